@@ -22,7 +22,7 @@ changed, or the engine was. Only values are compared here; where they are kept i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -87,7 +87,7 @@ from handoffd.engine.events import (
     Started,
     StateEdited,
 )
-from handoffd.engine.track import Ledger, Track, changed
+from handoffd.engine.track import Ledger, Track
 from handoffd.engine.verbs import notice_given_up
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
@@ -295,7 +295,7 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     situation = Situation(track, rules, now, auto_continue=goes_on, reopenings=reopenings)
     decision = _decide(situation, event)
     grounds = decision.grounds or (_row_of(track, event, decision),)
-    return changed(decision, grounds=grounds, basis=Basis(rules, now))
+    return replace(decision, grounds=grounds, basis=Basis(rules, now))
 
 
 def _row_of(track: Track, event: Event, decision: Decision) -> Ground:
@@ -333,7 +333,7 @@ def _advised(decision: Decision, rules: RuleBook) -> Decision:
     if isinstance(result, Finished):  # it knows: where the next story starts by itself, nothing
         return decision
     following = result.next_command or next_command(decision.track, rules)
-    return changed(decision, result=changed(result, next_command=following))
+    return replace(decision, result=replace(result, next_command=following))
 
 
 _OfOneDispatch = (

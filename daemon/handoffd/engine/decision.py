@@ -15,7 +15,7 @@ asked), and the command that a person types next: the same in an answer, a notic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -25,7 +25,6 @@ from handoffd.engine.track import (
     Ledger,
     StopReason,
     Track,
-    changed,
     startable,
 )
 from handoffd.engine.wording import approving, command
@@ -276,11 +275,11 @@ class Decision:
 
     def also(self, *effects: Effect) -> Decision:
         """Return the decision with further orders."""
-        return changed(self, effects=(*self.effects, *effects))
+        return replace(self, effects=(*self.effects, *effects))
 
     def because(self, *grounds: Ground) -> Decision:
         """Return the decision with further grounds, which came before those it has."""
-        return changed(self, grounds=(*grounds, *self.grounds))
+        return replace(self, grounds=(*grounds, *self.grounds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +356,7 @@ class Situation:
 
     def at(self, track: Track) -> Situation:
         """Return the same situation with the track moved on."""
-        return changed(self, track=track)
+        return replace(self, track=track)
 
     def pipeline(self, task_type: str) -> Pipeline:
         """Return the pipeline of a kind of task; kinds without one of their own go the way of stories."""

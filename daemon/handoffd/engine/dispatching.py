@@ -8,6 +8,7 @@ the hand-off that they leave is judged like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from handoffd.engine.decision import (
@@ -33,7 +34,7 @@ from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, E
 from handoffd.engine.limits import over_budget
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, unasked
 from handoffd.engine.starting import start_from_backlog, taken_up
-from handoffd.engine.track import Dispatch, Phase, Track, changed, next_parked
+from handoffd.engine.track import Dispatch, Phase, Track, next_parked
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
@@ -76,7 +77,7 @@ def take_turn(
         return _waits_for_person(here)
     taken = open_gate(here, keeps_gate=keeps_gate) if here.at_gate else dispatch(here)
     why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
-    return changed(taken, why=why).because(*moved.grounds)
+    return replace(taken, why=why).because(*moved.grounds)
 
 
 def wants_turn(track: Track, *, auto_continue: bool = False) -> bool:
@@ -165,7 +166,7 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
         return decision
     told = situation.track.with_ledger(told=reason)
     why = "it goes on by itself when that is done"
-    return changed(decision, track=told).also(
+    return replace(decision, track=told).also(
         notice(told, "blocked", reason, why=why, action=command("status"))
     )
 
@@ -263,7 +264,7 @@ def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision
             f"the tests of {state.project} cannot be run: {event.fault}",
             why="an unusable test command is a fault of the environment; no attempt was spent",
         ).because(row(state.step, "tests", "red"))
-    starting = changed(dispatch, phase=Phase.STARTING, mark=event.mark)
+    starting = replace(dispatch, phase=Phase.STARTING, mark=event.mark)
     track = situation.track.with_ledger(dispatch=starting)
     return accept(track, f"baseline measured, {state.step} starts").also(_spawn(track))
 
@@ -273,7 +274,7 @@ def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
     dispatch = situation.dispatch
     if dispatch.phase is not Phase.STARTING:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} is known to run")
-    track = situation.track.with_ledger(dispatch=changed(dispatch, phase=Phase.EXECUTING))
+    track = situation.track.with_ledger(dispatch=replace(dispatch, phase=Phase.EXECUTING))
     return accept(track, f"{dispatch.executor} runs as process {event.pid}")
 
 

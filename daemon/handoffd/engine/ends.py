@@ -56,7 +56,7 @@ from handoffd.engine.run import (
     Then,
     with_line,
 )
-from handoffd.engine.track import Asking, Fault, Phase, Standby, StopReason, Track, changed
+from handoffd.engine.track import Asking, Fault, Phase, Standby, StopReason, Track
 from handoffd.engine.wording import command, limit_in_words, time_in_words, until_words
 from handoffd.protocol.state import Status
 
@@ -79,7 +79,7 @@ def stop(
         advice = way_on(situation.track, situation.rules)
         return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", advice)
     phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
-    stopping = changed(
+    stopping = replace(
         dispatch, phase=phase, stop=reason, stopped_by=by, stop_detail=detail, cap=cap or dispatch.cap
     )
     track = situation.track.with_ledger(dispatch=stopping)

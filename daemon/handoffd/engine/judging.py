@@ -7,7 +7,7 @@ step, a repetition, a step back, a person) is in `routing.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from handoffd.engine.decision import (
@@ -48,7 +48,6 @@ from handoffd.engine.track import (
     Standby,
     StopReason,
     Track,
-    changed,
 )
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation, Rule
@@ -109,7 +108,7 @@ def _over(track: Track, event: ExecutorExited, now: datetime) -> Track:
     ended_at = None if exit_.at is None else min(max(exit_.at, dispatch.decided_at), now)
     printed = None if isinstance(event.reading, Found) else exit_.tail or None
     return track.with_ledger(
-        dispatch=changed(dispatch, ended_at=ended_at), facts=changed(track.ledger.facts, output_tail=printed)
+        dispatch=replace(dispatch, ended_at=ended_at), facts=replace(track.ledger.facts, output_tail=printed)
     )
 
 
@@ -258,7 +257,7 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
         post_check=post_check,
         post_check_timeout_s=rule.post_check_timeout_s,
     )
-    checking = changed(dispatch, phase=Phase.CHECKING, claim=claim)
+    checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
     track = situation.track.with_ledger(dispatch=checking)
     checks = _checks_of(state.step, tests, post_check)
     return accept(track, f"{claim.status} claimed, now checked").also(order).because(*checks)
@@ -302,7 +301,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         last_error=verdict.error, human_note=None if passed else state.human_note,
     ).with_ledger(
         free_repeats=0, asking=None, measured=verdict.measured,
-        facts=changed(verdict.facts, attempts=attempts),
+        facts=replace(verdict.facts, attempts=attempts),
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
     ).without_dispatch()  # fmt: skip
@@ -315,7 +314,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
     message = f"{state.step} attempt {state.attempt}: {verdict.status}"
     if passed and situation.dispatch.keeps_gate and situation.at_gate:
         gate = open_gate(situation.at(track), keeps_gate=True)
-        return changed(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun")
+        return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun")
     return accept(track, message, why=verdict.why)
 
 
@@ -358,7 +357,7 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
         lint_pass=post.passed if post and not post.fault else None,
     )
     if evidence is None and _is_red_without_tests(claim, rule):
-        return changed(
+        return replace(
             verdict, status=Status.PASS, why="failing tests are what this step is for", red_shown=True
         )
     if claim.status is not Status.PASS:
@@ -380,7 +379,7 @@ def _claimed_tests(claim: Handoff) -> TestCounts | None:
 def _fault(verdict: Verdict, what: str, fault: str) -> Verdict:
     """Ask a person: what cannot be run says nothing about the agent's work."""
     error = f"{what} could not be run: {fault}"
-    return changed(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
+    return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
 
 
 def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
@@ -394,7 +393,7 @@ def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEviden
         return _fault(verdict, "the tests", with_line(evidence.fault, evidence))
     if evidence.timed_out:
         error = "the tests did not end in time"
-        return changed(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
+        return replace(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
     if rule.tests == "red":
         return _expect_red(verdict, ledger, evidence)
     problem = green_problem(evidence)
@@ -408,7 +407,7 @@ def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Ver
     if problem:
         return _failed_tests(verdict, f"not red: {problem}", evidence)
     why = f"red: {evidence.new_failing} new tests fail"
-    return changed(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
+    return replace(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
 
 
 def red_problem(evidence: TestEvidence) -> str | None:
@@ -441,8 +440,8 @@ def _some(names: tuple[str, ...], most: int = 5) -> str:
 
 
 def _failed_tests(verdict: Verdict, problem: str, evidence: TestEvidence) -> Verdict:
-    facts = changed(verdict.facts, check_tail=evidence.tail or None)
-    return changed(
+    facts = replace(verdict.facts, check_tail=evidence.tail or None)
+    return replace(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
     )
 
@@ -455,14 +454,14 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
         if evidence.verified
         else "the test command succeeded (unverified)"
     )
-    return changed(verdict, why=measured, new_tests=evidence.new_collected)
+    return replace(verdict, why=measured, new_tests=evidence.new_collected)
 
 
 def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
     said = said_last(post) or f"{_shown(command)} exited with another code than 0, without any output"
     problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
-    facts = changed(verdict.facts, check_tail=post.tail or None)
-    return changed(
+    facts = replace(verdict.facts, check_tail=post.tail or None)
+    return replace(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
     )
 
@@ -476,7 +475,7 @@ def _shown(command: str | None) -> str:
 def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:
     measured = evidence is not None and evidence.fault is None and not evidence.timed_out
     files = tuple(dict.fromkeys((*old.files, *claim.files_changed)))[:MOST_FILES]
-    return changed(
+    return replace(
         old,
         files=files,
         failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,

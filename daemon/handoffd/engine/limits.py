@@ -55,7 +55,7 @@ from handoffd.engine.run import (
     amount,
     said_last,
 )
-from handoffd.engine.track import Dispatch, Limit, LimitKind, Standby, Track, changed
+from handoffd.engine.track import Dispatch, Limit, LimitKind, Standby, Track
 from handoffd.engine.wording import command, span, until_words
 from handoffd.protocol.handoff import Found
 from handoffd.protocol.state import Status
@@ -442,7 +442,7 @@ def over_budget(situation: Situation, finding: Finding) -> Decision:
     if not news_of(finding, situation.ledger.capped):
         return waits
     track = situation.track.with_ledger(capped=finding)
-    decision = changed(waits, track=track)
+    decision = replace(waits, track=track)
     if finding.scope in SHARED:
         return decision
     return decision.also(notice(track, "blocked", finding.text, why=_NOTHING_STARTS, action=action))

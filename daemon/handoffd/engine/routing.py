@@ -36,7 +36,6 @@ from handoffd.engine.track import (
     Queued,
     SinceReview,
     Track,
-    changed,
     lasting,
     startable,
     unmet,
@@ -284,8 +283,7 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
             agent_teams=queued.agent_teams, blocked_by=queued.blocked_by, reopened_from=None,
             dispatched_at=None, completed_at=None,
         ),
-        ledger=changed(
-            working_on(lasting(situation.ledger), queued.story),
+        ledger=working_on(lasting(situation.ledger), queued.story).with_(
             executor=queued.executor, complexity=queued.complexity, schedule=queued.schedule,
         ),
     )  # fmt: skip

@@ -45,7 +45,7 @@ from handoffd.engine.routing import (
     waits_in_words,
     without,
 )
-from handoffd.engine.track import Parked, Queued, Track, changed, next_parked, parked_of, startable, unmet
+from handoffd.engine.track import Parked, Queued, Track, next_parked, parked_of, startable, unmet
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
@@ -204,7 +204,7 @@ def _saying(decision: Decision, more: str) -> Decision:
         return decision
     message = f"{result.message}{more}"
     instruction = result.caller_instruction.replace(result.message, message, 1)
-    return changed(decision, result=replace(result, message=message, caller_instruction=instruction))
+    return replace(decision, result=replace(result, message=message, caller_instruction=instruction))
 
 
 def _set_aside(situation: Situation, event: Started) -> Situation:

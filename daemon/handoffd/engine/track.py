@@ -9,43 +9,15 @@ is read from it without a rule: which story may start, what outlives the story i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
-
-# --- copies of frozen values --------------------------------------------------------------------------
-_T = TypeVar("_T")
-
-
-def changed(value: _T, /, **changes: Any) -> _T:
-    """Return a copy of a frozen dataclass with `changes`; TypeError for a field it has not.
-
-    Copies are what a decision spends most of its time on. `dataclasses.replace` runs the class's whole
-    `__init__`, which for a frozen class is a call for each field. Here all fields are copied by one: that is
-    why these classes have no slots.
-    """
-    kind: Any = type(value)
-    names = _fields_of(kind)
-    if not changes.keys() <= names:
-        raise TypeError(f"{kind.__name__} has no field {next(iter(changes.keys() - names))!r}")
-    copy: _T = object.__new__(kind)
-    # A dict made in one go has half the room of one that has grown, and a ledger is kept for each track.
-    object.__setattr__(copy, "__dict__", {**value.__dict__, **changes})
-    return copy
-
-
-@cache
-def _fields_of(kind: Any) -> frozenset[str]:
-    assert not hasattr(kind, "__post_init__"), f"{kind.__name__} would not be checked"
-    assert not hasattr(kind, "__slots__"), f"{kind.__name__} has slots, which are not copied"
-    return frozenset(field.name for field in fields(kind))
 
 
 # --- the dispatch in flight ---------------------------------------------------------------------------
@@ -343,6 +315,17 @@ class Ledger:
     """The cap that keeps it from being dispatched. An attempt's own one stays until it is raised, or a person
     has the attempt retried."""
 
+    def with_(self, **changes: Any) -> Ledger:
+        """Return a copy with `changes`.
+
+        Not by `dataclasses.replace`: it sets each of this many fields with a call, and each decision makes
+        copies (docs/decisions.md has the figures). Nothing is left out: there is no `__post_init__`.
+        """
+        assert changes.keys() <= vars(self).keys(), f"no such field in {sorted(changes)}"
+        copy = object.__new__(Ledger)
+        vars(copy).update(vars(self), **changes)
+        return copy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parked:
@@ -381,7 +364,7 @@ class Track:
 
     def with_ledger(self, **changes: Any) -> Track:
         """Return a copy whose ledger has `changes`."""
-        return Track(state=self.state, ledger=changed(self.ledger, **changes))
+        return Track(state=self.state, ledger=self.ledger.with_(**changes))
 
     def unpaused(self) -> Track:
         """Return a copy without a pause of our own, in which every executor may be tried again.
@@ -455,8 +438,7 @@ def parked_of(ledger: Ledger, story: str) -> Parked | None:
 
 def working_on(ledger: Ledger, story: str | None) -> Ledger:
     """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
-    return changed(
-        ledger,
+    return ledger.with_(
         backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
         parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
     )
@@ -483,4 +465,4 @@ def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
     if not stories:
         return ledger
     others = tuple(name for name in ledger.stories_done if name not in stories)
-    return changed(ledger, stories_done=(*others, *stories))
+    return ledger.with_(stories_done=(*others, *stories))

@@ -53,7 +53,6 @@ from handoffd.engine.track import (
     HeldEdit,
     StopReason,
     Track,
-    changed,
     lasting,
     next_parked,
     startable,
@@ -445,14 +444,14 @@ def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
     elif after.status is Status.PENDING and track.ledger.remedy is not None:
         kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
     elif after.status is Status.PENDING and track.ledger.capped is not None and _moved(before, after):
-        return changed(
+        return replace(
             decision, track=track.with_ledger(capped=None)
         )  # the next turn counts, and tells of it
     elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return decision
     action = next_command(track, situation.rules)
     told = notice(track, kind, text, why=f"STATE.json was {why}", action=action)
-    return changed(decision, track=track).also(told)
+    return replace(decision, track=track).also(told)
 
 
 def _same_place(before: State | None, after: State) -> bool:

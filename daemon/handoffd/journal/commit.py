@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 import handoffd
 from handoffd.engine.events import Started
-from handoffd.engine.track import Dispatch, TrackKey, changed
+from handoffd.engine.track import Dispatch, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
@@ -72,7 +72,7 @@ def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
 
 
 def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
-    record = changed(record, why=record.why.encode("utf-8", "replace").decode())
+    record = replace(record, why=record.why.encode("utf-8", "replace").decode())
     state, track = record.track.state, encode(record.track)
     decode_track(track)
     return Prepared(

@@ -200,17 +200,9 @@ class State(BaseModel):
     """The keys of the document this came from, in their order (see `_layout_of`)."""
 
     def with_(self, **changes: Any) -> State:
-        """Return a copy with `changes`; values are trusted, as the engine is the only caller.
-
-        What nobody changes is shared with it: each track keeps one, and a new one for every decision.
-        """
+        """Return a copy with `changes`; values are trusted, as the engine is the only caller."""
         assert changes.keys() <= self.__dict__.keys(), f"no such field in {sorted(changes)}"
-        copy = object.__new__(State)
-        object.__setattr__(copy, "__dict__", {**self.__dict__, **changes})
-        object.__setattr__(copy, "__pydantic_extra__", self.__pydantic_extra__)
-        object.__setattr__(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__)
-        object.__setattr__(copy, "__pydantic_private__", dict(self.__pydantic_private__ or {}))
-        return copy
+        return self.model_copy(update=changes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):

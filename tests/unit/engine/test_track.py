@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from tests.support.playbook import dispatched, track_at
 
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.protocol.state import Status
 
 
@@ -24,6 +24,19 @@ def test_only_fields_of_state_can_be_changed() -> None:
     """A misspelt field would otherwise end up in everybody's STATE.json."""
     with pytest.raises(AssertionError, match="no such field"):
         track_at("bdd").with_state(atempt=2)
+
+
+def test_a_ledger_is_copied_as_replace_does() -> None:
+    """It has the changes and nothing else, the ledger stays as it was, and no misspelt field gets in."""
+    ledger = Ledger(automatic=True, visits={"impl": 2})
+
+    copy = ledger.with_(paused_by="me", visits={})
+
+    assert replace(ledger, paused_by="me", visits={}) == copy
+    assert Ledger(automatic=True, visits={"impl": 2}) == ledger == ledger.with_()
+    assert not hasattr(ledger, "__post_init__")  # it would be left out
+    with pytest.raises(AssertionError, match="no such field"):
+        ledger.with_(paused="me")
 
 
 def test_a_track_is_frozen() -> None:
