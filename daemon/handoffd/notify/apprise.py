@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from handoffd.notify import apprise_worker
-from handoffd.notify.command import known_environment
+from handoffd.notify.command import kill_group, known_environment
 from handoffd.notify.notice import Notice, headline, message
 from handoffd.notify.ports import Undelivered
 from handoffd.settings.notify import AppriseSettings
@@ -166,7 +165,7 @@ class Worker:
             pipe.close()
         # Not reaped before its group is gone: until then its number cannot be another's.
         if process.returncode is None:
-            _kill_group(process.pid)
+            kill_group(process.pid)
         threading.Thread(target=process.wait, name="reap a worker", daemon=True).start()
 
     async def _exchange(self, line: bytes) -> dict[str, Any]:
@@ -253,13 +252,6 @@ def _decoded(answer: bytes) -> dict[str, Any]:
 
 def _ending(process: subprocess.Popen[bytes]) -> str:
     """Return how a process has ended whose output has; one that lives on is ended. Blocks a moment."""
-    _kill_group(process.pid)
+    kill_group(process.pid)
     code = process.wait()
     return f" (exit code {code})" if code >= 0 else f" (signal {-code})"
-
-
-def _kill_group(group: int) -> None:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -82,7 +82,7 @@ class CommandSink:
                     reading.cancel_scope.cancel()
                 ended = True
         finally:
-            _kill_group(process.pid)
+            kill_group(process.pid)
             with anyio.move_on_after(_REAP_S, shield=True):
                 await anyio.wait_readable(pidfd)
             os.close(pidfd)
@@ -157,12 +157,13 @@ def _pidfd(process: subprocess.Popen[bytes]) -> int:
     try:
         return os.pidfd_open(process.pid)
     except OSError:
-        _kill_group(process.pid)
+        kill_group(process.pid)
         process.wait()
         raise
 
 
-def _kill_group(group: int) -> None:
+def kill_group(group: int) -> None:
+    """End every process of a group; harmless when there is none any more."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:

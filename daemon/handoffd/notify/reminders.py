@@ -143,11 +143,6 @@ class Reminders:
             return tuple((one, None) for one in matters)
         return tuple((one, next_at(one.since, one.reached_min, self._ladder)) for one in matters)
 
-    @property
-    def moments(self) -> int:
-        """How many moments are known at which to look whether somebody must be told again."""
-        return len(self._heap)
-
     def waiting_at(self, lane: tuple[str, str]) -> str | None:
         """Return the id of the notice of what a track waits for."""
         return self._by_lane.get(lane)
