@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class Place:
     """The given settings file, if any, and the environment: where the command line looks for the daemon."""
 
-    __slots__ = ("config", "environ")
-
     def __init__(self, *, config: str | None, environ: Mapping[str, str]) -> None:
         self.config = config
         self.environ = environ

@@ -48,8 +48,6 @@ def _known(cls: type, text: str) -> dict[str, Any]:
 class _Record:
     """A frozen dataclass of plain values that lives in a file as one JSON object."""
 
-    __slots__ = ()
-
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
         entries = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

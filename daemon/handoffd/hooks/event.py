@@ -25,8 +25,6 @@ class NotAnEventError(Exception):
 class HookEvent:
     """One event. `continued`: the agent is at work only because a hook sent it back."""
 
-    __slots__ = ("continued", "cwd", "name", "session")
-
     def __init__(self, *, name: str, session: str, cwd: str, continued: bool) -> None:
         self.name = name
         self.session = session
@@ -71,8 +69,6 @@ _MAX_TEXT = 8000
 
 class Reply:
     """The exit code of a hook, what it says on standard error, and what it shows to the person."""
-
-    __slots__ = ("code", "note", "text")
 
     def __init__(self, code: int = PASSED, *, text: str = "", note: str = "") -> None:
         self.code = code

@@ -29,8 +29,6 @@ class Standing:
     `written_ns` is None when there is no hand-off.
     """
 
-    __slots__ = ("root", "state", "written_ns")
-
     def __init__(self, root: str, state: dict[str, object], written_ns: int | None) -> None:
         self.root = root
         self.state = state

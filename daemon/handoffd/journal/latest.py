@@ -18,8 +18,6 @@ _BUSY_S = 0.05
 class Latest:
     """A project as the journal has it: is it looked after, and did others make its latest attempt?"""
 
-    __slots__ = ("known", "theirs")
-
     def __init__(self, *, known: bool, theirs: bool) -> None:
         self.known = known
         self.theirs = theirs

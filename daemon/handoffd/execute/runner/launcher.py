@@ -28,7 +28,6 @@ has to run the second of these commands when it has stopped.
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -93,9 +92,6 @@ class Launcher:
         """Serve until retired or replaced, and until the last shim has ended."""
         tree.become_subreaper("handoffd-launch")
         proc.boot_id()  # known to every shim from now on
-        # What is loaded by now is shared with every shim; the collector must not touch it there.
-        gc.collect()
-        gc.freeze()
         self._front.ready()
         if self._front.stays:
             self._attend(self._front, self._retire)
