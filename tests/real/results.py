@@ -60,17 +60,16 @@ class Table:
         )
 
     def _text(self) -> str:
-        head = ("Executor", "Version", "Passed", "What was driven")
+        head = ("Executor", "Version", "Passed", "Failed")
         cells = [_cells(name, [row for row in self.rows if row.executor == name]) for name in AGENTS]
         where = f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}."
         return f"{table(head, cells).rstrip()}\n\n{where}"
 
 
 def _cells(name: str, rows: list[Row]) -> tuple[str, ...]:
-    """Return one line for an executor; cases that failed are bold."""
-    ordered = sorted(rows, key=lambda row: "story" not in row.driven)
-    driven = "; ".join(row.driven if row.passed else f"**{row.driven}**" for row in ordered)
-    return (f"`{name}`", _version(name), f"{sum(row.passed for row in rows)} of {len(rows)}", driven)
+    """Return one line for an executor, with the cases that failed."""
+    failed = "; ".join(row.driven for row in rows if not row.passed) or "–"
+    return (f"`{name}`", _version(name), f"{sum(row.passed for row in rows)} of {len(rows)}", failed)
 
 
 def _version(name: str) -> str:
