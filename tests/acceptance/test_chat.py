@@ -25,7 +25,7 @@ GATE_EN = (
     " (reasons: clarification, constitution, scope, nfr)"
 )
 GATE_ZH = "請輸入「核准」，或「退回 原因：要改什麼」（原因：不清楚、架構、範圍、效能）"
-START_EN = "Type `start US-001` (with the story's id), or say what shall be done"
+START_EN = "Type `start US-001` (with the story's id), or describe the task"
 START_ZH = "請輸入「開始 US-001」（換成故事編號），或直接說要做什麼"
 
 
@@ -79,7 +79,7 @@ def test_a_story_at_level_2_in_english(daemon: Daemon, tmp_path: Path) -> None:
     daemon.verb("init", project)
     daemon.verb("level", project, level="2")
 
-    assert ("started", ["US-001 is under way, at scenarios"]) == chat.say("Start story US-001, please")
+    assert ("started", ["US-001 has started, at scenarios"]) == chat.say("Start story US-001, please")
     daemon.wait_at(project, "review", "needs_human")
 
     waits = "US-001: the review waits for your decision"
@@ -95,7 +95,7 @@ def test_a_story_at_level_2_in_english(daemon: Daemon, tmp_path: Path) -> None:
     action, lines = chat.say("continue")
     assert ("needs_human", waits, GATE_EN) == (action, lines[0], lines[-1])
     action, lines = chat.say("approve US-002")
-    assert ("error", "That did not work: US-002 is not in hand, US-001 is") == (action, lines[0])
+    assert ("error", "That did not work: the current story is US-001, not US-002") == (action, lines[0])
     assert "Understood: approve" == lines[1]
     assert ("review", "needs_human") == ((track := daemon.track(project))["step"], track["status"])
 

@@ -79,7 +79,7 @@ def test_the_next_story_is_a_persons_again(daemon: Daemon, tmp_path: Path) -> No
 
     seen = daemon.track(project)
     assert ("review", "pass") == (seen["step"], seen["status"])
-    assert "somebody to dispatch it: the project is at level 1" == seen["waits_for"]
+    assert "you or another tool to dispatch it: the project is at level 1" == seen["waits_for"]
     assert str(seen["next_command"]).startswith("handoffd dispatch ")
 
 

@@ -150,7 +150,7 @@ def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: P
         daemon.wait_at(project, "review", "needs_human")
         assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(other)]
         (told,) = daemon.told(daemon.state_dir)
-        assert "the daemon has as many files open as it may" == told["why"]
+        assert "the daemon has reached its limit of open files" == told["why"]
 
 
 def used_up(daemon: Daemon) -> int:

@@ -51,7 +51,7 @@ SHORT_S = 600.0
 
 OUT_OF_MEMORY = "there has been too little free memory for long (scheduling.min_free_memory_mb)"
 OVERLOADED = "the load has been too high for long (scheduling.max_load_per_core)"
-OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
+OUT_OF_DESCRIPTORS = "the daemon has reached its limit of open files"
 _AT_LIMIT = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 

@@ -1,4 +1,4 @@
-"""Messages in a chat: what one means and which project it is about, and what people are told there.
+"""Messages in a chat: what each means, which project it is about, and the replies.
 
 `intents` reads a message by rules alone, in English and Chinese: what holds back first (`restraints`),
 then questions, then `commands`, then work; `addressing` finds the project that it names. `replies`

@@ -2,7 +2,7 @@
 
 `shop: status`, `status of shop`, `shop 的進度`: a known name is taken out of the message only where what is
 left over is understood; of work, all the words are kept, for they may be about something else by that
-name. `open project A`: a name in so many words counts whether it is known or not, so that what is meant for
+name. `open project A`: an explicit name counts whether it is known or not, so that what is meant for
 one project never reaches another.
 """
 

@@ -1,6 +1,6 @@
 """The commands that can be given in a message, as people say them in English and Chinese.
 
-A phrase is a pattern for folded text (`text.folded`). It stands for its command only as a whole
+A phrase is a pattern for folded text (`text.folded`). It means its command only if it makes up the whole
 message, with what politeness, the thing it is about and a note may put around it: that is what keeps
 `approve the login page's design with Kim` from opening a gate.
 """
@@ -122,7 +122,7 @@ class Said:
     step: str | None = None
     note_at: int = -1
     loose: bool = False
-    """Whether more is said beside it, that may matter where something waits for a person."""
+    """Whether the message says more that may matter while the story waits for a person."""
 
 
 _NOTED: Final = (
@@ -217,7 +217,7 @@ _LOOSE_CONSENT: Final = re.compile(
     r"(?:\b(?:the )?(?:rest|others?|everything else|remaining)\b|其他|其餘|剩下)(?:的|都|部分)*\s*"
     r"(?:(?:is|are|looks?|seems?)\s+)?(?:ok(?:ay)?|fine|good|great|可以|沒問題|好)(?:了|的)?[\s.!~]*$"
 )
-"""An answer to a question, with a consent by the way: it is no decision, and no work either."""
+"""An answer to a question that happens to contain a consent: neither a decision nor work."""
 _BACK: Final = re.compile(
     rf"^{_BEFORE}(?:roll ?back|go back|退回到|回到|退到|倒回)(?: to)?\s*(?:the\s+)?"
     r"(?P<step>[a-z_-]+|[\u4e00-\u9fff]+)$"
@@ -278,9 +278,9 @@ def work_for_an_agent(text: str) -> Said | None:
 
 
 def near(text: str) -> Command | None:
-    """Return the command that a folded message comes near to: it is no work by that.
+    """Return the command that a folded message resembles; such a message is never work.
 
-    A decision wherever it is spoken of, any other command where little more is said.
+    A decision counts wherever it is mentioned, any other command if the message says little else.
     """
     if (begun := begun_decision(text)) is not None:
         return begun

@@ -33,7 +33,7 @@ DISPATCHING: Final[frozenset[Kind]] = frozenset(
 )
 """What can make an executor start."""
 READING: Final[frozenset[Kind]] = frozenset({"query", "list", "detect", "review", "triage", "unclear"})
-"""What changes nothing, wherever a project stands; at a human gate an unclear one may become a note."""
+"""Intents that change nothing in any state; at a human gate an unclear one may become a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,12 @@ class Intent:
     agent_teams: bool = False
     topic: Topic | None = None
     project: str | None = None
-    """The project that it names in so many words, as it is written; it is about that one or about none."""
+    """The project that the message names explicitly, as written; the message is about that one or none."""
     near: Kind | None = None
     command: str | None = None
     """Of `unclear`: the command of the command line that it names, and says no more."""
     addressed: bool = False
-    """Whether CC was told to do it."""
+    """Whether the message addresses CC."""
     sure: bool = True
     """False: it may be something else, which matters where something waits for a person."""
 
@@ -91,7 +91,7 @@ _TOLD: Final = re.compile(
     + r"|\b(?:can|could|would|will)\s+" + CC + r"|^" + CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
 )  # fmt: skip
 _LONGEST_COMMAND: Final = 4000
-"""Characters, its note included; whoever writes more is asked to send the command by itself."""
+"""Characters, with its note; for a longer message the reply asks to send the command alone."""
 _STORY_NAMED: Final = re.compile(r"(?<![a-z0-9])us-\d+")
 _SIGN: Final = re.compile(r"[,;:.!\n]")
 _DOES: Final = re.compile(r"^(?:please\s+)?do\s+us-")
@@ -112,7 +112,7 @@ _NOTHING_SAID: Final = re.compile(
 
 
 def classify(text: str) -> Intent:
-    """Return what a message means, taken by itself; where its project stands is not known here.
+    """Return what a message means by itself; the project's status is not known here.
 
     Never raises: a story id that is none makes the message `unclear`.
     """
@@ -147,7 +147,7 @@ def _classified(message: str, whole: str) -> Intent:
 
 
 def _free(message: str, whole: str, asks: Asks | None) -> Intent:
-    """Return what a message means that is no command by its words: a task, or nothing of the kind."""
+    """Return what a message means that matches no command: a task, or nothing."""
     core = bare(whole) or whole
     short = len(core) <= _SMALL_TALK
     if (command := questions.names_command(core)) is not None:
@@ -196,7 +196,7 @@ def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
 
 
 def _of_a_project(message: str, core: str) -> Intent | None:
-    """Return what a message means that names its project in so many words; None for one that names none."""
+    """Return what a message means that names its project explicitly; None if it names none."""
     named = named_project(core[:_LONGEST_COMMAND])
     if named is None:
         return None
@@ -223,7 +223,7 @@ def _of_a_project(message: str, core: str) -> Intent | None:
 
 
 def settled(intent: Intent, *, at_gate: bool) -> Intent:
-    """Return what an intent means where its track stands: at a human gate, other text is a note.
+    """Return what an intent means in its track's status: at a human gate, other text is a note.
 
     Nothing but the commands themselves opens or shuts a gate.
     """
@@ -234,7 +234,7 @@ def settled(intent: Intent, *, at_gate: bool) -> Intent:
 
 
 def _for_an_agent(message: str, core: str) -> Intent | None:
-    """Return what CC is told to do; None for a question about how it gets on with what it does."""
+    """Return the work given to CC; None for a question about its progress."""
     if questions.asks(core) == "clearly" and (forbids_agent(core) or not _TOLD.search(core)):
         return None
     rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))

@@ -1,8 +1,8 @@
-"""The project that a message names in so many words, whether anybody knows one of that name or not.
+"""The project that a message names explicitly, known or not.
 
-`open project A`, `繼續專案 A`, `A 專案加入 …`: the word for a project, or a verb that is said of projects
-alone, makes a name of what stands beside it. Such a message is about that project or about none: where no
-project has the name, the answer says so and starts nothing in another project.
+`open project A`, `繼續專案 A`, `A 專案加入 …`: next to the word for a project, or to a verb used only of
+projects, a word is a name. Such a message is about that project or about none: if no
+project has the name, the answer says that it is unknown and starts nothing in another project.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ Named = Literal["opened", "made", "paused", "going_on", "to_make", "about"]
 _WHOLE: Final[Mapping[Named, tuple[re.Pattern[str], ...]]] = {
     "made": _MADE, "opened": _OPENED, "paused": _PAUSED, "going_on": _GOING_ON,
 }  # fmt: skip
-"""What is said as a whole message."""
+"""Phrases that make up a whole message."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedProject:
-    """A name in a folded message, as places in it, and what is said of the project that has it.
+    """A name in a folded message, as places in it, and what the message says about that project.
 
-    `opened`: choose it, and say where it is; `made`: set it up (without a name: which one is not said);
+    `opened`: choose it and report its status; `made`: set it up (without a name: which one is not said);
     `paused`: pause it; `going_on`: continue it; `to_make`: work that makes a project of it; `about`: the
     rest of the message, from `rest_at` on, is about it.
     """

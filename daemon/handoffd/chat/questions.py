@@ -1,6 +1,6 @@
 """Whether a message asks something: then it is answered, and nothing is ever started because of it.
 
-An order comes before: a message that begins with a verb of work (`debug why …`) is no question, whatever
+An order comes before: a message that begins with a verb of work (`debug why …`) is not a question, whatever
 question words it holds, unless it ends with a question mark. Of the others there are three degrees. What
 has a question mark or a question word asks, whatever else it says. What only names something that can be
 asked about (status, tests, 進度) asks when it says nothing more, or tells to show it. And what names one in

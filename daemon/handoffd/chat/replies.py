@@ -1,7 +1,7 @@
-"""What became of a message, as one short text: from the JSON of verbs and reads to a person's language.
+"""Replies: from the JSON of verbs and queries to one short text in the user's language.
 
-Whatever waits for a person ends with what to type. What was not done says why, what was understood,
-and what to type instead.
+A reply about something that waits for the user ends with what to type. A refusal gives the reason, what was
+understood, and what to type instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TO_TYPE: Final[Mapping[str, str]] = {
     "approve": "gate", "reject": "gate", "start_story": "start", "reopen": "reopen", "retry": "retry",
     "skip": "retry", "continue": "continue", "note": "note",
 }  # fmt: skip
-"""How what an unclear message comes near to is said."""
+"""How a reply names the command that an unclear message resembles."""
 
 
 class Report:
@@ -37,7 +37,7 @@ class Report:
         review: Sequence[str] = (),
         quoted: Sequence[str] = (),
     ) -> str:
-        """Return where a supervised project stands, with what was asked.
+        """Return the status of a supervised project, with the details that were asked for.
 
         `lately` is its last news, `review` the files that a person looks at before a decision, `quoted` what
         its papers say.
@@ -79,9 +79,9 @@ class Report:
         return self.wording.say(f"action.{kind}", count=len(found.get("issues") or ()))
 
     def outcome(self, action: str, result: Json, track: Json | None = None, *, by_hand: bool = False) -> str:
-        """Return what became of a verb: `action` in a word, its `result`, and where the track stands now.
+        """Return the result of a verb: `action` in a word, its `result`, and the track's status now.
 
-        `by_hand`: steps are carried out by whoever takes their prompts.
+        `by_hand`: users or other tools carry out the steps.
         """
         step = result.get("step") or (track or {}).get("step")
         story = result.get("story") or (track or {}).get("story") or self.wording.say("standing.story")
@@ -117,7 +117,7 @@ class Report:
     def applied(self, applied: Json, next_step: str, *, measured: bool) -> str:
         """Return how a step came out that was done by hand: `applied` is the answer of `apply`.
 
-        `measured`: whether its tests were counted by the daemon; else they are told as a claim.
+        `measured`: whether the daemon counted its tests; otherwise the reply marks them as a claim.
         """
         state = applied["state"]
         told = status_text.counted(self.wording, state.get("tests"), measured=measured)
@@ -147,7 +147,7 @@ class Report:
     ) -> str:
         """Return that nothing was done, because the message is ambiguous.
 
-        `passed_on`: an agent was told to do what it comes near to, and people do that. `command`: it names
+        `passed_on`: the message told an agent to do something reserved for people. `command`: it names
         that one of the command line.
         """
         if command is not None:
@@ -180,7 +180,7 @@ class Report:
         )
 
     def _why_not(self, error: Json, known: Json) -> str:
-        """Return why something could not be done; where it has no words here, what was said of it."""
+        """Return why something failed; without words for it here, the original message."""
         code, values = f"error.{error.get('code')}", {**known, "original": error["message"]}
         needed = placeholders(self.wording.templates[code]) if self.wording.has(code) else frozenset({"?"})
         if self.wording.language == "en" and not needed & known.keys():
@@ -210,7 +210,7 @@ def _text(lines: Sequence[str | None]) -> str:
 
 
 # --- news ---------------------------------------------------------------------------------------------
-# What happened, from the journal's events to the few that a person wants to hear of. A step's end and the
+# Turns the journal's events into the few that the user wants to read. A step's end and the
 # step after it are two decisions, and the sentence that tells both needs the counts of the first one. So
 # news are read off a row of events, oldest first.
 def news(wording: Wording, events: Iterable[Json]) -> Iterator[tuple[int, str]]:
@@ -282,7 +282,7 @@ def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
 
 
 def _noticed(wording: Wording, event: Json, words: dict[str, Any]) -> str | None:
-    """Return what people are told of a story that stands where it stood: a limit, a cap, a warning."""
+    """Return the news of a story whose step has not changed: a limit, a cap, a warning."""
     orders = [order for order in event["orders"] if order.get("kind") == "notify"]
     if not orders or orders[0].get("notice") not in {"blocked", "warning"}:
         return None

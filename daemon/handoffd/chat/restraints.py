@@ -8,8 +8,8 @@ forbids the agent, and not if an order follows it (`don't commit, fix the login`
 
 A proviso in the note of a decision takes it back: `approve: not yet, wait for Bob` opens no gate. What
 looks like one right at a note's beginning is one, whatever follows. Further on, only words count that can
-hardly be about the work itself. Asking once more costs a line; an unwanted agent, or an approval that
-nobody gave, costs the story.
+hardly be about the work itself. A second question costs a line; an unwanted agent, or an approval that
+the user did not give, costs the story.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where projects stand, told to people: from the JSON of `status`, and of `query` where nobody supervises."""
+"""The status of projects for people: from the JSON of `status`, and of `query` for unsupervised projects."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FILES: Final[Mapping[str, str]] = {
     "has_handoff": ".ai/HANDOFF.md",
     "has_history": ".ai/history.md",
 }
-"""The files that the keys of an answer of `detect` tell of."""
+"""The files behind the keys of an answer of `detect`."""
 
 
 def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str | None = None) -> list[str]:
-    """Return the lines about a supervised project: where it stands, what was asked, what to type."""
+    """Return the lines about a supervised project: its status, the details asked for, what to type."""
     track = _track(view)
     lines = [headline(wording, view)]
     if track is not None and track["story"]:
@@ -80,7 +80,7 @@ def _kind(track: Json, paused_by: str | None) -> str:
 
 
 def _about(wording: Wording, track: Json, topic: str) -> list[str]:
-    """Return what was asked for beside where it stands."""
+    """Return the details that were asked for besides the status."""
     lines = []
     if topic == "tests":
         found = counted(
@@ -110,7 +110,7 @@ def counted(
 ) -> str | None:
     """Return how tests came out; None where there are no counts.
 
-    `measured`: whether the daemon counted them. What it did not count, or nobody knows of, is a claim.
+    `measured`: whether the daemon counted them. Counts from any other source, or an unknown one, are claims.
     """
     if not counts or not (counts["pass"] + counts["fail"]):
         return None
@@ -217,7 +217,7 @@ def quoted(wording: Wording, paper: Any, project: str | None) -> list[str]:
 
 
 def with_papers(lines: list[str], papers: Sequence[str], topic: str) -> list[str]:
-    """Return an answer with what papers say in it: first, where they are what was asked for."""
+    """Return an answer together with lines from papers, which come first if the user asked for them."""
     if topic != "left":
         return [*papers, *lines]
     return [*lines[:-1], *papers, *lines[-1:]] if len(lines) > 1 else [*lines, *papers]

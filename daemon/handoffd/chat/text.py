@@ -1,7 +1,7 @@
 """Messages as people type them, made comparable: what looks the same shall match the same.
 
 Phones and input methods put in full-width signs, ideographic blanks, zero-width characters and either
-form of a Chinese character. `cleaned` takes out what nobody sees and is what is kept; `folded` is for
+form of a Chinese character. `cleaned` removes invisible characters and is stored; `folded` is for
 comparing only and has the same length, so that a place found in it is a place in the message.
 """
 
@@ -12,7 +12,7 @@ import unicodedata
 from typing import Final
 
 MAX_CHARACTERS: Final = 64 * 1024
-"""More of a message is not looked at: it is no command, and too long for a note."""
+"""Longer messages are cut here: they are not commands, and too long for a note."""
 
 _SIMPLIFIED: Final = (
     "状态进测试骤过开项专审诊处问题继续终弃暂这里备笔记没吗么为样谁几还报历执启动验证实写现结码扫类检侦让帮请烦谢说"
@@ -78,7 +78,7 @@ def narrow(text: str) -> str:
 
 
 def is_chinese(text: str) -> bool:
-    """Tell whether somebody writes Chinese: one ideograph is enough."""
+    """Return whether the user writes Chinese: one ideograph is enough."""
     return any("\u4e00" <= sign <= "\u9fff" for sign in text)
 
 

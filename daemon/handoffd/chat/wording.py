@@ -144,15 +144,15 @@ _SAYABLE: Final[Mapping[str, str]] = {
     "reopen": "reopen",
     "status": "wait",
 }
-"""Commands that can be said; every other one is shown as it is typed in a terminal."""
+"""Commands that a chat message can give; others are shown as typed in a terminal."""
 
 
 _SAME_WITHOUT: Final = frozenset({"status", "approve"})
-"""Commands whose options need not be said: a chat has the story before its eyes."""
+"""Commands whose options can be left out: a chat user has the story before their eyes."""
 
 
 def to_type(wording: Wording, command: str | None) -> str | None:
-    """Return the line that says what to type; None where it is nobody's turn."""
+    """Return the line that says what to type; None if nothing can be typed now."""
     if not command:
         return None
     verb = _verb(command)

@@ -1,7 +1,7 @@
 """Gathers the facts, each kind within a few seconds, and has them checked.
 
-Nothing is changed and no lock is taken. While a daemon runs, it is asked about the projects; their folders
-are looked at only when there is none, and then only those that answer.
+It changes nothing and takes no lock. While a daemon runs, doctor asks it about the projects; only without one
+does doctor read the folders itself, and then only folders that answer.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from handoffd.settings.paths import home as default_home
 from handoffd.watch.backend import demand
 
 ANSWER_S = 5.0
-"""How long the daemon, and whatever lies on a disk, may take to answer."""
+"""Limit for an answer of the daemon or of a disk."""
 FOLDER_S = 2.0
 """How long a project's folder may take, while no daemon runs."""
 _GRACE_S = 2.0
-"""How much later everything is given up: who is asked and silent is rather told of by name."""
+"""Extra time before doctor abandons all checks: a silent check should be reported by its name instead."""
 
 Look = Callable[[Settings, frozenset[str]], Json]
 """Returns the status without a daemon; folders of the roots that are named do not answer."""
@@ -51,7 +51,7 @@ Look = Callable[[Settings, frozenset[str]], Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is examined. `settings` is None when they cannot be read; `invalid` says what is wrong with them.
+    """What doctor examines. `settings` is None if they cannot be read; `invalid` has the errors then.
 
     `socket` is None when it cannot be known.
     """
@@ -71,7 +71,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """The projects by their status, and those of them whose folders are silent."""
+    """The projects by status, and the projects whose folders do not answer."""
 
     projects: Sequence[Json] = ()
     silent: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looks:
-    """What is being looked at, at once: programs that tell their version, sinks, git, others' hooks."""
+    """Checks that run concurrently: program versions, sinks, git, foreign hooks."""
 
     executors: Begun[executors.Chosen]
     notices: Begun[installation.SinkFacts]
@@ -90,7 +90,7 @@ class _Looks:
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
-    """Return what was found, the checks in the order in which a person would mend things."""
+    """Return the findings, with the checks in the order in which a user should fix them."""
     asked, facts = _first_looks(subject)
     there = installed(subject.environ, subject.config)
     service = service_of(asked.pid, there)
@@ -211,7 +211,7 @@ def _runs(
 
 
 def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -> _Looks:
-    """Begin every look that has to wait for a program or a disk, so that they take their time together."""
+    """Start every check that waits for a program or a disk, so that they wait concurrently."""
     there = subject.environ if pid is None else executors.environment_of(pid)
     sinks = settings.notify.named()
     roots = [one["project"] for one in seen.projects if one["project"] not in seen.silent]

@@ -1,4 +1,4 @@
-"""Whether the executors that are chosen are there, answer, and have somebody logged in."""
+"""Whether the chosen executors are installed, answer and have a login."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Chosen:
 def users_of(default: ExecutorChoice, projects: Iterable[Mapping[str, object]]) -> dict[str, list[str]]:
     """Return the roots of the projects by the executor that they use; the default ones are always there.
 
-    `projects` are those of `status`; an older daemon does not tell what their own settings choose.
+    `projects` are those of `status`; an older daemon does not send the choices of their own settings.
     """
     users: dict[str, list[str]] = {name: [] for name in names_in(default)}
     for project in projects:
@@ -126,8 +126,8 @@ def check_executors(
 ) -> tuple[Finding, ...]:
     """Return which executors cannot be started, or have something amiss; nothing of none at all.
 
-    One that no project uses is no fault, as long as there are projects; nor one that is passed over, as
-    in each of the `choices` with it another one is there.
+    An executor that no project uses is not a fault if there are projects; nor is a missing executor if
+    each of its `choices` has another one that is installed.
     """
     used = any(one.projects for one in chosen)
     there = {one.name for one in chosen if one.found is not None}
@@ -144,7 +144,7 @@ def check_executors(
 
 
 def silent_executor(name: str) -> Finding:
-    """Return that an executor could not be looked at in time."""
+    """Return the finding for an executor whose check timed out."""
     why = "its program, or a disk that it is on, does not answer"
     return warning(
         EXECUTORS, f"{name}: nothing could be found out", why, f"handoffd executors check {quote(name)}"
@@ -152,7 +152,7 @@ def silent_executor(name: str) -> Finding:
 
 
 def _amiss(state: Finding) -> Finding:
-    """Return what an executor's own check found, as one of this check's findings."""
+    """Return a finding of an executor's own check as a finding of this check."""
     return replace(state, check=EXECUTORS, what=f"{state.check}: {state.what}")
 
 
@@ -161,7 +161,7 @@ def _where(one: Chosen) -> str:
 
 
 def _stops_work(one: Chosen, spare: Container[str], *, used: bool) -> bool:
-    """Return whether something cannot be started for want of it; a name nobody knows is never passed over."""
+    """Return whether a missing executor prevents work; an unknown name always does."""
     return bool(one.projects or not used) and (one.unknown is not None or one.name not in spare)
 
 
@@ -207,7 +207,7 @@ def _findings(executor: Executor, installation: Installation) -> Iterator[Findin
     if installation.logged_in is False and executor.login is not None:
         login = executor.login
         why = f"none of these is there: {', '.join((*login.env, *login.files))}"
-        yield warning(name, "nobody seems to be logged in", why, login.command or f"{quote(program)} --help")
+        yield warning(name, "no login was found", why, login.command or f"{quote(program)} --help")
     for path in installation.unwritable:
         why = "it keeps its sessions and settings there"
         yield fault(name, f"{path} cannot be written", why, f"ls -ld {_shown(path)}")

@@ -18,7 +18,7 @@ Severity = Literal["ok", "warning", "fault"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at. `ok` has neither `why` nor `action`; `action` is a command to type."""
+    """The result of one check. `ok` has neither `why` nor `action`; `action` is a command to type."""
 
     check: str
     severity: Severity
@@ -48,7 +48,7 @@ def is_sound(findings: Iterable[Finding]) -> bool:
 
 
 def as_json(findings: Iterable[Finding]) -> dict[str, Any]:
-    """Return findings as programs are told of them."""
+    """Return findings in the form of `doctor --json`."""
     found = tuple(findings)
     return {"findings": [asdict(finding) for finding in found], "ok": is_sound(found)}
 

@@ -1,6 +1,6 @@
 """How handoffd was set up here: its settings and their secrets, sinks of notices, and the account of agents.
 
-Nothing is sent to anybody. There is no sandbox around agents: their account is their limit.
+doctor sends nothing. There is no sandbox around agents: the rights of their account are their limit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def check_settings(
 ) -> tuple[Finding, ...]:
     """Return each problem of the settings, or which file they are from (None: there is none).
 
-    `warnings` is what a daemon that runs says of those it has in force; `open_files` are those with secrets
-    that others may read.
+    `warnings` are the running daemon's about its settings; `open_files` are files with secrets that other
+    accounts can read.
     """
     found = [
         fault(SETTINGS, str(problem), "the daemon does not start with it", error.hint)
@@ -46,7 +46,7 @@ def check_settings(
     ]
     told = [str(problem) for error in invalid for problem in error.problems]
     found += [
-        warning(SETTINGS, one, "the daemon that runs says so", "handoffd reload")
+        warning(SETTINGS, one, "the running daemon reports it", "handoffd reload")
         for one in warnings
         if not any(problem in one for problem in told)
     ]
@@ -57,12 +57,12 @@ def check_settings(
 
 # --- files with secrets that more people may read than should -----------------------------------------
 def open_to_others(files: Iterable[Path]) -> tuple[str, ...]:
-    """Return those of some files that other accounts may read. Blocks on the disk."""
+    """Return the files that other accounts can read. Blocks on the disk."""
     return tuple(str(file) for file in files if _is_open(file))
 
 
 def too_open(check: str, file: str) -> Finding:
-    """Return what is to be said of such a file."""
+    """Return the finding for a file with a secret that other accounts can read."""
     why = "it holds a secret, and other accounts may read it"
     return warning(check, f"{file} is open to others", why, f"chmod 600 {quote(file)}")
 
@@ -74,7 +74,7 @@ def _is_open(file: Path) -> bool:
         return False
 
 
-# --- whether people would be told: every sink of the settings -----------------------------------------
+# --- whether notifications would arrive: every sink of the settings ----------------------------------
 NOTICES = "notices"
 APPRISE_S = 30.0
 """apprise reads a hundred plug-ins before it can say whether it knows an address."""
@@ -84,7 +84,7 @@ _TRY = "handoffd notify test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkFacts:
-    """What is wrong with one sink, and with the file that holds its addresses."""
+    """The problems of one sink, and of the file with its addresses."""
 
     name: str
     problems: tuple[str, ...] = ()
@@ -106,14 +106,14 @@ def sink_facts(name: str, settings: SinkSettings, environ: Mapping[str, str]) ->
 
 
 def silent_sink(name: str) -> SinkFacts:
-    """Return the facts of a sink that could not be looked at in time."""
-    return SinkFacts(name=name, problems=("it could not be looked at in time",))
+    """Return the facts of a sink whose check timed out."""
+    return SinkFacts(name=name, problems=("the check timed out",))
 
 
 def check_notices(settings: NotifySettings, facts: tuple[SinkFacts, ...]) -> tuple[Finding, ...]:
-    """Return whether people would be told."""
+    """Return the findings about notifications."""
     if not facts:
-        why = "what waits for a person is in `handoffd status`, and nowhere else"
+        why = "what needs you is shown only by `handoffd status`"
         action = "handoffd config show  # then set `notify` in the file it names"
         return (warning(NOTICES, "no notices are sent", why, action),)
     found = [finding for one in facts for finding in _of(one)]
@@ -121,14 +121,16 @@ def check_notices(settings: NotifySettings, facts: tuple[SinkFacts, ...]) -> tup
         why = "`notify.events` names no kind of notice"
         found.append(warning(NOTICES, "no notices are sent", why, "handoffd config show"))
     names = ", ".join(one.name for one in facts)
-    return tuple(found) or (fine(NOTICES, f"people are told by {names} (nothing was sent: {_TRY})"),)
+    return tuple(found) or (
+        fine(NOTICES, f"notifications go to {names} (nothing was sent; to test: {_TRY})"),
+    )
 
 
 def _of(facts: SinkFacts) -> list[Finding]:
     found = []
     if facts.problems:
         why = "; ".join(facts.problems)
-        found.append(fault(NOTICES, f"nobody is told by {facts.name}", why, f"{_TRY} {facts.name}"))
+        found.append(fault(NOTICES, f"the sink {facts.name} cannot deliver", why, f"{_TRY} {facts.name}"))
     return [*found, *(too_open(NOTICES, file) for file in facts.open_files)]
 
 
@@ -160,7 +162,7 @@ class AccountFacts:
 
 
 def account_facts(pid: int | None, service: Service) -> AccountFacts:
-    """Return whose rights the daemon of process `pid` has; without one, those of whoever asks."""
+    """Return the rights of the daemon with this pid; without a daemon, of the current account."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid if pid is not None else os.geteuid()
     except OSError:
@@ -229,7 +231,7 @@ def check_sandbox(facts: SandboxFacts) -> tuple[Finding, ...]:
 
 
 def _namespaces(sysctl: Path) -> bool:
-    """Return whether the settings of the kernel let anybody make user namespaces."""
+    """Return whether the kernel lets any account create user namespaces."""
     most = _number(sysctl / "user/max_user_namespaces")
     allowed = _number(sysctl / "kernel/unprivileged_userns_clone")
     restricted = _number(sysctl / "kernel/apparmor_restrict_unprivileged_userns")

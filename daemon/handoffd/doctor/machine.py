@@ -77,19 +77,19 @@ def _glance(journal: Path) -> tuple[Glance | None, HandoffdError | None]:
 
 
 def silent_state(folder: str) -> Finding:
-    """Return the finding for a state directory that cannot be looked at, because nothing answers."""
-    why = "it does not answer, as a network mount does that has lost its server"
-    return fault(STATE, f"{folder} cannot be looked at", why, f"stat {quote(folder)}")
+    """Return the finding for a state directory whose disk does not answer."""
+    why = "its disk does not answer; a network mount may have lost its server"
+    return fault(STATE, f"{folder} cannot be read", why, f"stat {quote(folder)}")
 
 
 def unseen_state(folder: str, error: OSError) -> Finding:
     """Return the finding for a state directory that cannot be seen."""
     action = f"namei -l {quote(folder)}"
-    return fault(STATE, f"{folder} cannot be looked at", error.strerror or str(error), action)
+    return fault(STATE, f"{folder} cannot be read", error.strerror or str(error), action)
 
 
 def check_state(facts: StateFacts, min_free_mb: int) -> tuple[Finding, ...]:
-    """Return what is wrong with the state directory. `min_free_mb`: MiB, as in the settings."""
+    """Return the problems of the state directory. `min_free_mb`: MiB, as in the settings."""
     found = (*_access(facts), *_place(facts), *_room(facts, min_free_mb), *_journal(facts))
     return found or (fine(STATE, _good(facts)),)
 
@@ -97,7 +97,7 @@ def check_state(facts: StateFacts, min_free_mb: int) -> tuple[Finding, ...]:
 def _access(facts: StateFacts) -> Iterator[Finding]:
     place = quote(facts.folder)
     if not facts.is_folder:
-        yield fault(STATE, f"{facts.folder} is no folder", None, f"ls -ld {place}")
+        yield fault(STATE, f"{facts.folder} is not a folder", None, f"ls -ld {place}")
     elif facts.exists and not facts.owned:
         why = "one account has one state directory, and only it is answered"
         action = f'sudo -u "$(stat -c %U {place})" handoffd doctor'
@@ -178,12 +178,12 @@ def is_network(kind: str) -> bool:
 
 
 def is_memory(kind: str) -> bool:
-    """Return whether what lies on such a file system is gone after a restart of the machine."""
+    """Return whether files on such a file system are lost when the machine restarts."""
     return kind in _IN_MEMORY
 
 
 def kind_of(folder: Path) -> str | None:
-    """Return the type of the file system that `folder` lies on; None if the kernel does not tell.
+    """Return the type of the file system of `folder`; None if the kernel does not report it.
 
     Raises OSError. By the mount's number, because one mount may hide another of the same path.
     """
@@ -246,7 +246,7 @@ class Holder:
 
 
 def watch_limits(proc: Path = PROC) -> Limits:
-    """Return the limits that are in force here: in a user namespace its own, where they are lower."""
+    """Return the limits that apply here: in a user namespace its own, if they are lower."""
     kernel = proc / "sys/fs/inotify"
     return Limits(
         watches=_lower(
@@ -273,7 +273,7 @@ def _holder(process: Path, uid: int) -> Holder | None:
             return None
         counts = [_watches(process / "fdinfo" / name) for name in _instances(process / "fd")]
         command = (process / "comm").read_text(errors="replace").strip()
-    except OSError:  # it has ended, or does not let itself be looked at
+    except OSError:  # it has ended, or belongs to another account
         return None
     if not counts:
         return None
@@ -313,7 +313,7 @@ LASTING = "/etc/sysctl.d/60-handoffd.conf"
 
 _PLENTY: Mapping[str, int] = {"watches": 1_048_576, "instances": 1024, "events": 65_536}
 _NAMED = 5
-"""So many projects of several are named."""
+"""Most projects that one finding names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +364,7 @@ def _short(facts: WatchFacts) -> list[tuple[str, Limit]]:
 
 
 def _needed(name: str, facts: WatchFacts) -> int:
-    """Return how many this account needs, with what others of it hold."""
+    """Return how many this account needs, together with the ones that its other processes hold."""
     others: int = sum(getattr(holder, name) for holder in facts.others or ())
     wanted: int = getattr(facts.demand, name)
     return wanted + others
@@ -375,7 +375,7 @@ def _too_low(facts: WatchFacts, short: Sequence[tuple[str, Limit]]) -> Finding:
         f"{getattr(facts.demand, name)} {name} of at most {limit.value}" for name, limit in short
     )
     what = f"the limit of file watches is too low for {counted(facts.projects, 'project')}"
-    why = f"they need {wanted}; {_held(facts)}. The rest is looked at every {facts.sweep_s:g} s only"
+    why = f"they need {wanted}; {_held(facts)}. handoffd checks the rest only every {facts.sweep_s:g} s"
     return warning(WATCHES, what, why, _raise(short, facts))
 
 
@@ -395,7 +395,7 @@ def _held(facts: WatchFacts) -> str:
 
 
 def _raise(short: Sequence[tuple[str, Limit]], facts: WatchFacts) -> str:
-    """Return the command that raises limits, now and for good."""
+    """Return the command that raises limits, now and after a reboot."""
     values = [f"{limit.key}={_raised(name, limit, facts)}" for name, limit in short]
     if not values:
         return "sysctl fs.inotify"
@@ -449,7 +449,7 @@ _PER_RUN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """`most` is the hard limit of the daemon (or of whoever would start one), None without any."""
+    """`most` is the hard limit of the daemon, or of the shell that would start it; None if unlimited."""
 
     projects: int
     slots: int
@@ -461,7 +461,7 @@ class FileFacts:
 def most_files(pid: int | None) -> int | None:
     """Return how many files a process may have open at most: the hard limit. None: as many as it likes.
 
-    Without `pid`, or when it cannot be looked at, that of this process.
+    Without `pid`, or if that process cannot be read, the limit of this process.
     """
     try:
         hard = resource.prlimit(pid or 0, resource.RLIMIT_NOFILE)[1]

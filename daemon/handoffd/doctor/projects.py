@@ -32,11 +32,11 @@ PROJECTS = "projects"
 
 _SEVERITY: Mapping[str, Severity] = {
     "not_initialized": "warning",
-    "invalid_rules": "warning",  # the last valid ones stay in force
+    "invalid_rules": "warning",  # the daemon keeps the last valid ones
     "locked": "warning",
     "unfinished_git": "warning",
 }
-"""Conditions under which nothing is broken; under every other one the project stands still."""
+"""Conditions of a project that is not broken; under any other condition it cannot go on."""
 
 _WHAT: Mapping[str, str] = {
     "not_initialized": "has no STATE.json",
@@ -53,7 +53,7 @@ _WHAT: Mapping[str, str] = {
 def check_projects(
     projects: Sequence[Mapping[str, Any]], silent: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return each project that is not well. `projects` are those of `status`, `silent` do not answer."""
+    """Return a finding for each faulty project. `projects` are from `status`, `silent` do not answer."""
     found = [_silent_project(one["project"]) for one in projects if one["project"] in silent]
     found += [_unwell(one) for one in projects if one["project"] not in silent and one["condition"] != "ok"]
     well = len(projects) - len(found)
@@ -73,12 +73,12 @@ def _unwell(project: Mapping[str, Any]) -> Finding:
 
 
 def _silent_project(root: str) -> Finding:
-    why = "it does not answer, as a network mount does that has lost its server"
-    what = f"{root} cannot be looked at (io_error)"
+    why = "its disk does not answer; a network mount may have lost its server"
+    what = f"{root} cannot be read (io_error)"
     return Finding(check=PROJECTS, severity="fault", what=what, why=why, action=f"stat {quote(root)}")
 
 
-# --- git, by which what agents change can be looked at and taken back ---------------------------------
+# --- git, which shows and undoes agents' changes -----------------------------------------------------
 GIT = "git"
 
 _ANSWER_S = 2.0
@@ -130,8 +130,8 @@ def _version(environ: Mapping[str, str]) -> str | None:
 
 # --- hooks of others, in Claude Code's settings, that write STATE.json --------------------------------
 HOOKS = "hooks"
-# Two that write one state undo each other's work: an edit from outside is held, restored or taken for a
-# person's. Few people look for that in a settings file, least of all in one that a project brought along.
+# Two writers of one STATE.json undo each other's work: handoffd holds an edit from outside, restores its own
+# state, or takes the edit for the user's. Few users look for that in a settings file, or in a project's.
 
 _SUSPECT = re.compile(r"STATE\.json|orchestrator|apply-handoff|\bdispatch\b")
 _SUSPECT_SCRIPT = re.compile(r"STATE\.json|\borchestrator\b|apply-handoff")
@@ -205,8 +205,8 @@ def _invalid(invalid: InvalidFile) -> Finding:
 
 
 def _unseen_file(file: str) -> Finding:
-    what = f"{file} was not looked at: a symbolic link leads there, or it is no regular file one may read"
-    why = "Claude Code may run hooks from it, and one that writes STATE.json would not be told of"
+    what = f"{file} was not read: it is behind a symbolic link, or not a readable regular file"
+    why = "Claude Code may run hooks from it, and doctor cannot see whether one writes STATE.json"
     return warning(HOOKS, what, why, f"ls -lL {quote(file)}")
 
 
@@ -221,7 +221,7 @@ def _in_file(folder: str, name: str, home: str) -> Iterator[Foreign]:
 
 
 def _is_suspect(command: str, root: str, home: str) -> bool:
-    """Return whether a command, or a script that it names, speaks of what is not its own.
+    """Return whether a command, or a script that it names, mentions files of the protocol.
 
     A script is looked for in the project and in the home.
     """
@@ -370,7 +370,7 @@ def judge_tests(tried: Mapping[str, Any], terminal: Terminal, service: Service) 
     what = f"{ran} fails in the daemon's environment: {', '.join(tried['failing'])}"
     why = (
         tried["line"]
-        or "it printed nothing; from an exit code alone no failure can be told from an older one"
+        or "it printed nothing, and an exit code alone cannot tell a new failure from an old one"
     )
     return warning(TESTS, what, why, _by_hand(root, command))
 
@@ -464,7 +464,7 @@ def _environment_has(python: Path, module: str) -> bool:
 
 
 def _has_module(python: str, module: str, path: str) -> bool:
-    """Return whether a Python has a module; also when it does not say so in time."""
+    """Return whether a Python has a module; True also if it does not answer in time."""
     look = f"import importlib.util, sys; sys.exit(7 * (importlib.util.find_spec({module!r}) is None))"
     try:
         ended = subprocess.run(

@@ -1,9 +1,9 @@
 """How the daemon is run here: the commands that start it and show its log, and what systemd says of it.
 
 systemd says `status=243/CREDENTIALS` in a log; what that means for handoffd, and what to type about it,
-is known here. systemctl and loginctl are asked as programs, and only where no daemon answers, or by `doctor`
-and `service`. Nothing here speaks D-Bus: the programs are there wherever systemd is, and their `show`
-output is made for machines.
+is known here. systemctl and loginctl are run as programs, and only if no daemon answers, or by `doctor` and
+`service`. Nothing here speaks D-Bus: the programs exist on every system with systemd, and their `show` output
+is made for machines.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Service:
 
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
-    """Return where a person's unit of the daemon is, if there is one."""
+    """Return the path of the user's unit of the daemon, if there is one."""
     return Path(home(environ), ".config/systemd/user/handoffd.service")
 
 
@@ -242,8 +242,8 @@ _BY_SYSTEMD = {
     232: ("ADDRESS_FAMILIES", "the kinds of its sockets cannot be restricted as its unit asks"),
     233: ("RUNTIME_DIRECTORY", "the folder for its sockets cannot be made"),
     237: ("KEYRING", "it cannot be given a keyring as its unit asks"),
-    238: ("STATE_DIRECTORY", "the folder for its state cannot be made"),
-    243: ("CREDENTIALS", "a credential cannot be had"),
+    238: ("STATE_DIRECTORY", "systemd cannot create its state directory"),
+    243: ("CREDENTIALS", "systemd cannot read a credential"),
 }
 """Exit statuses by which systemd says that it could not start a program (systemd.exec(5))."""
 
@@ -367,7 +367,7 @@ class Unit:
 
     def _told(self, what: str) -> Trouble:
         why, look = self._cause()
-        starts = look in (self.service.install, self.start)  # by itself
+        starts = look in (self.service.install, self.start)  # without another command
         return Trouble(what=what, why=why, action=look if starts else f"{look}  # then: {self.start}")
 
     def _unloaded(self, how: str) -> Trouble:
@@ -385,7 +385,7 @@ class Unit:
         return [path for path in self._drop_ins if os.path.basename(path) != _OUR_DROP_IN]
 
     def _edited(self, drop_ins: Sequence[str]) -> str:
-        """Return the commands that open drop-ins and put them in force."""
+        """Return the commands that open drop-ins and reload systemd."""
         systemctl, names = self.service.systemctl, " ".join(map(quote, drop_ins))
         editor = "sudoedit" if self.service.account else "${EDITOR:-vi}"
         edit = f"{editor} {names} && {systemctl} daemon-reload"
@@ -551,7 +551,7 @@ class Commands:
 
 
 class Systemctl:
-    """One service manager: the machine's, or (`user`) a person's own."""
+    """One service manager: the machine's, or (`user`) the user's own."""
 
     def __init__(self, commands: Commands, *, user: bool) -> None:
         self._commands = commands
@@ -581,7 +581,7 @@ class Systemctl:
 
 
 def lingers(commands: Commands, person: str) -> bool | None:
-    """Return whether the units of a person (name or uid) outlive the last logout; None: nobody can tell."""
+    """Return whether the units of a user (name or uid) outlive the last logout; None if unknown."""
     done = commands.run(("loginctl", "show-user", person, "--property=Linger", "--value"))
     return done.output.strip() == "yes" if done.code == 0 else None
 

@@ -1,8 +1,8 @@
 """Whether a daemon runs and answers, and what keeps it and its agents alive: systemd, control groups.
 
-The launcher's unit is there so that agents outlive the daemon. While no launcher of that unit answers, the
-daemon starts one itself, and what that starts is in the daemon's unit for good: also when the launcher's
-unit runs again.
+The launcher's unit exists so that agents outlive the daemon. If that unit's launcher does not answer, the
+daemon starts a launcher itself, and agents of that launcher stay in the daemon's unit, even after the
+launcher's unit runs again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The socket or its folder as it lies there."""
+    """The socket or its folder on the disk."""
 
     path: str
     mode: int
@@ -77,7 +77,7 @@ def ask_daemon(socket: Path, answer_s: float) -> Asked:
     except HandoffdError as error:
         return Asked(version=version, pid=pid, error=error)
     if not isinstance(status.get("projects"), list):
-        stranger = HandoffdError("what answers on the socket is no handoffd", code="BAD_ANSWER")
+        stranger = HandoffdError("another program than handoffd answers on the socket", code="BAD_ANSWER")
         return Asked(version=version, pid=pid, error=stranger)
     return Asked(version=version, pid=pid, status=status)
 
@@ -96,7 +96,7 @@ def socket_entries(socket: Path) -> tuple[Entry, ...]:
 
 
 def check_daemon(facts: DaemonFacts) -> tuple[Finding, ...]:
-    """Return what is wrong with the daemon that runs, or how to start one."""
+    """Return the problems of the running daemon, or how to start one."""
     return (*_answer(facts), *_socket(facts))
 
 
@@ -164,7 +164,7 @@ def _early() -> Finding:
 
 
 def _process(facts: DaemonFacts) -> int | None:
-    """Return the daemon's process; the lock tells it where so many wait for it that its socket does not."""
+    """Return the daemon's pid, from its lock if the socket is too crowded to answer."""
     silent = isinstance(facts.asked.error, NoAnswer)
     return facts.asked.pid or (facts.holder if silent else None)
 
@@ -190,7 +190,7 @@ def _socket(facts: DaemonFacts) -> Iterator[Finding]:
     for entry in facts.entries:
         place = quote(entry.path)
         if not entry.owned:
-            why = "whoever owns it can take the daemon's place"
+            why = "its owner can impersonate the daemon"
             yield fault(DAEMON, f"{entry.path} belongs to another account", why, f"ls -ld {place}")
         elif entry.mode & 0o077:
             right = "600" if entry.path == facts.socket else "700"
@@ -204,7 +204,7 @@ SUPERVISION = "supervision"
 _UNIFIED = "/sys/fs/cgroup/cgroup.controllers"
 _SYSTEMD = "/run/systemd/system"
 _SHOWN = 5
-"""So many runs are named."""
+"""Most runs that one finding names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,16 +240,16 @@ def supervision_facts(
 
 
 def check_supervision(facts: SupervisionFacts) -> tuple[Finding, ...]:
-    """Return what could be had and is not used, and what cannot be had."""
+    """Return protections that are available but unused, and ones that are unavailable."""
     groups = _groups(facts)
     if not facts.systemd:
-        told = "no systemd: nobody starts the daemon again after a crash or a reboot"
+        told = "no systemd: nothing restarts the daemon after a crash or a reboot"
         return (fine(SUPERVISION, f"{told}; {groups}"),)
     if facts.runs and facts.service.unit is None:
-        why = "nobody starts it again after a crash or a reboot, and runs get no control group"
+        why = "nothing restarts it after a crash or a reboot, and runs get no control group"
         there = facts.installed
         action = there.install if there.unit is None else f"handoffd stop && {there.start}"
-        return (warning(SUPERVISION, "the daemon is no unit of systemd", why, action),)
+        return (warning(SUPERVISION, "the daemon does not run as a systemd unit", why, action),)
     if found := tuple(_about_units(facts)):
         return found
     if not facts.unified:
@@ -334,7 +334,7 @@ class PlaceFacts:
 
 
 def run_places(runs_dir: Path) -> tuple[RunPlace, ...]:
-    """Return where the runs are whose records are in `runs_dir`, as far as that can be told."""
+    """Return the cgroup of each recorded run in `runs_dir`, if it can be read."""
     return tuple(_places(runs_dir))
 
 

@@ -66,7 +66,7 @@ class AppriseSink:
         self._judge(notice.id, await self._ask(request))
 
     async def check(self) -> list[str]:
-        """Return what is wrong with the addresses; sends nothing. Raises Undelivered when nobody can tell."""
+        """Return what is wrong with the addresses; sends nothing. Raises Undelivered if the worker fails."""
         found = await self._ask({**await anyio.to_thread.run_sync(self._addresses), "check": True})
         return [_unusable(one) for one in found["unusable"]]
 
@@ -88,7 +88,7 @@ class AppriseSink:
         settings = self._settings
         if settings.config_file is not None:
             if not settings.config_file.is_file():
-                raise Undelivered(f"{settings.config_file} is no file")
+                raise Undelivered(f"{settings.config_file} is not a file")
             return {"config": str(settings.config_file), "tags": list(settings.tags)}
         return {"urls": settings.addresses()}
 
@@ -146,7 +146,7 @@ class Worker:
                     answered = True
                     return answer
             finally:
-                if not answered:  # also when it was cancelled: what it does now nobody wants
+                if not answered:  # also when cancelled: the result is not needed any more
                     self._end()
             raise WorkerFailed(f"it did not answer within {timeout_s:g} s, and was ended")
 

@@ -33,7 +33,7 @@ _MISSING = f"apprise is not installed: {quote(sys.executable)} -m pip install {q
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return what became of one request."""
+    """Return the result of one request."""
     try:
         import apprise  # noqa: PLC0415  (slow, and perhaps not there)
     except ImportError:
@@ -55,7 +55,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _servers(apprise: Any, request: dict[str, Any]) -> Iterator[tuple[int, Any, list[str]]]:
-    """Yield each address with its number, from 1, and what of it must not be told."""
+    """Yield each address with its number, from 1, and its secret parts."""
     asset = apprise.AppriseAsset(app_id="handoffd", app_desc="handoffd", async_mode=False)
     if request.get("config"):
         config = apprise.AppriseConfig(paths=request["config"], asset=asset)
@@ -129,7 +129,7 @@ def main() -> None:
 def _read(requests: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
-    os._exit(0)  # whoever asked is gone, and with it whoever could end a request that hangs
+    os._exit(0)  # the daemon is gone, and only it could end a request that hangs
 
 
 if __name__ == "__main__":

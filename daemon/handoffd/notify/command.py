@@ -1,9 +1,10 @@
 """A program that tells a person: gets the notice as JSON on its standard input.
 
 It is started without a shell, in `/` (never in a project, whose files it might pick up), in its own
-session, with the few environment variables that desktop and mail programs need. What it gets is a file
-in memory, so that nobody waits for it to read. Of what it prints only the end is kept: a program that
-floods fills neither disk nor memory. It is over when it has ended, whatever holds its output open; then, or
+session, with the few environment variables that desktop and mail programs need. It gets the notice as a file
+in memory, so that the daemon need not wait until it reads. Only the end of its output is kept: a program
+that floods fills neither disk nor memory. It is over when it has ended, even if its output is held open;
+then, or
 when its time is up, its process group is killed while the dead leader still holds the group's
 number, so that no other group can be hit.
 """
@@ -93,7 +94,7 @@ class CommandSink:
         try:
             with _in_memory(notice.as_json().encode("utf-8", "replace") + b"\n") as given:
                 return self._started(notice.id, given)
-        except OSError as error:  # a program may be installed, or a path mended, while notices wait
+        except OSError as error:  # the user may install the program or correct the path meanwhile
             raise Undelivered(f"{self._argv[0]} cannot be started: {error.strerror}") from error
 
     def _started(self, notice: str, given: IO[bytes]) -> tuple[subprocess.Popen[bytes], _Output]:
@@ -121,12 +122,12 @@ class _Output:
 
     @property
     def told(self) -> str:
-        """How it is told beside the way in which the program ended."""
+        """The text for the error message, after how the program ended."""
         text = self._tail.decode("utf-8", "replace").strip()
         return f", after writing: {text}" if text else ""
 
     async def follow(self) -> None:
-        """Read until nobody can print any more, or cancelled."""
+        """Read until all writers have closed the pipe, or until cancelled."""
         while self._read() != 0:
             await anyio.sleep(_BREATH_S)
             await anyio.wait_readable(self._number)
@@ -147,7 +148,7 @@ class _Output:
 
 
 def _in_memory(text: bytes) -> IO[bytes]:
-    file = open(os.memfd_create("notice"), "w+b")  # noqa: SIM115  (whoever asks closes it)
+    file = open(os.memfd_create("notice"), "w+b")  # noqa: SIM115  (the caller closes it)
     file.write(text)
     file.seek(0)
     return file

@@ -34,13 +34,13 @@ MOST_READ: Final = 200
 """Notices of a digest whose texts are read; it lists fewer."""
 
 ASKING: Final = frozenset({"needs_human", "timeout", "blocked", "reminder", "escalation"})
-"""The kinds of notices of a track that ask somebody to decide."""
+"""The kinds of notices of a track that ask the user to decide."""
 
 Key = tuple[str, Reason]
 
 
 class Releases:
-    """Sinks and why they are not told yet. `released` hears of a sink that has a digest to get."""
+    """When each sink gets its held-back notices. Calls `released` for a sink with a digest due."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Releases:
             self._news.set()
 
     def upcoming(self) -> Mapping[Key, datetime]:
-        """Return when each sink is told of what is held back for each reason."""
+        """Return when each sink gets the notices held back for each reason."""
         now = self._clock.now()
         return {key: self._moment(key, now) for key in self._since if key[0] in self._sinks}
 
@@ -140,7 +140,7 @@ class Releases:
             self._released(sink)
 
     async def _as_it_stands(self, notice: Notice) -> Notice:
-        """Return a notice without what to type if what it tells of waits no more.
+        """Return a notice without its command if its track waits no more.
 
         Hours may have passed: the same command would decide on something else now.
         """
@@ -186,7 +186,7 @@ def _window_end(quiet: QuietSettings, now: datetime) -> datetime | None:
 
 
 def digest_at(digest: DigestSettings, since: datetime) -> datetime:
-    """Return when that is told which is collected since then."""
+    """Return when the digest of notices collected since then is due."""
     if digest.every_h is not None:
         return since + timedelta(hours=digest.every_h)
     assert digest.at is not None  # checked with the settings
@@ -199,7 +199,7 @@ def digest_at(digest: DigestSettings, since: datetime) -> datetime:
 def release_at(
     reason: Reason, sink: SinkSettings, settings: NotifySettings, since: datetime, now: datetime
 ) -> datetime:
-    """Return when that is told to a sink which has been held back since then; `now` when it is due.
+    """Return when a sink gets notices held back since then; `now` if they are due.
 
     A `since` that is later than `now` counts as now: the clock was put back. What no setting holds back
     any more is due.
@@ -243,7 +243,7 @@ _MOST_LINE = 220
 _WHY: dict[Reason, str] = {
     "quiet": "they came about during the quiet hours (notify.quiet)",
     "digest": "they are collected by your settings (notify.digest)",
-    "burst": "more came about at once than are told one by one (notify.burst)",
+    "burst": "more came at once than are sent one by one (notify.burst)",
 }
 
 
@@ -257,7 +257,7 @@ class Cover:
 
 
 def folded(notices: Sequence[Notice], count: int, reason: Reason, cover: Cover) -> Notice:
-    """Return the notice that stands for `count` others, of which these are the first.
+    """Return the digest of `count` notices, of which these are the first.
 
     A single one stays what it is. Of several about one and the same matter (a gate, and reminders of it) the
     last is listed.

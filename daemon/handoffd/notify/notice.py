@@ -1,4 +1,4 @@
-"""What a person is told: a value that every sink sends in the same form, and the same in words.
+"""A notice: a value that every sink sends in the same form, and the same in words.
 
 The words are a headline, and below it all that a tired person needs: what happened, why, where, what to type.
 """
@@ -16,7 +16,7 @@ FORMAT = 1
 """Raised when a key changes its meaning or goes; keys may be added at any time."""
 
 ITEM = "- "
-"""How a line of a digest begins that tells of a notice; the others are names of projects, and a count."""
+"""Prefix of a digest's lines that list a notice; other lines are project names and a count."""
 
 
 def sign_of(notice: str) -> str:
@@ -51,11 +51,11 @@ class Notice:
     of: str | None = None
     """The id of the notice that a reminder or an escalation is about."""
     count: int = 1
-    """How many notices it stands for; more than one only in a digest."""
+    """How many notices it contains; more than one only in a digest."""
     lines: tuple[str, ...] = ()
     """What a digest lists, ready to be shown one below the other."""
     more: int = 0
-    """How many notices a digest does not list; the last of its lines says so."""
+    """How many notices a digest does not list; its last line reports them."""
 
     def as_json(self) -> str:
         """Return the notice as one line of JSON, the form in which sinks send it."""
@@ -91,7 +91,7 @@ _HEADS = {
     "done": "is done",
     "warning": "has a warning",
     "reminder": "still waits for you",
-    "escalation": "waits, and nobody has answered",
+    "escalation": "still waits for an answer",
     "digest": "has news",
     "test": "tests this way of telling you",
 }
@@ -148,7 +148,7 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _fitted(body: str, end: str) -> str:
-    """Join the two, of which the end, with what to type, is never cut for the body's sake."""
+    """Join the two, cutting only the body: the end has the command to type."""
     last = end.encode("utf-8", "replace")[: MOST_BYTES // 2]
     room = MOST_BYTES - len(last) - 1
     first = body.encode("utf-8", "replace")

@@ -43,7 +43,7 @@ class Pending(Protocol):
 
 
 def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
-    """Return the notice for an order. Its id follows from the order, so that a repetition can be told.
+    """Return the notice for an order. Its id follows from the order, so that a repetition is recognised.
 
     The time is in it because the journals of two daemons both count their orders from 1.
     """
@@ -65,7 +65,7 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
 
 
 CONDITION = f"{STANDS}condition"
-"""What a project waits for, beside its tracks and the trust of a person."""
+"""Prefix of a matter of the project itself, apart from its tracks and the trust of files."""
 
 
 def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
@@ -75,7 +75,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
     """
     text = _CONDITIONS[condition]
     if condition == "locked" and detail is not None:  # lists show the text alone, and who it is matters most
-        text = f"{detail}; nothing is dispatched here meanwhile"
+        text = f"{detail}; until then the daemon dispatches nothing here"
     action = mending(root, condition)
     notice = _warning("condition", root, clock, text=text, why=detail, action=action)
     if condition in WORKABLE:
@@ -84,7 +84,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
 
 
 def settle(notifier: Notifier, root: str) -> None:
-    """Have nothing wait for a person any more at a project itself; its tracks say so by themselves."""
+    """Settle all that waits for the user at a project itself; its tracks settle their own notices."""
     notifier.settle(root)
     notifier.settle(root, CONDITION)
 
@@ -102,7 +102,7 @@ def lockout_notice(root: str, why: str, clock: Clock) -> Notice:
 
 
 def survivors_notice(root: str, dispatch: str, count: int, clock: Clock) -> Notice:
-    """Return the notice for what a run has left alive: nobody but its owner, or root, may end it."""
+    """Return the notice for processes that outlived a run: only their owner, or root, may end them."""
     text = "processes of an executor outlive it: they belong to another account"
     why = f"{count} of {dispatch} could not be ended; most likely they were started with sudo"
     return _warning(
@@ -125,7 +125,7 @@ def machine_notice(state_dir: str, why: str, clock: Clock) -> Notice:
 
 def settings_notice(state_dir: str, problems: tuple[Problem, ...], clock: Clock) -> Notice:
     """Return the notice for settings that were edited and cannot be used."""
-    text = "the settings were edited and cannot be used; the last good ones stay in force"
+    text = "the edited settings are invalid; the daemon keeps the last valid ones"
     why = "; ".join(map(str, problems))
     notice = _warning("settings", state_dir, clock, text=text, why=why, action="handoffd config check")
     return replace(notice, name="handoffd")
@@ -134,7 +134,7 @@ def settings_notice(state_dir: str, problems: tuple[Problem, ...], clock: Clock)
 def cap_notice(
     finding: Finding, place: str, track: Track, period: str, clock: Clock, machine: str | None = None
 ) -> Notice:
-    """Return the notice for a cap that is near, or used up; by its id it is told once.
+    """Return the notice for a cap that is nearly or fully used; the id keeps it from being sent twice.
 
     `place` is the project's root, or the state directory for what all projects share; `machine` keeps the id
     from being that of another one (None: this one).
@@ -170,7 +170,7 @@ def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Not
     """Return the notice for edits that wait for trust; the same edit has the same sign."""
     more = len(keys) - _MOST_KEYS
     named = ", ".join(keys[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
-    text = "edits of its settings or step table wait for your trust; what was trusted before stays in force"
+    text = "edits of its settings or step table wait for your trust; until then the trusted version applies"
     why = f"agents can write these files, and this may run commands, spend money or weaken a gate: {named}"
     notice = _warning("trust", root, clock, text=text, why=why, action=command_for(root, "trust"))
     return replace(notice, id=_signed("trust", root, edit), kind="needs_human")
@@ -198,8 +198,8 @@ _MOST_KEYS = 10
 
 _CONDITIONS: Mapping[Condition, str] = {
     "not_initialized": "the project has no STATE.json",
-    "invalid_state": "STATE.json cannot be read; nothing is dispatched until it is mended or deleted",
-    "invalid_rules": "its settings or step table cannot be used; the last valid ones stay in force",
+    "invalid_state": "STATE.json cannot be read; nothing is dispatched until you fix or delete it",
+    "invalid_rules": "its settings or step table are invalid; the daemon keeps the last valid ones",
     "invalid_journal": "its record in the journal was changed outside handoffd; it waits for a repair",
     "unfinished_git": "its repository is in the middle of a merge or the like; it goes on after that",
     "missing": "the project's folder is gone; it goes on when it is back",

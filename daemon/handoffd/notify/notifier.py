@@ -4,8 +4,8 @@ The code that decides that a person must be told only hands the notice in. It is
 sink apart, and then each sink's own worker sends it: at least once, under an id that stays the same.
 So a webhook that hangs delays neither the command nor the daemon, and a crash loses nothing.
 
-What a sink is not to be told yet (quiet hours, digests, bursts) is recorded as held back; `digests`
-folds it into one notice when the time has come. What waits for a person is told again by `reminders`.
+A notice that a sink must not get yet (quiet hours, digests, bursts) is recorded as held back; `digests`
+folds these into one when it is due. `reminders` repeats notices that still wait for the user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BATCH = 200
 """How many notices are recorded at once."""
 
 WAITING = frozenset({"needs_human", "timeout", "blocked"})
-"""The kinds of notices after which something waits for a person, if a decision or a look told of it."""
+"""The kinds of notices that wait for the user, if they come from a decision or a check."""
 
 
 class Notifier:
@@ -82,7 +82,7 @@ class Notifier:
         self._reminders = Reminders(box, clock, settings.remind, self._remind, retry_s)
         self._settings = settings
         self._gone = False
-        """Whether what waits for a sink that was taken out of the settings is still to be dropped."""
+        """Whether notices for a sink that was removed from the settings are still to be dropped."""
         self._apply()
 
     # --- settings --------------------------------------------------------------------------------
@@ -115,18 +115,18 @@ class Notifier:
     def send(self, notice: Notice, order: int | None = None, *, waits: bool = False) -> None:
         """Take a notice in; never blocks, never raises.
 
-        `order` is the number of the order that it comes from: it is done when the notice is recorded,
-        and given again after a crash before that. `waits`: what it tells of waits for a person, until
-        `settle`; of what comes from an order that follows from its kind, and from its track when it is over.
+        `order` is the number of the order it comes from: recording the notice completes the order; after a
+        crash before that the order is given again. `waits`: it waits for the user until `settle`; for one
+        of an order this follows from its kind, and its track settles it.
         """
         waits = waits or (order is not None and notice.kind in WAITING)
         self._send(notice, order, Opening(lane=(notice.project, notice.track)) if waits else None)
 
     def stand(self, notice: Notice, topic: str) -> None:
-        """Take in what stands with a project until `settle(project, topic)`; never blocks, never raises.
+        """Take in a lasting matter of a project, until `settle(project, topic)`; never blocks or raises.
 
-        `topic` begins with STANDS. People are told of it once, however many lives of the daemon find it, and
-        again if it is of a kind that waits for them. What is one and the same is known by `sign_of` its id.
+        `topic` begins with STANDS. It is sent once, however many lives of the daemon find it, and repeated
+        if its kind waits for the user. Two notices are the same matter if `sign_of` their ids is equal.
         """
         reached_min = 0.0 if notice.kind in WAITING else math.inf
         self._send(notice, None, Opening(lane=(notice.project, topic), reached_min=reached_min))
@@ -142,7 +142,7 @@ class Notifier:
         lane = (project, track)
 
         def waits() -> bool:
-            known = self._lines.opened.is_set()  # else an earlier life may know of something
+            known = self._lines.opened.is_set()  # until then an earlier life may have left matters
             return not known or self._reminders.waiting_at(lane) is not None
 
         if self._intake.put_over(lane, waits):
@@ -156,12 +156,12 @@ class Notifier:
         self._fill()
 
     def _fill(self) -> None:
-        if self._recorded.is_set():  # else somebody may wait for this very one
+        if self._recorded.is_set():  # otherwise a task may wait for this very event
             self._recorded = anyio.Event()
         self._filled.set()
 
     def _held(self, notice: Notice, sinks: Sequence[str]) -> dict[str, Reason]:
-        """Return why sinks are not told of a notice yet, of those that are not."""
+        """Return the reason for each sink that must not get a notice yet."""
         now = self._clock.now()
         found = {name: self._why_held(notice, name, now) for name in sinks}
         return {name: reason for name, reason in found.items() if reason is not None}
@@ -180,7 +180,7 @@ class Notifier:
         return None
 
     def _remind(self, notice: Notice, matter: Matter, found: Due) -> None:
-        """Tell of a rung. The last of its notices notes how far the ladder is climbed."""
+        """Send a reminder. The last of its notices records how far the ladder is climbed."""
         reminder, escalation = reminders_of(notice, matter, found, self._clock.now())
         told = self._sinks_for(reminder) if found.remind else ()
         first = tuple(name for name in told if name not in found.escalate_to)
@@ -200,15 +200,15 @@ class Notifier:
         }
 
     def releases(self) -> dict[tuple[str, str], datetime]:
-        """Return when each sink is told of what is held back, by sink and reason."""
+        """Return when each sink gets held-back notices, by sink and reason."""
         return {(sink, reason): moment for (sink, reason), moment in self._releases.upcoming().items()}
 
     def reminders(self) -> Mapping[str, datetime | None]:
-        """Return when people are told again of what waits for them, by the id of its notice."""
+        """Return when each waiting notice is repeated, by its id."""
         return {matter.notice: again for matter, again in self._reminders.upcoming()}
 
     def stands_since(self, project: str, topic: str, sign: str) -> datetime | None:
-        """Return since when something stands there, as far as people were told of it; None: they were not."""
+        """Return since when a matter lasts, if a notice about it was sent; None otherwise."""
         told = self._reminders.waiting_at((project, topic))
         return None if told is None or sign_of(told) != sign else self._reminders.since(told)
 
@@ -219,7 +219,7 @@ class Notifier:
 
     # --- life ------------------------------------------------------------------------------------
     async def run(self, given_up: Callable[[GivenUp], None] = lambda _: None) -> None:
-        """Record and deliver until cancelled; `given_up` hears of what will not be delivered."""
+        """Record and deliver until cancelled; calls `given_up` for each notice that cannot be delivered."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._lines.run, given_up, name="notify")
             await self._open()
@@ -269,7 +269,7 @@ class Notifier:
             return
 
     async def _drop_others(self) -> float:
-        """Drop what waits for sinks that are not there any more; return the clock of the journal."""
+        """Drop notices for sinks that no longer exist; return the clock of the journal."""
         opened = await self._box.open(self._lines.names)
         for sink, count in opened.dropped.items():
             log.warning("notices dropped, their sink is not in the settings", sink=sink, count=count)
@@ -312,7 +312,7 @@ class Notifier:
         self._intake.take(len(batch))
 
     def _news_in(self, batch: Sequence[Parcel]) -> list[Parcel]:
-        """Leave out what people were told of before and has stood since then; orders are never left out."""
+        """Leave out lasting matters that were sent before; notices of orders are always kept."""
         news: list[Parcel] = []
         latest: dict[Lane, str | None] = {}
         for parcel in batch:
@@ -327,7 +327,7 @@ class Notifier:
         return news
 
     def _tell_from_memory(self) -> None:
-        """Tell at once what nobody would repeat; an order that is not done is given again in any case."""
+        """Send unrecorded notices at once if no order repeats them; others come again after a restart."""
         for parcel in self._intake.take_those_of_no_order():
             for unkept in filter(None, map(self._lines.unkept, parcel.sinks)):
                 unkept.put(parcel.notice)
@@ -357,7 +357,7 @@ class Over:
 
 
 class Intake:
-    """A queue of both. That a lane is over is in it once, however often it is said."""
+    """A queue of notices and settled lanes. Settling a lane several times adds one entry."""
 
     def __init__(self) -> None:
         self._queue: deque[Parcel | Over] = deque()
@@ -411,7 +411,7 @@ class Intake:
             self._latest.clear()
 
     def take_those_of_no_order(self) -> list[Parcel]:
-        """Take out the notices that nobody would repeat."""
+        """Take out the notices that do not come from an order, so that no order repeats them."""
         taken = [one for one in self._queue if isinstance(one, Parcel) and one.order is None]
         self._queue = deque(one for one in self._queue if isinstance(one, Over) or one.order is not None)
         return taken
@@ -427,7 +427,7 @@ class Bursts:
         self._lately: dict[tuple[str, str], deque[float]] = {}
 
     def admit(self, sink: str, kind: str, now_s: float, settings: BurstSettings) -> bool:
-        """Return whether one more may be told by itself, and count it then."""
+        """Return whether one more notice may be sent singly; count it if so."""
         lately = self._lately.setdefault((sink, kind), deque())
         while lately and now_s - lately[0] >= settings.within_s:
             lately.popleft()
@@ -445,7 +445,7 @@ GroupOf = Callable[[str], str | None]
 def sinks_for(
     notice: Notice, settings: NotifySettings, sinks: Iterable[str], group_of: GroupOf
 ) -> tuple[str, ...]:
-    """Return those of `sinks` that are told of a notice. What no route fits goes to all of them."""
+    """Return the sinks of a notice; without a matching route, all sinks."""
     if notice.kind not in settings.events:
         return ()
     return _routed(notice, settings.routes, sinks, group_of)

@@ -31,14 +31,14 @@ Lane = tuple[str, str]
 """A project and what of it: one of its tracks, or (with an empty track, or one that starts with ~) itself."""
 
 STANDS = "~"
-"""How the name of what stands with a project begins: that it is over only a look at the project can tell."""
+"""Prefix of the topic of a lasting matter: only a check of the project can tell that it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """Something waits for a person from now on, instead of what waited in its lane before.
 
-    `reached_min`: how far the ladder of reminders counts as climbed; with `inf` nobody is told again.
+    `reached_min`: how far the ladder of reminders counts as climbed; with `inf` there are no reminders.
     """
 
     lane: Lane
@@ -47,10 +47,10 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A notice, the sinks it is for, and the order it comes from; None: from none, and nobody repeats it.
+    """A notice, its sinks, and its order; None: it comes from no order, so no order repeats it.
 
-    `held` says of sinks why they are not told yet. `opens`: what waits for a person with it.
-    `climbed`: the id of the notice that it reminds of, and how far the ladder is climbed with it.
+    `held` has the reason for each sink that must not get it yet. `opens`: the matter that it opens.
+    `climbed`: the id of the notice that it repeats, and how far the ladder is climbed with it.
     """
 
     notice: Notice
@@ -63,7 +63,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matter:
-    """Something that waits for a person, by the id of the notice that says so."""
+    """A matter that waits for the user, by the id of the notice about it."""
 
     notice: str
     lane: tuple[str, str]
@@ -73,7 +73,7 @@ class Matter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a sink is not told yet for one reason: how many notices, and since when."""
+    """The notices held back from a sink for one reason: how many, and since when."""
 
     sink: str
     reason: Reason
@@ -103,12 +103,12 @@ class Box(Protocol):
     """Keeps notices. All methods raise StoreError when they cannot; nothing has changed then."""
 
     async def open(self, sinks: Collection[str]) -> Opened:
-        """Drop what waits for sinks that are not among these, and return what there is."""
+        """Drop notices for sinks that are not among these, and return the stored state."""
 
     async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
         """Record notices for their sinks, and their orders as done; one that is there is left as it is.
 
-        Returns what waits for a person from now on.
+        Returns the matters that wait for the user from now on.
         """
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
@@ -118,7 +118,7 @@ class Box(Protocol):
         """Return what is held back."""
 
     async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
-        """Return what a sink is not told for a reason, with the first `limit` notices; None: nothing."""
+        """Return the notices held back for a reason, with the first `limit` ones; None if there are none."""
 
     async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
         """Have one notice take the place of all that is held back up to a number."""

@@ -1,13 +1,13 @@
-"""Telling people again of what waits for them.
+"""Reminds people of matters that wait for them.
 
-What waits is in the box; here is only when each matter is due, in a heap, so that this costs by what waits
-and by nothing else. Whether a matter still waits is asked when it is due, and not before: a gate may be
+The box stores the matters; this module keeps only when each is due, in a heap, so the cost depends only on
+their number. Whether a matter still waits is asked when it is due, and not before: a gate may be
 decided with a daemon or without one, and need not be reported here.
 
-When a reminder is due follows from how long a matter has waited and what was told of it. How far that
-ladder was climbed is remembered as minutes, not as the number of a rung: so no rung is told of twice when
-the settings change meanwhile, and those that were passed while nothing could look (the machine slept, the
-clock was put forward) are told of as one.
+When a reminder is due follows from how long a matter has waited and which reminders were sent. How far that
+ladder was climbed is recorded in minutes, not as a rung's number: so no reminder is repeated when the
+settings change meanwhile, and rungs passed while the daemon could not check (the machine slept, the clock
+was put forward) become one reminder.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ log = structlog.get_logger(__name__)
 # --- when --------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What is to be told now. Everything up to `reached_min` is done with then."""
+    """A reminder that is due. Sending it completes all rungs up to `reached_min`."""
 
     reached_min: float
     remind: bool
     escalate_to: tuple[str, ...] = ()
-    """Sinks that are told besides."""
+    """Further sinks that get the reminder."""
 
 
 def due(since: datetime, now: datetime, reached_min: float, ladder: RemindSettings) -> Due | None:
-    """Return what is to be told of a matter that has waited since then; None: nothing yet."""
+    """Return the reminder due for a matter that has waited since then; None if none is due."""
 
     def is_new(rung_min: float) -> bool:
         return reached_min < rung_min and since + timedelta(minutes=rung_min) <= now
@@ -66,15 +66,15 @@ def next_at(since: datetime, reached_min: float, ladder: RemindSettings) -> date
     return since + timedelta(minutes=min(later)) if later else None
 
 
-# --- what waits --------------------------------------------------------------------------------------
+# --- waiting matters -----------------------------------------------------------------------------------
 LOOK_S = 60.0
-"""The wall clock is looked at this often while something waits: it may be put, and machines sleep."""
+"""Interval for checking the wall clock while a matter waits: it may be put, and machines sleep."""
 
 _MOST_OVER = 64
-"""So many entries of what is over may wait with the others."""
+"""Most entries of settled matters that may stay in the heap."""
 
 _MUTE = timedelta(hours=1)
-"""How often it is looked whether something still waits while nobody can be told."""
+"""Interval for checking whether a matter still waits while there is no sink."""
 
 _STEP = timedelta(seconds=5)
 """Clocks are put right by less than this all the time."""
@@ -83,7 +83,7 @@ Remind = Callable[[Notice, Matter, Due], None]
 
 
 class Reminders:
-    """What waits for a person, and when they are told again. `remind` takes what is due; it never blocks."""
+    """The waiting matters, and when each is repeated. `remind` gets a due reminder; it never blocks."""
 
     def __init__(
         self, box: Box, clock: Clock, ladder: RemindSettings, remind: Remind, retry_s: float
@@ -98,9 +98,9 @@ class Reminders:
         self._by_lane: dict[tuple[str, str], str] = {}
         self._heap: list[tuple[datetime, int, str]] = []
         self._armed: dict[str, datetime] = {}
-        """When each matter is looked at next; what else the heap has of it is overtaken."""
+        """When each matter is checked next; older heap entries of it are ignored."""
         self._unseen: set[str] = set()
-        """What an earlier life found, and nobody in this one yet: it may be over, which only a look tells."""
+        """Matters of an earlier life, not confirmed in this one: only a check shows whether they last."""
         self._order = count()
         self._seen = clock.now()
         self._news = anyio.Event()
@@ -108,7 +108,7 @@ class Reminders:
     def configure(self, ladder: RemindSettings, *, mute: bool = False) -> None:
         """Go on by another ladder.
 
-        `mute`: nobody can be told, so none of its rungs is climbed; whoever can be, later, is told then.
+        `mute`: there is no sink, so no rung is climbed; a sink added later gets the reminder then.
         """
         self._ladder, self._mute, self._heap, self._armed = ladder, mute, [], {}
         for matter in self._matters.values():
@@ -117,7 +117,7 @@ class Reminders:
     def add(self, matters: Iterable[Matter], *, inherited: bool = False) -> None:
         """Take matters that are recorded; each takes the place of what its track waited for before.
 
-        `inherited`: by an earlier life. Of what stands with a project nobody is told then until `confirm`.
+        `inherited`: from an earlier life. A lasting matter of a project is not repeated until `confirm`.
         """
         now = self._clock.now()
         for matter in matters:
@@ -137,7 +137,7 @@ class Reminders:
             self._arm(matter)
 
     def upcoming(self) -> tuple[tuple[Matter, datetime | None], ...]:
-        """Return all that waits as far as is known, the oldest first, with when people are told again."""
+        """Return all waiting matters, the oldest first, with the time of the next reminder."""
         matters = sorted(self._matters.values(), key=lambda matter: matter.since)
         if self._mute:
             return tuple((one, None) for one in matters)
@@ -152,7 +152,7 @@ class Reminders:
         return self._matters[notice].since
 
     async def settle(self, notices: Iterable[str]) -> None:
-        """Forget matters. Raises StoreError; they are looked at again then."""
+        """Forget matters. Raises StoreError; then they are checked again."""
         over = tuple(notices)
         if not over:
             return
@@ -185,7 +185,7 @@ class Reminders:
         return min(max(ahead_s, 0.0), LOOK_S)
 
     async def _look(self) -> list[str]:
-        """Tell of what is due; return the notices of what turned out to be over."""
+        """Send due reminders; return the notices of matters that turned out to be settled."""
         over: list[str] = []
         now = self._clock.now()
         self._follow(now)
@@ -199,14 +199,14 @@ class Reminders:
                 if matter is not None and not await self._tell(matter, now):
                     over.append(matter.notice)
             except StoreError:
-                for notice in (*over, entry[2]):  # nobody forgets them now, and nobody was told
+                for notice in (*over, entry[2]):  # they were neither forgotten nor sent
                     if still := self._matters.get(notice):
                         self._arm(still)
                 raise
         return over
 
     def _follow(self, now: datetime) -> None:
-        """Go on from here if the clock was put back: what was to come then may be years ahead."""
+        """Reschedule if the clock was put back: scheduled times may be years ahead."""
         if now + _STEP < self._seen:
             matters = [replace(one, since=min(one.since, now)) for one in self._matters.values()]
             self._matters = {one.notice: one for one in matters}
@@ -214,7 +214,7 @@ class Reminders:
         self._seen = now
 
     async def _tell(self, matter: Matter, now: datetime) -> bool:
-        """Tell of a matter if one of its rungs is reached; return whether it still waits."""
+        """Send a reminder if a rung of a matter is reached; return whether it still waits."""
         found = due(matter.since, now, matter.reached_min, self._ladder)
         if found is None:
             return True

@@ -1,8 +1,8 @@
-"""Which notice goes to a sink next, and when: functions of what waits and of how the sink has done.
+"""Which notice goes to a sink next, and when: functions of the queue and of the sink's results.
 
-Nothing here looks at a clock, draws a number or sends. `now_s` is seconds of a clock that only goes
-forward, within one life of the daemon; a new life begins with everything due. Who is told of what, and what
-holds a notice back, is in `notifier.py`; sending, and giving up, in `sink_workers.py`.
+These functions read no clock, draw no random number and send nothing. `now_s` is seconds of a monotonic clock
+within one life of the daemon; in a new life everything is due. `notifier.py` chooses the sinks of a notice
+and holds notices back; `sink_workers.py` sends and gives up.
 
 Two things can be wrong, and they need different pauses. A *sink* that does not work rests, longer
 after each failure in a row, and is then tried with one notice. A *notice* that a working sink does
@@ -37,7 +37,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What waits for one sink, oldest first, and how the sink has done in this life."""
+    """The notices queued for one sink, oldest first, and the sink's results in this life."""
 
     waiting: tuple[Waiting, ...] = ()
     failures: int = 0
@@ -53,7 +53,7 @@ class Pauses:
     longest_s: float
 
     def after(self, failures: int, jitter: float) -> float:
-        """Return the pause in seconds after so many failures; `jitter` (0 to 1) takes up to a quarter off."""
+        """Return the pause in seconds after `failures` failures; `jitter` (0 to 1) cuts up to a quarter."""
         assert failures >= 1
         full = self.first_s * 2.0 ** min(failures - 1, 60)
         return min(full, self.longest_s) * (1 - jitter / 4)

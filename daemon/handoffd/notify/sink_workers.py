@@ -1,12 +1,12 @@
 """A worker for each sink: takes notices out of the box, sends them, and says what came of it.
 
-Only a window of what waits is in memory, and of that only the numbers; the box has the rest. What to do
+Only a window of the queue is in memory, and of that only the numbers; the box has the rest. What to do
 next is decided in `retry_policy`. A box that cannot be written or read is asked again: a notice that was
 taken is not sent again in this life for want of a note of it. What cannot be recorded at all is sent from
 memory (`Unkept`).
 
 `Lines` keeps the workers as the settings have them now. A sink that the settings leave as it was goes on
-undisturbed when they change. One that is changed has a new worker, which finds in the box what waits.
+undisturbed when they change. A changed sink gets a new worker, which finds its queue in the box.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class GivenUp:
 
 
 class _Finishing(Exception):
-    """Nothing more is to be begun, and nothing is in hand that must be noted."""
+    """Nothing more may start, and no result must be recorded."""
 
 
 class Line:
@@ -89,12 +89,12 @@ class Line:
         """Whether the box may hold notices that are not known here."""
         self._hint = anyio.Event()
         self.finishing = anyio.Event()
-        """Set when it was told to finish."""
+        """Set when the worker was asked to finish."""
         self.ended = anyio.Event()
-        """Set when it was told to finish, and has."""
+        """Set when the worker has finished on request."""
 
     def finish(self) -> None:
-        """Begin nothing more. What is being sent goes on to its end: cut short, it would be told twice."""
+        """Start nothing more. A notice being sent is completed: cut short, it would be sent twice."""
         self.finishing.set()
         self._hint.set()
 
@@ -105,7 +105,7 @@ class Line:
         self._hint.set()
 
     def _be_busy(self) -> None:
-        if self.idle.is_set():  # else somebody may wait for this very one
+        if self.idle.is_set():  # otherwise a task may wait for this very event
             self.idle = anyio.Event()
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
@@ -205,7 +205,7 @@ class Line:
     async def _surely(self, activity: str, work: Callable[[], Awaitable[_T]], *, taken: bool = False) -> _T:
         """Return what the box says, however long it takes to say it.
 
-        Raises _Finishing when it cannot say it and this is to finish, unless a notice was `taken`.
+        Raises _Finishing if it cannot record the result and should finish, unless a notice was `taken`.
         """
         while True:
             try:
@@ -246,7 +246,7 @@ _OVER = "its sink is not in the settings any more, or the daemon ends"
 
 
 class Unkept:
-    """What one sink is told from memory, also when its settings change."""
+    """The notices that one sink gets from memory, also when its settings change."""
 
     def __init__(self, sink: Sink, terms: Terms) -> None:
         self._sink = sink
@@ -256,7 +256,7 @@ class Unkept:
         self._changed = anyio.Event()
         self._finishing = False
         self.begun = False
-        """Whether it runs, or has run; whoever starts it says so."""
+        """Whether it runs or has run; set by the code that starts it."""
         self.ended = anyio.Event()
         """Set when it has run."""
 
@@ -269,7 +269,7 @@ class Unkept:
             self._filled.set()
 
     def go_by(self, sink: Sink) -> None:
-        """Tell by another sink from now on: what waits, and the one in hand if it is not taken."""
+        """Use another sink from now on, for queued notices and for the current one if it fails."""
         self._sink = sink
         self._changed.set()
 
@@ -412,7 +412,7 @@ class Lines:
         return None if way is None else way.unkept
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
-        """Deliver until cancelled; `given_up` hears of what will not be delivered."""
+        """Deliver until cancelled; calls `given_up` for each notice that it stops trying to deliver."""
         try:
             await self._run(given_up)
         finally:

@@ -1,10 +1,10 @@
-"""The sinks that the settings ask for; those that are told by one POST; and a sample through each of them.
+"""The sinks that the settings ask for; the sinks that send one POST; and a sample through each of them.
 
-The sample goes past the box: a person learns today whether they would be told tonight.
+The sample bypasses the box: the user learns today whether notifications would arrive tonight.
 
 A POST is made by the standard library alone, in a worker thread. The address is a secret (most services put
-the key into its path or query): only scheme and host are ever told, and no library error whose text may
-quote the rest. Redirects are not followed: they would turn the POST into a GET, or lead elsewhere.
+the key into its path or query): messages show only scheme and host, and no library error whose text may
+quote the rest. Redirects are not followed: they would turn the POST into a GET, or go to another host.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def sink_of(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> Si
 
 # --- a sample ----------------------------------------------------------------------------------------
 LIMIT_S = 50.0
-"""Whoever asks waits for the answer; a sink that may take longer has failed this trial."""
+"""The caller waits for the answer; a sink that needs longer has failed this test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What became of the sample. `why` is None when it was taken, else why it was not, or was not sent."""
+    """The result of the sample. `why` is None if the sink accepted it, otherwise the reason."""
 
     sink: str
     form: str
@@ -69,7 +69,7 @@ async def try_sinks(
     sinks = settings.named()
     if not sinks or (only is not None and only not in sinks):
         known = ", ".join(sinks) or "none: `notify` in the settings has no command, webhook, ntfy or apprise"
-        what = "there is nobody to tell" if only is None else f"there is no sink {only[:40]!r}"
+        what = "no notification sink is configured" if only is None else f"there is no sink {only[:40]!r}"
         raise NotFound(f"{what} (sinks: {known})", hint="handoffd config show")
     wanted = {name: sink for name, sink in sinks.items() if only in {None, name}}
     trials: dict[str, Trial] = {}
@@ -104,15 +104,15 @@ async def _try(
 def _sample(clock: Clock, place: str) -> Notice:
     return Notice(
         id=f"test-{secrets.token_hex(6)}", at=clock.now(), project=place, name="handoffd", story=None,
-        step="", kind="test", text="this is a test: it would be told like this", action="handoffd status",
-        why="somebody typed `handoffd notify test`",
+        step="", kind="test", text="this is a test: notifications look like this", action="handoffd status",
+        why="`handoffd notify test` was run",
     )  # fmt: skip
 
 
 # --- a URL of the user -------------------------------------------------------------------------------
 ID_HEADER = "Idempotency-Key"
 _ABOUT_THIS_NOTICE = frozenset({400, 413, 415, 422})
-"""Answers about this very notice. All others may be mended: a server, an address, a key."""
+"""Answers about this very notice. All others can be fixed: a server, an address, a key."""
 
 
 class WebhookSink:
@@ -193,7 +193,7 @@ _LATER_S = 5.0
 
 
 def place_of(address: str) -> str:
-    """Return as much of an address as may be told."""
+    """Return the part of an address that is not secret."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname}"
 

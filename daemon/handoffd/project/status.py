@@ -114,7 +114,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
 
 
 _LEAVING = (
-    "the settings mean it no more: it is let go when what runs is over; `handoffd add PROJECT` keeps it"
+    "the settings no longer name it: supervision ends with its current run; `handoffd add PROJECT` keeps it"
 )
 _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adopts that or holds it"
 _UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups), so it limits nothing"
@@ -294,7 +294,7 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if state.story is not None and not ledger.closed and unmet:
         return f"blocked by {', '.join(unmet)}{', which is not done' if len(unmet) == 1 else ''}"
     if not ledger.automatic or state.story is None:
-        wanted = "a start" if state.story is None else "somebody to dispatch it"
+        wanted = "a start" if state.story is None else "you or another tool to dispatch it"
         return wanted if ledger.automatic else f"{wanted}: the project is at level 1"
     if ledger.capped is not None and state.status is Status.PENDING:
         return ledger.capped.text

@@ -219,5 +219,5 @@ def unsound_in(stored: StoredTrack) -> StoreError | None:
     root, track = stored.key
     message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound}"
     if (state := stored.track.state) is not None:
-        message += f"; by its events it is at {state.step} ({state.status})"
+        message += f"; its events lead to {state.step} ({state.status})"
     return StoreError(message, code=UNSOUND, hint=mending(root, "invalid_journal"))

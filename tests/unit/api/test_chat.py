@@ -122,7 +122,10 @@ async def test_a_question_that_may_be_work_says_how_to_have_it_done(journal: Jou
         Spoken(project="shop"), "can you fix the sums?", EVE
     )
 
-    assert ("query", "To have it done, type `CC, …`") == (answer["action"], answer["report"].splitlines()[-1])
+    assert ("query", "To start work on it, type `CC, …`") == (
+        answer["action"],
+        answer["report"].splitlines()[-1],
+    )
 
 
 async def test_what_is_unclear_does_nothing(journal: Journal) -> None:

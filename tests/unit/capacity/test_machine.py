@@ -110,7 +110,7 @@ async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path:
         machine = machine_of(here.services, Recoveries())
         with room_for(3):
             await machine.look()
-            assert "the daemon has as many files open as it may" == machine.trouble
+            assert "the daemon has reached its limit of open files" == machine.trouble
             shortage = descriptor_shortage(here.services)
             assert shortage is not None
             assert machine.trouble == shortage.why

@@ -105,7 +105,7 @@ def test_limits_budgets_and_warnings() -> None:
 
     assert [
         "US-005 implementation waits for a usage limit: until 22:00",
-        "US-005 implementation stands still at its budget: until 22:00",
+        "US-005 implementation has stopped at its budget: until 22:00",
         "US-005 implementation: until 22:00",
     ] == told(START, limit, cap, other, language="en")[1:]
 

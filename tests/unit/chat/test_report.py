@@ -79,7 +79,7 @@ def test_a_gate_names_the_files_and_the_two_answers() -> None:
 
     assert [
         "US-005: the review waits for your decision",
-        "Look at: docs/bdd/US-005.md, docs/api/openapi.yaml",
+        "Please read: docs/bdd/US-005.md, docs/api/openapi.yaml",
         EN.wording.say("type.gate"),
     ] == EN.outcome("needs_human", gate, TRACK).splitlines()
 
@@ -185,4 +185,4 @@ def test_a_pause_says_how_to_end_what_runs() -> None:
 def test_prompts_of_sessions() -> None:
     """What they are for."""
     assert "2 個未解議題" in ZH.session("triage", {"issues": ["a", "b"]})
-    assert "changes nothing" in EN.session("review", {})
+    assert "read-only" in EN.session("review", {})

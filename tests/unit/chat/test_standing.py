@@ -78,7 +78,7 @@ def view(**changes: Any) -> dict[str, Any]:
             "US-005 實作完成 ✓ 測試全過（44/44），接下來是驗證",
         ),
         ({"step": "done", "status": "pass"}, "US-005 is done ✓", "US-005 全部完成 ✓"),
-        ({"story": None, "status": "pending"}, "no story is in hand", "目前沒有進行中的故事"),
+        ({"story": None, "status": "pending"}, "no story is in flight", "目前沒有進行中的故事"),
         (
             {"paused_by": "eve", "status": "pending"},
             "US-005: implementation; paused by eve",
@@ -86,7 +86,7 @@ def view(**changes: Any) -> dict[str, Any]:
         ),
         (
             {"condition": "invalid_state", "detail": "line 3"},
-            "the project cannot be worked on: line 3",
+            "handoffd cannot work on the project: line 3",
             "專案目前無法運作：line 3",
         ),
     ],
@@ -185,7 +185,7 @@ def test_what_was_asked_is_answered() -> None:
     suggested = view(step="done", status="pass", review_suggested=True)
     assert "建議審查整個專案：請輸入「審查」" in standing(ZH, suggested)
     assert "Lately: news" in standing(EN, busy, lately="news")
-    assert "Tests: nothing was measured yet" in standing(EN, view(), topic="tests")
+    assert "Tests: no tests have run yet" in standing(EN, view(), topic="tests")
     assert "沒有剩下的步驟" in standing(ZH, view(step="update-memory"), topic="steps")
 
 
@@ -227,7 +227,7 @@ def test_a_folder_that_nobody_supervises() -> None:
 
 def test_a_list_of_projects() -> None:
     """A line for each; of none, how to begin."""
-    assert ["2 projects:", "shop: no story is in hand", "b: US-005 is done ✓"] == projects(
+    assert ["2 projects:", "shop: no story is in flight", "b: US-005 is done ✓"] == projects(
         EN, [view(story=None, status="pending"), view(name="b", step="done", status="pass")]
     )
     assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd add PROJECT"] == projects(ZH, [])
@@ -241,9 +241,9 @@ def test_how_far_the_framework_is_taken_up() -> None:
     assert [f"採用程度 1：有：.ai/STATE.json；缺：{missing}"] == framework(
         ZH, {**none, "has_state": True, "level": 1}
     )
-    assert [f"adoption level 2: everything is there: {', '.join(FILES.values())}"] == framework(
+    assert [f"adoption level 2: all files are present: {', '.join(FILES.values())}"] == framework(
         EN, {**dict.fromkeys(FILES, True), "level": 2}
     )
-    assert [f"adoption level 0: nothing of it is there: no {', '.join(FILES.values())}"] == framework(
+    assert [f"adoption level 0: no file of it is present: no {', '.join(FILES.values())}"] == framework(
         EN, {**none, "level": 0}
     )

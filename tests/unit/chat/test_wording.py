@@ -107,7 +107,7 @@ def test_a_step_of_a_projects_own_keeps_its_name() -> None:
         ("paused by root; tried again at 10:00 UTC", "由 root 暫停；10:00 UTC 再試一次"),
         ("blocked by US-001, which is not done", "要等 US-001 完成"),
         ("blocked by US-001, US-002", "要等這些故事完成：US-001, US-002"),
-        ("somebody to dispatch it: the project is at level 1", "要等人派工（專案在第 1 級）"),
+        ("you or another tool to dispatch it: the project is at level 1", "要等人派工（專案在第 1 級）"),
         ("impl failed: needs_clarification, no attempt left", "impl 失敗（needs_clarification），次數已用完"),
         ("3rd in line", "排在第 3 位"),
         (

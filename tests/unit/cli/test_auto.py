@@ -60,7 +60,7 @@ def test_a_prompt_follows_the_report(control: Controlled, handoffd: Commands, tm
     """It is to be carried out."""
     said = handoffd("auto", str(tmp_path), "review the project")
 
-    assert "a prompt for a review session; give it to an agent, it changes nothing" == said.lines[0]
+    assert "a prompt for a read-only review session; give it to an agent" == said.lines[0]
     assert len(said.lines) > 3
 
 

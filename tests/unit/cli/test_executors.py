@@ -50,7 +50,7 @@ def test_check_of_one_says_what_to_type(config: str, handoffd: Commands) -> None
     said = handoffd("--config", config, "executors", "check", "mine")
 
     assert 1 == said.code
-    assert "warning  mine         nobody seems to be logged in" in said.lines
+    assert "warning  mine         no login was found" in said.lines
     assert "    next: tool --help" in said.lines
 
 

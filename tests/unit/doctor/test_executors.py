@@ -96,7 +96,7 @@ def test_what_one_says_of_itself_is_told(tmp_path: Path) -> None:
     (amiss,) = check_executors([look_for("mine", ["/a"], book, ("PATH",), (here, here))], TERMINAL)
 
     assert ("ok", f"mine ({tool} mytool 1.2)") == (fine.severity, fine.what)
-    assert ("warning", "mine: nobody seems to be logged in") == (amiss.severity, amiss.what)
+    assert ("warning", "mine: no login was found") == (amiss.severity, amiss.what)
     assert ("executors", "mytool login") == (amiss.check, amiss.action)
 
 

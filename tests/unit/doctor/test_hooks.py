@@ -99,7 +99,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     found = check_hooks(hook_facts("/nowhere", [str(tmp_path / "shop")]))
     assert ["warning"] * 2 == [one.severity for one in found]
     for finding, name in zip(found, ("settings.json", "settings.local.json"), strict=True):
-        assert finding.what.startswith(f"{tmp_path}/shop/.claude/{name} was not looked at")
+        assert finding.what.startswith(f"{tmp_path}/shop/.claude/{name} was not read")
 
 
 def test_a_folder_that_is_a_link_is_told(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_folder_that_is_a_link_is_told(tmp_path: Path) -> None:
     (tmp_path / "gone/.claude").symlink_to(tmp_path / "nowhere")
     (finding,) = check_hooks(hook_facts(str(tmp_path / "home"), [str(tmp_path / "gone")]))
 
-    assert f"{tmp_path}/home/.claude/settings.json was not looked at" in finding.what
+    assert f"{tmp_path}/home/.claude/settings.json was not read" in finding.what
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def found(environ: dict[str, str] | None = None, **values: Any) -> list[tuple[st
 
 def test_a_program_must_be_there() -> None:
     """On the PATH that the daemon gives it."""
-    assert [("ok", "people are told by command (nothing was sent: handoffd notify test)", None)] == found(
-        command=["sh"]
-    )
-    assert [("fault", "nobody is told by command", "sh is not found")] == found(
+    assert [
+        ("ok", "notifications go to command (nothing was sent; to test: handoffd notify test)", None)
+    ] == found(command=["sh"])
+    assert [("fault", "the sink command cannot deliver", "sh is not found")] == found(
         {"PATH": "/none"}, command=["sh"]
     )
 
@@ -36,7 +36,9 @@ def test_a_file_with_addresses_must_be_readable_and_ours_alone(tmp_path: Path) -
     """It is named."""
     config = tmp_path / "apprise.conf"
     apprise = {"config_file": str(config)}
-    assert [("fault", "nobody is told by apprise", f"{config} cannot be read")] == found(apprise=apprise)
+    assert [("fault", "the sink apprise cannot deliver", f"{config} cannot be read")] == found(
+        apprise=apprise
+    )
     config.write_text("json://127.0.0.1:9/\n")
     config.chmod(0o644)
     why = "it holds a secret, and other accounts may read it"
@@ -51,7 +53,7 @@ def test_apprise_must_know_its_addresses() -> None:
     assert ["ok"] == [severity for severity, _, _ in found(apprise={"urls": ["json://127.0.0.1:9/"]})]
     why = "address 2: apprise does not know such an address"
     wrong = {"urls": ["json://127.0.0.1:9/", "nosuch://key"]}
-    assert [("fault", "nobody is told by x", why)] == found(sinks={"x": {"apprise": wrong}})
+    assert [("fault", "the sink x cannot deliver", why)] == found(sinks={"x": {"apprise": wrong}})
 
 
 def test_nobody_to_tell_is_worth_a_warning() -> None:

@@ -37,7 +37,7 @@ def test_all_is_well() -> None:
     [
         ({"found": None, "version": None}, "fault", "tool is not found", "npm install -g tool"),
         ({"version_error": "exit code 1"}, "fault", "`tool --version` fails", "npm install -g tool"),
-        ({"logged_in": False}, "warning", "nobody seems to be logged in", "tool login"),
+        ({"logged_in": False}, "warning", "no login was found", "tool login"),
         ({"unwritable": ("~/.tool",)}, "fault", "~/.tool cannot be written", "ls -ld ~/.tool"),
         ({"unwritable": ("$T/x",)}, "fault", "$T/x cannot be written", 'ls -ld "$T/x"'),
         ({"unwritable": ("~/.tool.json*",)}, "fault", "~/.tool.json* cannot be written", "ls -ld ~"),

@@ -43,7 +43,7 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("changes", "what", "action"),
     [
-        ({"is_folder": False}, "/var/state is no folder", "ls -ld /var/state"),
+        ({"is_folder": False}, "/var/state is not a folder", "ls -ld /var/state"),
         (
             {"owned": False},
             "/var/state belongs to another account",

@@ -34,8 +34,13 @@ def facts(daemon: dict[str, str], launcher: dict[str, str], service: Service = U
 @pytest.mark.parametrize(
     ("facts", "severity", "what", "action"),
     [
-        ((False, True, True, TERMINAL), "ok", "no systemd: nobody starts the daemon again", None),
-        ((True, True, True, TERMINAL), "warning", "the daemon is no unit", "handoffd service install"),
+        ((False, True, True, TERMINAL), "ok", "no systemd: nothing restarts the daemon", None),
+        (
+            (True, True, True, TERMINAL),
+            "warning",
+            "the daemon does not run as a systemd unit",
+            "handoffd service install",
+        ),
         ((True, True, False, TERMINAL), "ok", "systemd; runs are kept together by descent", None),
         ((True, False, True, UNIT), "warning", "control groups are of version 1", "cat /proc/cmdline"),
         (

@@ -22,7 +22,11 @@ def unit(service: Service = OWN, /, **shown: str) -> Unit:
     [
         ("203", "its program cannot be executed: it was moved or removed", "handoffd service install"),
         ("226", "this machine cannot shut it off", "handoffd service install"),
-        ("243", "a credential cannot be had (exit status 243/CREDENTIALS)", "journalctl --user -u handoffd"),
+        (
+            "243",
+            "systemd cannot read a credential (exit status 243/CREDENTIALS)",
+            "journalctl --user -u handoffd",
+        ),
         ("78", "its settings cannot be used", "journalctl --user -u handoffd"),
         ("233", "the folder for its sockets cannot be made", "journalctl --user -u handoffd"),
         ("1", "it ended with exit status 1; the log says why", "journalctl --user -u handoffd"),
@@ -134,7 +138,7 @@ def test_a_credential_that_cannot_be_looked_for_is_not_called_missing(tmp_path: 
     trouble = unit(ACCOUNTS, ExecMainStatus="243", DropInPaths=str(drop_in)).trouble
 
     assert trouble is not None
-    assert "a credential cannot be had (exit status 243/CREDENTIALS)" == trouble.why
+    assert "systemd cannot read a credential (exit status 243/CREDENTIALS)" == trouble.why
     assert trouble.action.startswith("sudo ls -l /xxx")
 
 

@@ -66,7 +66,7 @@ def test_a_verb_tells_where_the_project_stands(control: Controlled) -> None:
             "從現在起生效：.ai/rules.yaml",
         ),
         ("trust", {"trusted": []}, "no edit was pending", "沒有等待信任的修改"),
-        ("add", {"name": "shop", "tracks": []}, "shop is supervised from now on", "shop 從現在起受管理"),
+        ("add", {"name": "shop", "tracks": []}, "shop is now supervised", "shop 從現在起受管理"),
         ("remove", {"name": "shop"}, "shop is no longer supervised", "shop 不再受管理"),
         ("init", {"name": "shop"}, "shop is set up", "shop 已準備好"),
         ("check", {"passed": True}, "the check of this step passed", "這一步的檢查通過"),

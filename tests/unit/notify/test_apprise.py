@@ -110,7 +110,7 @@ async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp
     ("values", "why"),
     [
         ({"urls": [f"nosuch://{KEY}"]}, "address 1: apprise does not know"),
-        ({"config_file": "/no/such/file"}, "is no file"),
+        ({"config_file": "/no/such/file"}, "is not a file"),
     ],
 )
 async def test_what_is_wrong_with_addresses_is_told(values: dict[str, Any], why: str) -> None:

@@ -86,7 +86,7 @@ def test_the_notice_of_a_locked_project_says_by_whom() -> None:
     """In the line that every list shows."""
     who = "the project /srv/shop is in use by process 7 (handoffd run)"
     notice = condition_notice("/srv/shop", "locked", who, CLOCK)
-    assert (f"{who}; nothing is dispatched here meanwhile", who) == (notice.text, notice.why)
+    assert (f"{who}; until then the daemon dispatches nothing here", who) == (notice.text, notice.why)
 
 
 CLOCK = MovableClock()

@@ -48,7 +48,7 @@ async def test_one_can_be_tried_by_itself() -> None:
 @pytest.mark.parametrize(
     ("only", "values", "words"),
     [
-        (None, {}, "there is nobody to tell .sinks: none"),
+        (None, {}, "no notification sink is configured .sinks: none"),
         ("phone", {"command": ["true"]}, "there is no sink 'phone' .sinks: command"),
     ],
 )

@@ -81,7 +81,7 @@ async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
         (
             (Started(story="US-1", automatic=False),),
             1,
-            "somebody to dispatch it: the project is at level 1",
+            "you or another tool to dispatch it: the project is at level 1",
             "handoffd dispatch {}",
         ),
         ((Started(story="US-1"), Paused(by="me")), 2, "paused by me", "handoffd resume {}"),
