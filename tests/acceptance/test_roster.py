@@ -112,7 +112,9 @@ def test_a_project_that_runs_is_let_go_when_that_is_over(tmp_path: Path) -> None
 
         daemon.configure(QUICK)
         eventually_sync(
-            lambda: any("supervision ends with its current run" in one for one in view(daemon, root)["warnings"])
+            lambda: any(
+                "supervision ends with its current run" in one for one in view(daemon, root)["warnings"]
+            )
         )
         assert [str(root)] == roots(daemon)
         (root / ".ai/release").touch()
