@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -205,16 +206,17 @@ async def post(address: str, body: bytes, headers: Mapping[str, str], timeout_s:
     """
     url, place = urlsplit(address), place_of(address)
     # In a thread as well: a first https connection reads the certificates of the system.
-    connection = await anyio.to_thread.run_sync(_connection, url, timeout_s)
+    connection, given_up = await anyio.to_thread.run_sync(_connection, url, timeout_s), Event()
     with anyio.move_on_after(timeout_s) as limit:
         try:
             # Abandoned at the limit, because a name look-up cannot be interrupted; all else can be:
             # the socket is shut, so that the thread does not stay with a server that dribbles.
             given = {**_headers(url), **headers}
             status = await anyio.to_thread.run_sync(
-                _post, connection, url, body, given, abandon_on_cancel=True
+                _post, connection, given_up, url, body, given, abandon_on_cancel=True
             )
         finally:
+            given_up.set()
             _shut(connection)
     if limit.cancelled_caught:
         raise Undelivered(f"{place} did not answer within {timeout_s:g} s")
@@ -238,10 +240,15 @@ def _connection(url: SplitResult, timeout_s: float) -> HTTPConnection:
     return kind(url.hostname, url.port, timeout=timeout_s + _LATER_S)
 
 
-def _post(connection: HTTPConnection, url: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:
+def _post(
+    connection: HTTPConnection, given_up: Event, url: SplitResult, body: bytes, headers: Mapping[str, str]
+) -> int:
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     place = place_of(url.geturl())
     try:
+        connection.connect()
+        if given_up.is_set():  # while it connected, and had no socket to shut
+            raise Undelivered(f"{place}: given up")
         connection.request("POST", target, body, dict(headers))
         return connection.getresponse().status
     except ssl.SSLError as error:
