@@ -328,7 +328,7 @@ def _decide(situation: Situation, event: Event) -> Decision:
 
 
 def _advised(decision: Decision, rules: RuleBook) -> Decision:
-    """Return the decision with what a person would type next, unless its rule knew better."""
+    """Return the decision with the next command for the user, unless its rule set a better one."""
     result = decision.result
     if isinstance(result, Finished):  # it knows: where the next story starts by itself, nothing
         return decision
@@ -377,7 +377,7 @@ def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
     if not isinstance(event, ExecutorExited | ChecksFinished):
         told = f"{message}: {remedy}, or roll back to a step it has"
         return refuse(situation, "UNKNOWN_STEP", told, command("rules check"))
-    # Its processes are gone and say so only once: refused, this fact would leave a track that runs for ever.
+    # The end of its processes is reported only once: if refused, the track would stay `running` forever.
     track = situation.track.without_dispatch().with_state(
         status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now
     )
@@ -437,7 +437,7 @@ def replay(track: Track, recorded: Recorded) -> Replayed:
 
 
 def standing_of(state: State | None) -> Standing | None:
-    """Return where a track stands, as it is recorded."""
+    """Return a track's step and status in the form that events record."""
     return None if state is None else (state.step, state.status.value)
 
 

@@ -1,6 +1,6 @@
 """What `decide` returns, and the small vocabulary its rules are written in.
 
-- A *result* is what the asker is told: the JSON of the CLI and of the control API. It carries
+- A *result* is the answer to the caller: the JSON of the CLI and of the control API. It carries
   `caller_instruction`, one sentence that tells an LLM caller what is true now and what to do next, and
   `next_command`, what a person would type next. Both hold `{project}` in place of the project's path
   (`wording.py`).
@@ -33,7 +33,7 @@ from handoffd.protocol.state import Reason, State, Status
 from handoffd.protocol.story import expand
 
 
-# --- results: what is said to the asker ---------------------------------------------------------------
+# --- results: answers to the caller -------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Dispatched:
     """An executor is being started."""
@@ -293,7 +293,7 @@ class Moved:
 
 # --- what a rule looks at -----------------------------------------------------------------------------
 class UnknownStepError(Exception):
-    """The track stands at a step that the step table does not have."""
+    """The track is at a step that the step table does not have."""
 
 
 @dataclass(frozen=True)
@@ -304,9 +304,9 @@ class Situation:
     rules: RuleBook
     now: datetime
     auto_continue: bool = False
-    """Whether the next story of the backlog starts without anybody asking for it."""
+    """Whether the next queued story starts without a command."""
     reopenings: int | None = None
-    """How many reopenings the history tells of; None: nothing speaks for a review, or against one."""
+    """Number of reopenings in the history; None: neither suggests a review nor speaks against one."""
 
     @property
     def state(self) -> State:
@@ -346,7 +346,7 @@ class Situation:
 
     @property
     def done(self) -> bool:
-        """Whether the story stands at the end of its pipeline."""
+        """Whether the story is at the end of its pipeline."""
         return self.state.step == DONE
 
     @property
@@ -381,7 +381,7 @@ def is_unrouted(rule: Rule, reason: Reason | None) -> bool:
 
 
 def next_command(track: Track, rules: RuleBook) -> str | None:
-    """Return the command that leads on, as a template; None while it is nobody's turn but the daemon's."""
+    """Return the next command, as a template; None if only the daemon can act now."""
     state, ledger = track.state, track.ledger
     if state is None:
         return command("init")
@@ -411,14 +411,14 @@ def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:
 
 
 def way_on(track: Track, rules: RuleBook) -> str:
-    """Return what leads on for somebody whose verb was refused: the next command, or a look."""
+    """Return the command that a refusal suggests: the next command, or a look at the status."""
     if track.state is not None and track.state.status is Status.RUNNING:
         return command("status", "--watch")
     return next_command(track, rules) or command("status")
 
 
 def raising(finding: Finding, story: str | None) -> str:
-    """Return the command that raises a cap to twice what it is; of one in the settings, where it stands."""
+    """Return the command that doubles a cap; for a cap of the settings, the command that shows it."""
     if finding.scope in SHARED:
         key = f"caps.{finding.scope}_{finding.unit}"
         return f"handoffd config show  # raise {key} in the file it names, then restart the daemon"
@@ -435,10 +435,10 @@ def at_gate(track: Track, rules: RuleBook) -> bool:
 
 
 def still_waits(track: Track, story: str | None, step: str) -> bool:
-    """Return whether a track still waits where it stood when a person was told that it does.
+    """Return whether a track still waits at the story and step of an earlier notice.
 
-    It does not once it runs, has gone on to another step or story, or has ended. A trial whether the reason
-    of our own pause is over is no news yet.
+    It does not once it runs, has gone on to another step or story, or has ended. Testing whether the
+    cause of the daemon's own pause is over is not news yet.
     """
     state, ledger = track.state, track.ledger
     if state is None or ledger.closed or state.step == DONE or (state.story, state.step) != (story, step):

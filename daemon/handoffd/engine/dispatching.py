@@ -139,7 +139,7 @@ def _after_the_end(situation: Situation) -> Decision:
 
 
 def _continued(situation: Situation) -> Decision | None:
-    """Return the start of the next story of the backlog, where that needs nobody to ask for it."""
+    """Return the start of the next queued story, if it starts without a command."""
     if situation.state.status not in _RESTED:
         return None
     upcoming = unasked(situation.ledger, auto_continue=situation.auto_continue)
@@ -233,9 +233,9 @@ def _spawn(track: Track) -> Spawn:
 
 
 def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
-    """Stop at the step that could not be dispatched: a person must mend what prepares it.
+    """Stop at the step that could not be dispatched: a person must fix its preparation.
 
-    What is the executor's fault pauses the project; the project's own files are its person's to mend.
+    A fault of the executor pauses the project; a fault of the project's own files needs a person.
     """
     moved = Moved(track=situation.track) if situation.done else follow(situation)
     if isinstance(moved, Decision) or situation.done:
@@ -251,7 +251,7 @@ def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
 
 
 def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision:
-    """Start the executor now that it is known how the tests stood before it."""
+    """Start the executor, now that the results of the tests before it are known."""
     if (ended := abort_ordered(situation)) is not None:
         return ended
     dispatch, state = situation.dispatch, situation.state
@@ -294,13 +294,13 @@ def hand_out(situation: Situation, event: PromptTaken) -> Decision:
 
 
 def _sets_up(situation: Situation) -> bool:
-    """Return whether it is the project itself that is to be set up: that is no story's step."""
+    """Return whether this step sets up the project itself, outside any story."""
     state = situation.state
     return state.step == situation.pipeline(state.task_type).bootstrap
 
 
 def _overdue(situation: Situation) -> Decision | None:
-    """Return the end of an attempt of others that has had its time: they may have no daemon to end it."""
+    """Return the end of another tool's attempt that is past its deadline; that tool may have no daemon."""
     state = situation.state
     theirs = state.status is Status.RUNNING and situation.ledger.dispatch is None
     if not theirs or state.dispatched_at is None or not state.timeout_min:

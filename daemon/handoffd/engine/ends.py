@@ -3,11 +3,11 @@
 A running executor is ended for its time, its caps, silence, a hand-off that is complete, or a stop of our
 own. That is only ordered here; the attempt is judged when the last process is gone. Silence is measured
 outside: an agent that waits for an answer that never comes would hold its slot until the timeout, which
-some steps do not have. So people are told at half of the allowed time, and then it is ended.
+some steps do not have. So the daemon sends a notice at half of the allowed time, and ends it at the end.
 
-What an end without a hand-off leads to is a row of `POLICIES` in `run.py`. The attempt is repeated, is asked
-once more for just its hand-off, or goes to the next executor; else the project is paused until the fault is
-over, or a person is asked. What costs an attempt is judged in `judging.py`; a limit of the account is waited
+An end without a hand-off follows a row of `POLICIES` in `run.py`: the attempt is repeated, is asked again for
+just its hand-off, or goes to the next executor; otherwise the project is paused until the fault is over, or
+a person is asked. What costs an attempt is judged in `judging.py`; a limit of the account is waited
 for in `limits.py`.
 """
 
@@ -89,7 +89,7 @@ def stop(
 
 
 def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
-    """End an attempt that has had its time. One that is not ours has no processes to end."""
+    """End an attempt at its deadline. Another tool's attempt has no processes for us to end."""
     if event.dispatch is None:
         return timed_out(
             situation, event.elapsed_min, "no hand-off came in time", short=event.limit_min is not None
@@ -171,8 +171,8 @@ def timed_out(
 ) -> Decision:
     """Return the decision for an attempt whose time is over and whose processes are gone.
 
-    What it `printed` last is quoted where people look for what it was doing. `short`: less than a minute is
-    told in seconds, as an earlier release did not.
+    Its last output is quoted where people look for what it was doing. `short`: less than a minute is given
+    in seconds, unlike in an earlier release.
     """
     state = situation.state
     if short:
@@ -227,7 +227,7 @@ def aborted(situation: Situation, by: str) -> Decision:
 
 # --- ends that cost no attempt ------------------------------------------------------------------------
 def spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision | None:
-    """Return what follows from an end that costs no attempt; None for one that is to be judged."""
+    """Return the decision about an end that costs no attempt; None for an end to be judged."""
     policy, repeats = POLICIES[end], situation.ledger.free_repeats + 1
     if repeats <= policy.free:
         return _repeated(situation, end, why, repeats)
@@ -260,7 +260,7 @@ def _given_up(situation: Situation, end: AnyEnd, why: str, repeats: int) -> Deci
 
 
 def asked_again(situation: Situation, problem: str) -> Decision:
-    """Make the attempt pending once more, for just the hand-off that it owes: its work may be complete."""
+    """Make the attempt pending again, for just the hand-off that it owes: its work may be complete."""
     state = situation.state
     asking = Asking(step=state.step, attempt=state.attempt, problem=problem)
     track = _pending(situation, problem).with_ledger(asking=asking)
@@ -280,14 +280,14 @@ def faulty(situation: Situation, end: End, executor: str, why: str, standby: Sta
     if standby is None:
         return _paused(situation, end, executor, why)
     fault = _met(situation, end, executor, standby)
-    if standby.instead is not None and end not in _OF_MEMORY:  # which is no fault of the executor
+    if standby.instead is not None and end not in _OF_MEMORY:  # the executor is not at fault
         return _passed_on(situation, fault, why, standby)
     faults = (*(one for one in standby.lacking if one.executor != executor), fault)
     return _paused(situation, end, executor, why, faults)
 
 
 def _met(situation: Situation, end: End, executor: str, standby: Standby) -> Fault:
-    """Return the fault of an executor: anew, or the same once more after it was tried again."""
+    """Return the fault of an executor: a new one, or the same again after another try."""
     now = situation.now
     tried = next((one for one in situation.ledger.faults if one.trying and one.executor == executor), None)
     before = tried if tried is not None and tried.end is end else None
@@ -353,7 +353,7 @@ def _tried(situation: Situation, event: CauseEnded) -> Decision:
 def _paused(
     situation: Situation, end: End, executor: str, why: str, faults: tuple[Fault, ...] = ()
 ) -> Decision:
-    """Dispatch nothing more of the project until its environment is mended.
+    """Pause the project until its environment is fixed.
 
     A person's pause stays theirs; else the pause ends with one of the `faults`.
     The free repetitions begin anew after it.

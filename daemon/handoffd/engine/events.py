@@ -26,7 +26,7 @@ class Initialised:
     project: str
     done: tuple[str, ...] = ()
     as_published: bool = False
-    """Whether its limits are those of the protocol's initial state; False: of a release with the step's."""
+    """Whether its limits are the protocol's initial ones; False: of a release with the step's limits."""
     kind: Literal["initialised"] = "initialised"
 
 
@@ -59,8 +59,8 @@ class Started:
     """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
     in which only a story that was done did."""
     keeps_place: bool = False
-    """Whether `force`, too, takes a story that was set aside up where it stood; False: of a release in which
-    that began it anew."""
+    """Whether `force` also resumes a story that was set aside at its step; False: of a release that
+    restarted it."""
     by: str = "cli"
     kind: Literal["started"] = "started"
 
@@ -304,9 +304,9 @@ class Advanced:
     `resume` is True when the executor can and shall continue the session it had: as the rule or its
     definition says, also when its last run was cut short by a cap, a limit or a stall, and always when it
     is asked for just the hand-off; `over` is the cap that lets nothing more be spent, also the one of each
-    attempt at which its last run was ended, as long as that is in force; `auto_continue` is True when the
+    attempt at which its last run was ended, as long as that cap applies; `auto_continue` is True when the
     next story of the backlog starts by itself; `keeps_gate` is False in events of releases in which the
-    step table alone said what a gate is; `reopenings` is how many the history tells of, where the turn
+    step table alone said what a gate is; `reopenings` is their number in the history, where the turn
     may end the story, and None in events of releases that suggested no review.
     """
 
@@ -477,7 +477,7 @@ class TestEvidence:
     regressed: tuple[str, ...] = ()
     collected: int = 0
     verified: bool = True
-    """False when only the exit code was to be had."""
+    """False if only the exit code was available."""
     timed_out: bool = False
     fault: str | None = None
     tail: str = ""
@@ -521,7 +521,7 @@ class StateEdited:
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     `done` names the stories that were brought to their end elsewhere, as far as that is known.
-    `tells`: a person gets a notice of what waits for them then; False: of a release without that.
+    `tells`: a person then gets a notice of what waits for them; False: of a release without that notice.
     """
 
     state: State

@@ -99,7 +99,7 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
 
 
 def _over(track: Track, event: ExecutorExited, now: datetime) -> Track:
-    """Return the track with when its executor ended, and with what it printed last if it left no hand-off."""
+    """Return the track with its executor's end time, and with its last output if there is no hand-off."""
     dispatch, exit_ = track.ledger.dispatch, event.exit
     assert dispatch is not None
     if exit_.line is None:  # an earlier release kept neither
@@ -158,7 +158,7 @@ def _class_of(dispatch: Dispatch, exit_: Exit) -> End | None:
 
 
 def _failed(situation: Situation, problem: str) -> Handoff:
-    """Return the verdict of an attempt that ends without a hand-off, with what it was asked for before."""
+    """Return the verdict on an attempt without a hand-off, with the problem of the first request."""
     asking = situation.track.asking
     if asking is not None:
         problem = f"{asking.problem}; asked once more for just that: {problem}"
@@ -176,7 +176,7 @@ def _completed(handoff: Handoff, exit_: Exit) -> Handoff:
 
 
 def _problem(exit_: Exit, reading: Reading) -> str:
-    """Return how it ended, and what is wrong with what it left."""
+    """Return how the attempt ended, and the problem with its hand-off."""
     if isinstance(reading, Malformed):
         return str(reading.problem)
     if isinstance(reading, Stale):
@@ -321,7 +321,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
 # --- the verdict: a claim, lowered by what was measured -----------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What becomes of an attempt, and the facts later prompts get from it."""
+    """The result of judging an attempt, and the facts that later prompts get from it."""
 
     status: Status
     why: str

@@ -1,4 +1,4 @@
-"""What may be used, and what becomes of an attempt that would use more: it waits, and is not counted.
+"""Usage limits and caps: an attempt that would exceed one waits, and is not counted.
 
 A *usage limit* is the account's, and a schedule rather than a failure: the attempt waits until its
 account answers again. When the agent says when its limit is over, that is when it is tried again; else it
@@ -65,10 +65,10 @@ PAUSES: Final = {
     "limit": (timedelta(minutes=5), timedelta(hours=1)),
     "overload": (timedelta(seconds=30), timedelta(minutes=15)),
 }
-"""The first pause when nobody says how long, and the longest; each is twice the one before."""
+"""The first pause if the provider gives no time, and the longest; each is twice the one before."""
 
 LONGEST: Final = timedelta(days=8)
-"""No limit is believed to last longer: those of a week are the longest there are."""
+"""No limit is assumed to last longer: weekly limits are the longest that exist."""
 
 REFUSAL_PAUSES: Final = (
     timedelta(seconds=30),
@@ -84,7 +84,7 @@ REFUSED_FOR: Final = timedelta(hours=6)
 refusals are counted anew."""
 
 OVERLOAD_TOLD_AFTER: Final = timedelta(minutes=15)
-"""An overload that is over sooner is nobody's business."""
+"""An overload that ends sooner causes no notice."""
 
 REMINDED_AFTER: Final = timedelta(hours=24)
 WORKS_AFTER: Final = timedelta(seconds=60)
@@ -201,7 +201,7 @@ def _remedy(situation: Situation, limit: Limit) -> str:
 
 
 def _look(situation: Situation) -> str:
-    """Return what a person types: nobody needs to act, unless something else holds the track back."""
+    """Return the command for the user: only a look, unless something else holds the track back."""
     resting = situation.track.without_dispatch().with_state(status=Status.PENDING)
     return way_on(resting, situation.rules)
 
@@ -227,9 +227,9 @@ def _met(situation: Situation, exit_: Exit) -> Limit:
 
 
 def _seen_at(situation: Situation, exit_: Exit) -> datetime:
-    """Return when an executor met a limit: at its end, which may be long before anybody hears of it.
+    """Return when an executor met a limit: at its end, which may be long before the daemon learns of it.
 
-    One heard of so late that refusals are counted anew begins now: nothing is known of the time between.
+    A late one, for which refusals are counted anew, starts now: the time between is unknown.
     """
     now = situation.now
     if exit_.at is None or now - exit_.at >= REFUSED_FOR:
@@ -238,7 +238,7 @@ def _seen_at(situation: Situation, exit_: Exit) -> datetime:
 
 
 def _continues(before: Limit, kind: LimitKind, now: datetime) -> bool:
-    """Return whether an answer of a kind is one more in the row of those known."""
+    """Return whether an answer of this kind continues the series of known answers."""
     if "refusal" not in {before.kind, kind}:
         return True
     return before.kind == kind and now - before.until < REFUSED_FOR
@@ -256,7 +256,7 @@ def _again_at(kind: LimitKind, answers: int, now: datetime, told: datetime | Non
 
 
 def pause(kind: LimitKind, answers: int) -> timedelta:
-    """Return how long an account is left alone after so many such answers in a row."""
+    """Return the pause for an account after `answers` such answers in a row."""
     if kind == "refusal":
         return REFUSAL_PAUSES[min(answers, len(REFUSAL_PAUSES)) - 1]
     first, longest = PAUSES[kind]
@@ -269,7 +269,7 @@ def _wait_of(limit: Limit, now: datetime) -> str:
 
 
 def _telling(situation: Situation, limit: Limit) -> tuple[Limit, tuple[Notify, ...]]:
-    """Return what a person is told of a limit: once, and once more when it lasts long."""
+    """Return the notices about a limit: one at first, and another one when it lasts long."""
     track, now, lasting = situation.track, situation.now, situation.now - limit.since
     look = _remedy(situation, limit)
     overloaded_for_short = limit.kind == "overload" and lasting < OVERLOAD_TOLD_AFTER
@@ -286,7 +286,7 @@ def _telling(situation: Situation, limit: Limit) -> tuple[Limit, tuple[Notify, .
 
 
 def heard_from(situation: Situation, event: ExecutorExited) -> Track:
-    """Return the track after an executor's end, with what that tells of the account.
+    """Return the track after an executor's end, with what its output reported about the account.
 
     One that let it work is limited no longer. One that answered with a limit is limited also if there is
     a hand-off, which counts; without one the attempt is parked.
@@ -414,7 +414,7 @@ def capped(situation: Situation, finding: Finding) -> Decision:
     """Make an attempt pending again that was ended for a cap. It is not spent.
 
     After the cap of each attempt it waits for a person, as the next run would end the same way. Whether
-    that cap is still in force, and how the others are, is looked at whenever it is about to be dispatched.
+    that cap still applies, and the state of the others, is checked before each dispatch.
     """
     state = situation.state
     track = situation.track.without_dispatch().with_state(

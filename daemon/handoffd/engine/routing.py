@@ -125,7 +125,7 @@ def _escalates(situation: Situation) -> bool:
 
 
 def _escalate(situation: Situation) -> Moved | Decision:
-    """Go one step before the one a story was reopened at, once: the fault lies further up."""
+    """Go to the step before the one at which a story was reopened, once: the fault lies further up."""
     state = situation.state
     assert state.reopened_from is not None
     path = situation.rules.path(state.task_type)
@@ -252,7 +252,7 @@ def finished(situation: Situation, summary: str) -> Finished:
 
 
 _NAMED: Final = 3
-"""Stories of a backlog that a notice names, with what they wait for."""
+"""Most queued stories that a notice names, with the stories they wait for."""
 
 
 def still_waiting(situation: Situation) -> str | None:
@@ -321,7 +321,7 @@ MOST_TEXT: Final = 256 * 1024
 
 
 def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool) -> bool:
-    """Return whether an entry starts with nobody asking, once nothing is before it.
+    """Return whether an entry starts without a command, once nothing is before it.
 
     What a schedule has queued was due, and missed its time only because of the story before it. At level 1
     people dispatch, and after a pause, an abort or an edit that is held it is they who go on.
@@ -354,7 +354,7 @@ def without(backlog: Iterable[Queued], stories: Iterable[str]) -> tuple[Queued, 
 
 
 def behind(backlog: tuple[Queued, ...], entry: Queued) -> tuple[Queued, ...]:
-    """Return the backlog with `entry` behind all that are as urgent; where it stood before, it goes from."""
+    """Return the backlog with `entry` behind all that are as urgent, removed from its old place."""
     others = without(backlog, (entry.story,))
     return tuple(sorted((*others, entry), key=lambda one: -one.priority))  # sorted() keeps equals in order
 
@@ -371,7 +371,7 @@ BlockerKind = Literal["in_flight", "queued", "set_aside", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """A story that another one waits for. `unknown`: nobody has heard of it, or it was never finished."""
+    """A story that another one waits for. `unknown`: the journal does not have it, or it never finished."""
 
     story: str
     kind: BlockerKind

@@ -37,7 +37,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd: float | None = None
-    """None: not known. Of a sum: of those attempts of which it is known."""
+    """None if unknown. In a sum: of the attempts for which it is known."""
     priced: Literal["provider", "table", "mixed"] | None = None
     """Who reckoned the cost; None without one."""
 
@@ -117,7 +117,7 @@ SCOPES: Final[tuple[Scope, ...]] = ("attempt", "story", "project", "day", "daemo
 
 UNITS: Final[tuple[Unit, ...]] = ("usd", "tokens")
 SHARED: Final = frozenset[Scope]({"day", "daemon"})
-"""Scopes that several projects spend from: when one is used up, people are told once, not by each."""
+"""Scopes that several projects spend from: when one is used up, one notice covers all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Cap:
 
 NO_CAP: Final = Cap()
 Caps = Mapping[Scope, Cap]
-"""The caps in force; a scope that is missing has none."""
+"""The caps that apply; a missing scope has none."""
 
 _POSSESSIVE: Final[Mapping[Scope, str]] = {
     "attempt": "the attempt's", "story": "the story's", "project": "the project's", "day": "the day's",
@@ -188,7 +188,7 @@ def amount(number: float, unit: Unit) -> str:
 
 
 def dollars(number: float) -> str:
-    """Return dollars in cents; below a cent with what makes them more than nothing."""
+    """Return dollars in cents; below a cent with enough digits to differ from zero."""
     return f"${number:.2f}" if number >= 0.01 or number == 0 else f"${number:.4f}"
 
 
@@ -327,7 +327,7 @@ LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
 # --- what was seen of it ------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """For how long a process tree has shown no sign of life, and the signs that were looked at.
+    """For how long a process tree has shown no sign of life, and the signs that were checked.
 
     `output_bytes` is all it has printed so far; `cpu_s`, `written_bytes` and `received_bytes` (without pings)
     what it used, wrote and was sent during the silence, no more than an idle program.
@@ -343,7 +343,7 @@ class Silence:
 
     @property
     def signs(self) -> str:
-        """The signs of life that were looked for, with what was there of each."""
+        """The signs of life that were checked, with the value of each."""
         received = (
             "" if self.received_bytes is None else f", {self.received_bytes:,} bytes of content received"
         )
@@ -357,8 +357,8 @@ class Silence:
 class Exit:
     """How a process ended.
 
-    Exactly one of `code` and `signal` is set, but for a process whose end nobody saw (`lost`).
-    `by` tells who ended it: `stop` is our own order, `outside` is not, as at a shutdown of the machine.
+    Exactly one of `code` and `signal` is set, except for a process whose end was not observed (`lost`).
+    `by` names who ended it: `stop` is our own order, `outside` is not, as at a shutdown of the machine.
     `tail` holds the last lines of its output.
     """
 
@@ -377,11 +377,11 @@ class Exit:
     model: str | None = None
     """The model that it used, by the name that its provider gives it."""
     retry_at: datetime | None = None
-    """When a limit is over, if the agent said so."""
+    """When a limit is over, if the agent reported it."""
     line: str | None = None
     """What the output says last, for lists; None: of a release that had the whole `tail` quoted there."""
     at: datetime | None = None
-    """When it ended, which may be long before anybody learns of it; None where that is not known."""
+    """When it ended, which may be long before the daemon learns of it; None if unknown."""
     footprint: Footprint | None = None
     """None: nothing counts what a run takes here, or it is of a release that did not ask."""
 
@@ -470,7 +470,7 @@ def said_last(printed: Printed) -> str:
 
 
 def with_line(problem: str, printed: Printed) -> str:
-    """Return a problem with what the output says last, which explains it."""
+    """Return a problem with the last line of the output, which explains it."""
     return with_end(problem, said_last(printed))
 
 

@@ -52,7 +52,7 @@ from handoffd.protocol.state import Status
 
 _UNASKED: Final = "waits for a `continue`"
 _TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
-"""What people are told of a story that waits for one of them."""
+"""The notice about a story that waits for a person."""
 
 
 # --- starting a story that is asked for ---------------------------------------------------------------
@@ -75,7 +75,7 @@ def start(situation: Situation, event: Started) -> Decision:
 
 
 def _entry(situation: Situation, event: Started, story: str) -> Queued:
-    """Return what was asked for as an entry of the backlog; what was said of it before holds still."""
+    """Return the request as an entry of the backlog; options given earlier for it still apply."""
     entry = entry_of(situation.ledger, story) or Queued(story=story)
     return replace(
         entry, task_type=event.task_type, instruction=event.instruction or entry.instruction,
@@ -130,7 +130,7 @@ def _start_now(
 
 
 def _as_asked(parked: Parked, event: Started) -> Parked:
-    """Return a story that was set aside with what is said of it now."""
+    """Return a story that was set aside, with the options given now."""
     if not event.keeps_place:
         return parked
     ledger = replace(
@@ -139,7 +139,7 @@ def _as_asked(parked: Parked, event: Started) -> Parked:
         complexity=event.complexity or parked.ledger.complexity,
     )
     known = parked.state.blocked_by
-    if event.force or event.blocked_by:  # what was said of other stories then; a person's look is still due
+    if event.force or event.blocked_by:  # replaces earlier blockers; a person must still look at it
         known = (*event.blocked_by, *(name for name in known if name == MAX_ATTEMPTS))
     return replace(parked, state=parked.state.with_(blocked_by=known), ledger=ledger)
 
@@ -228,7 +228,7 @@ def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, .
         return refuse(situation, "UNKNOWN_TASK_TYPE", message, command("rules check"))
     if event.schedule is not None and (untimely := _untimely(situation, event)) is not None:
         return untimely
-    # First what no other option would help: who is refused for another reason is told one.
+    # First the reasons that no other option would fix: a refusal names one reason.
     if (refused := no_circle(situation, entries) or _too_much(situation, entries)) is not None:
         return refused
     for entry in entries:
@@ -343,9 +343,9 @@ def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:
 
 
 def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decision:
-    """Go on with a story where it was set aside; people are told anew what it waits for, if it does.
+    """Resume a story that was set aside; send a new notice if it waits for a person.
 
-    What they were told before ended when another story took its place.
+    The earlier notice ended when another story took its place.
     """
     state, track = parked.state, give_back(situation, parked).with_ledger(told=None)
     decision = accept(track, f"{state.story} is taken up again at {state.step}{behind_}")
@@ -407,7 +407,7 @@ def _fitting(priority: int, others: tuple[Queued, ...], index: int) -> int:
 
 
 def edit(situation: Situation, event: BacklogEdited) -> Decision:
-    """Change what was said of a story of the backlog."""
+    """Change the options of a queued story."""
     entry = entry_of(situation.ledger, event.story)
     if entry is None:
         return _not_there(situation, event.story)

@@ -92,7 +92,7 @@ SOONER: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why an executor cannot be used, until that is over. `end` is of those that pause."""
+    """Why an executor cannot be used for now. `end` is one that pauses."""
 
     executor: str
     end: End
@@ -114,7 +114,7 @@ class Fault:
         return f"{self.executor} {POLICIES[self.end].fault}"
 
     def is_due(self, now: datetime, worked: datetime | None = None) -> bool:
-        """Return whether it is to be tried now although nothing has changed here.
+        """Return whether to try it now although nothing has changed here.
 
         `worked` is when the latest run began that shows that its account works elsewhere. That is not worth
         every trial: this project may have a key of its own.
@@ -133,7 +133,7 @@ class Standby:
     sign: str = ""
     """What can be seen of the executor that ended; see `Fault`."""
     instead: str | None = None
-    """The next of those that are named; None: there is none."""
+    """The next of the named executors; None if there is none."""
     until: datetime | None = None
     """When that one's limit is over; None: it can begin at once."""
     lacking: tuple[Fault, ...] = ()
@@ -162,9 +162,9 @@ class Limit:
     why: str = ""
     """What the agent said last, in one line."""
     told: bool = False
-    """Whether a person was told of it."""
+    """Whether a notice about it was sent."""
     reminded: bool = False
-    """Whether a person was told that it lasts long."""
+    """Whether a notice was sent that it lasts long."""
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
@@ -227,12 +227,12 @@ class AgentSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """An attempt that ended without a valid hand-off and is asked once more for just that."""
+    """An attempt that ended without a valid hand-off and is asked again for just that."""
 
     step: str
     attempt: int
     problem: str
-    """How it ended, and what was wrong with what it left."""
+    """How it ended, and the problem with its hand-off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class SinceReview:
     ends: int | None = None
     """How often a story came to its end; None: of a release that did not count."""
     reopenings: int = 0
-    """How many reopenings the history told of when it was suggested last."""
+    """Number of reopenings in the history when the last suggestion was made."""
     suggested: bool = False
     """The latest end of a story was one at which it is suggested."""
 
@@ -254,7 +254,7 @@ class Ledger:
     automatic: bool = False
     """Level 2: the daemon dispatches by itself."""
     by_hand: bool = False
-    """A person chose Level 1: a start does not change that, as it does where nobody chose."""
+    """A person chose level 1: a start keeps that, but changes a level that was never chosen."""
     paused_by: str | None = None
     remedy: str | None = None
     """The command to type before a `resume`, where the daemon paused by itself."""
@@ -283,12 +283,12 @@ class Ledger:
     next_note: str | None = None
     """Given while an executor runs: it belongs to the prompt after that."""
     told: str | None = None
-    """What a person was told last of a wait, so that nobody is told twice."""
+    """The wait in the last notice, so that it is not sent twice."""
     gate: str | None = None
     """The human step at which a person was asked: it stays one until the story leaves it, also when the step
     table makes it none meanwhile."""
     measured: TestCounts | None = None
-    """Counted by us in the attempt judged last: counts in STATE that are others are somebody's word."""
+    """Counted by us in the attempt judged last: other counts in STATE are a claim."""
     facts: Facts = Facts()
     last_mark: HandoffMark = HandoffMark()
     """The hand-off applied last; the yardstick for dispatches that are not ours."""
@@ -352,7 +352,7 @@ class HeldEdit:
 # --- the track ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """Everything `decide` knows of one track. `state` is None until the project is initialised."""
+    """Everything `decide` needs to know about one track. `state` is None until the project is initialised."""
 
     state: State | None = None
     ledger: Ledger = Ledger()
@@ -382,7 +382,7 @@ class Track:
         return self.with_ledger(remedy=None) if forgets else self
 
     def with_note(self, text: str | None) -> Track:
-        """Return a copy with `text` below what people said before: nobody's note is lost."""
+        """Return a copy with `text` below earlier notes, so that no note is lost."""
         assert self.state is not None
         if not text:
             return self
@@ -397,7 +397,7 @@ class Track:
 
     @property
     def asking(self) -> Asking | None:
-        """What the attempt in hand is asked for once more; None when it is the step's work."""
+        """The missing hand-off that the current attempt is asked for; None for the step's work."""
         state, asking = self.state, self.ledger.asking
         if state is None or asking is None or (asking.step, asking.attempt) != (state.step, state.attempt):
             return None
@@ -417,7 +417,7 @@ class TrackKey(NamedTuple):
 
 # --- stories that wait, and stories set aside ---------------------------------------------------------
 def unmet(entry: Queued, ledger: Ledger) -> tuple[str, ...]:
-    """Return the stories that must be done before `entry` starts, and are not: the journal says so or not."""
+    """Return the stories that must be done before `entry` starts and are not done in the journal."""
     return tuple(name for name in entry.blocked_by if name not in ledger.stories_done)
 
 

@@ -112,13 +112,13 @@ def reject(situation: Situation, event: Rejected) -> Decision:
 
 
 def _no_gate(situation: Situation, story: str | None) -> Decision | None:
-    """Return why the track stands at no gate that could be opened or shut; None when it does.
+    """Return the refusal if the track is not at a gate that can be approved or rejected; None if it is.
 
     `story` is whose gate it must be, None for whichever is in flight.
     """
     step, flying = situation.state.step, situation.state.story
     if story not in {None, flying}:
-        # A notice is read hours later; by then another story may wait at a gate that nobody has looked at.
+        # A notice is read hours later; by then another story may wait at a gate that the user has not seen.
         now = f"{flying} is the one in flight, at {step}" if situation.in_flight else "no story is in flight"
         message = f"{story} waits at no gate; {now}"
         return refuse(situation, "WRONG_STORY", message, command("status"))
@@ -227,7 +227,7 @@ def _way_on(situation: Situation) -> str:
 def moved_by_person(track: Track) -> Track:
     """Return the track with the counters against endless loops at zero: a person has looked.
 
-    An edit that is held was made from where the story stood before, and leads nowhere any more.
+    A pending edit was made for the earlier step, and leads nowhere any more.
     """
     return track.with_ledger(
         visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None
@@ -444,9 +444,7 @@ def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
     elif after.status is Status.PENDING and track.ledger.remedy is not None:
         kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
     elif after.status is Status.PENDING and track.ledger.capped is not None and _moved(before, after):
-        return replace(
-            decision, track=track.with_ledger(capped=None)
-        )  # the next turn counts, and tells of it
+        return replace(decision, track=track.with_ledger(capped=None))  # the next turn counts, and reports it
     elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return decision
     action = next_command(track, situation.rules)
@@ -498,7 +496,7 @@ def _gate_passed(situation: Situation, after: State) -> str | None:
 
 
 def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
-    """Return the human steps from where the story stood to where the edit puts it, both included."""
+    """Return the human steps from the story's step to the edit's step, both included."""
     before, path = situation.state, situation.rules.path(after.task_type)
     # A step off the path has left every gate of it behind, as the end has.
     end = path.index(after.step) if after.step in path else len(path)

@@ -1,4 +1,4 @@
-"""What is told of projects and tracks: the JSON of `status`, as values.
+"""The JSON of `status` about projects and tracks, as values.
 
 Derived from durable facts (the journal's track) and live ones (processes, slots); stable and
 documented in docs/reference/protocol/status.md, so keys are added, never renamed.
@@ -170,14 +170,14 @@ class BacklogView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsView:
-    """What became of the daemon's settings when they were read last."""
+    """The result of the last reading of the daemon's settings."""
 
     file: str | None
     """The file they were read from; None: there is none."""
     problems: tuple[Problem, ...] = ()
-    """Why they were not taken: the last good ones are in force."""
+    """Why they are invalid: the daemon keeps the last valid ones."""
     changed: tuple[str, ...] = ()
-    """The keys that were put in force."""
+    """The keys whose new values apply now."""
     restart: tuple[str, ...] = ()
     """The keys whose new values wait for a restart of the daemon."""
     since: datetime | None = None
@@ -198,7 +198,7 @@ class SettingsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """What came of reading everything again; `problems` are those of projects' own files, in words."""
+    """The result of rereading everything; `problems` are those of projects' own files, in words."""
 
     settings: SettingsView
     brought: int
@@ -228,10 +228,10 @@ class AccountView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifted:
-    """What became of a limit that a person lifted: it is not waited for any more."""
+    """The result of lifting a limit: tracks no longer wait for it."""
 
     projects: tuple[str, ...]
-    """The roots of those that had met it, in whose history that stands now."""
+    """The roots of the projects that had met the limit; each history records the lifting."""
     problems: tuple[str, ...] = ()
     """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
 
@@ -242,7 +242,7 @@ SlotKind = Literal["all", "executor", "account", "group", "project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLimitView:
-    """Something of which only so many executors may run at once, or of which some run."""
+    """One limit on concurrent executors, or an account or group of which some run."""
 
     kind: SlotKind
     name: str
@@ -270,20 +270,20 @@ class SlotWaitView:
     group: str | None
     priority: int
     place: int
-    """From 1: so many are let in up to it, if what runs ends in the order in which it began."""
+    """From 1: the track starts after this many releases if runs end in the order in which they began."""
     waited_s: float
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsView:
-    """Who may run, who does, and who waits, the next one first."""
+    """The tracks that run and that wait, the next one first, and the limits."""
 
     closed: str | None
-    """Why the machine takes nobody just now, in words."""
+    """Why the daemon admits no track now, in words."""
     limits: tuple[SlotLimitView, ...]
     waiting: tuple[SlotWaitView, ...]
-    """The first of them; of those far back nobody has counted who is before whom."""
+    """The first ones; the order of tracks far back is not computed."""
     waiting_in_all: int
 
 
@@ -294,7 +294,7 @@ class ScheduleView:
     project: str
     schedule: str
     own: bool
-    """Whether it stands in the project's own settings, and not in the daemon's."""
+    """Whether it comes from the project's own settings, not from the daemon's."""
     cron: str
     timezone: str
     story: str | None
@@ -309,7 +309,7 @@ class ScheduleView:
     """Why it could not be started yet although it is due, in words."""
     last_due: datetime | None
     last_outcome: Literal["started", "queued", "skipped", "missed"] | None
-    """What became of it when it was due last; None: it was not yet."""
+    """The result of the last time it was due; None if it never was."""
     last_story: str | None
     last_why: str | None
 
@@ -328,7 +328,7 @@ AppliedKind = Literal["applied", "taken", "stale", "pending", "missing", "error"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of a hand-off that somebody handed in (Level 1).
+    """The result of handing in a hand-off (level 1).
 
     `taken`: it was applied before, by the daemon or by another call; `stale`: it is not for a running
     attempt; `pending`: the attempt runs and has left none yet; `missing`: nothing runs and none is there;

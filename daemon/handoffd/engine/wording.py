@@ -1,11 +1,11 @@
 """Words for people: commands to type, counts, amounts and times.
 
 The engine knows which command comes next and no paths; what shows it knows the path. So both ends meet
-here: every command that a person is shown is made by `command`, a template in which `{project}` stands for
-the project, and completed by `addressed`. Words in capitals (`STORY`, `STEP`, `TEXT`) are for the person to
+here: `command` makes every command that a user sees, a template in which `{project}` means
+the project, and `addressed` completes it. Words in capitals (`STORY`, `STEP`, `TEXT`) are for the user to
 fill in. Which command is advised is decided in `decision.py`.
 
-`handoffd status` loads this file and is to be quick: it imports `shlex` and nothing else, not even `typing`.
+`handoffd status` loads this file and must be quick: it imports `shlex` and nothing else, not even `typing`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def approving(story: str | None) -> str:
 
 
 def mending(root: str, condition: str) -> str | None:
-    """Return what a person types first about a project in this condition; None where nothing is wrong."""
+    """Return the first command for a project in this condition; None if nothing is wrong."""
     match condition:
         case "not_initialized":
             return command_for(root, "init")

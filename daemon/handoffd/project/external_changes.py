@@ -1,6 +1,6 @@
 """A look at what others may have written for one track: STATE.json and the hand-off files.
 
-What is found is compared with what the journal says and becomes facts for the track. What cannot be read or
+It compares the files with the journal, and differences become facts for the track. What cannot be read or
 understood is raised, and becomes the project's condition.
 """
 
@@ -34,7 +34,7 @@ from handoffd.track.track import TrackSupervisor
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 20
-"""So many edits in `_STORM_S` are taken as they come; more of them are the loop of some tool."""
+"""Most edits in `_STORM_S` that are taken at once; more come from the loop of some tool."""
 _STORM_S = 60.0
 PACE_S = 5.0
 """How long the next edit of a storm waits: the file as it is then is one edit, whatever came before."""
@@ -42,7 +42,7 @@ PACE_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """How a track stood before its files were read: by then it may have gone on.
+    """A track's state before its files were read: it may have gone on since.
 
     What an agent wrote is its own, even if it has ended when that is decided on.
     """
@@ -101,7 +101,7 @@ class ExternalChanges:
         return True
 
     async def _at_state(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
-        """Compare STATE.json with what the journal says should be there."""
+        """Compare STATE.json with the journal's version."""
         committed = track.committed
         if seen is None:
             if track.track.state is not None:
@@ -135,7 +135,7 @@ class ExternalChanges:
         await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
 
     def _storm(self) -> float:
-        """Return for how many seconds no edit is taken, since there were so many of late."""
+        """Return for how many seconds edits are ignored, after too many recent ones."""
         now = self._services.clock.monotonic()
         if len(self._edits) < AT_ONCE or now - self._edits[0] >= _STORM_S:
             return 0
@@ -165,8 +165,8 @@ class ExternalChanges:
             parsed = await to_thread.run_sync(parse_state, seen.text)
         except InvalidFile:
             if track.track.ledger.dispatch is not None:
-                await track.committed.project()  # while an executor runs, no edit stands
-            raise  # at rest it is left as it is, for a person to mend, and the project is marked
+                await track.committed.project()  # while an executor runs, edits are undone
+            raise  # at rest it stays for a person to fix, and the project is marked
         track.committed.saw(seen.digest)
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
@@ -188,7 +188,7 @@ class ExternalChanges:
         if latest is None or latest.digest == seen.digest != track.committed.digest:
             await track.committed.project()
         elif latest.digest != track.committed.digest:
-            self._again()  # edited once more meanwhile
+            self._again()  # edited again meanwhile
 
     async def _for_external(self, track: TrackSupervisor) -> None:
         """Begin to take in a hand-off for an attempt that a person or another tool started (Level 1)."""

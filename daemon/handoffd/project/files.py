@@ -1,8 +1,8 @@
 """What a project's own files say: its settings and its step table.
 
-They are re-read when they change. An invalid edit keeps the last valid version in force; an edit
+They are re-read when they change. After an invalid edit the last valid version still applies; an edit
 that touches a command, a human step, a target, a limit or a write scope waits until a person trusts
-it, because agents can write these files. `problems` and `held` say so wherever the project is shown.
+it, because agents can write these files. `problems` and `held` appear wherever the project is shown.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ProjectFiles:
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """The files that a person trusted and that are deleted: what they said stays in force."""
+        """The files that a person trusted and that were deleted: their contents still apply."""
         texts, trusted = self._texts or {}, self._trusted or {}
         return tuple(name for name, text in texts.items() if text is None and trusted.get(name))
 
@@ -112,7 +112,7 @@ class ProjectFiles:
         return True
 
     async def trust(self) -> tuple[str, ...]:
-        """Put what the files say now into force, all of it; return the dotted keys that were held.
+        """Accept the current contents of all files; return the dotted keys that were pending.
 
         Raises InvalidFile when they cannot be used: then there is nothing to trust.
         """
@@ -143,7 +143,7 @@ class ProjectFiles:
         return self._trusted
 
     def judged(self, texts: Texts, trusted: Trusted) -> Taken:
-        """Return what is in force with them, what is wrong with the files, and what is held of them."""
+        """Return the rules that apply with them, the files' problems, and the pending edits."""
         settings, rules = self.settings, self.rules
         problems: list[Problem] = []
         held: list[str] = []
@@ -183,7 +183,7 @@ class ProjectFiles:
         self, settings: ProjectSettings, texts: Texts, trusted: Trusted
     ) -> tuple[RuleBook, tuple[str, ...]]:
         new = self._book(settings, texts)
-        # A table that is trusted as it stands is not merged with itself: then all projects without
+        # A trusted table without edits is not merged with itself: then all projects without
         # one of their own share the shipped one, and a thousand of them cost no more than one.
         if trusted.get(RULES) in {None, texts[RULES] or ""}:
             return new, ()

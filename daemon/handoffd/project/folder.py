@@ -3,7 +3,7 @@
 It is the folder that was worked on, not any other that is at its path by now. An agent that writes to
 absolute paths makes a folder there again after its project was moved away, with nothing in it but its
 hand-off. Taken for the project, it would be worked on to the end. So another folder counts only if it
-contains STATE.json, as a copy, a fresh clone or a mount that is back does; or if a person says so.
+contains STATE.json, as a copy, a fresh clone or a remounted disk does; or if the user accepts it.
 
 All that a look needs of the disk is fetched by one thread in one go: a hop to a thread costs more than
 reading a few small files, and a daemon that starts looks at all its projects.
@@ -92,7 +92,7 @@ class Folder:
         return self._ours in {None, path} or (self._root / state_name("main")).exists()
 
     def accept(self) -> None:
-        """Take the folder that is there now for the project's: a person says so."""
+        """Accept the current folder as the project's, because the user did."""
         self._ours = None
 
     def rest(self) -> None:
@@ -132,7 +132,7 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
     What cannot be read is part of what was found: the rest still counts.
 
     With `first`, halves are looked for. Blocks for as long as the disk does. Raises StoreError when
-    the root is gone or cannot be looked at.
+    the root is missing or cannot be read.
     """
     found = Found(lock=project_lock_path(state_dir, root), owner=owner_of(str(root), state_dir))
     try:

@@ -120,7 +120,7 @@ class Manual:
     async def _hear_mended(self, failed: State) -> Reading | None:
         """Hear a hand-off that was written after the verdict, as the next attempt of the same step.
 
-        Its maker was told what failed and went on: for them there was no end, and no other prompt.
+        Its maker has received the failures and gone on: for that maker there was no end and no new prompt.
         """
         expected = Expected(
             mark=self._track.track.ledger.last_mark,
@@ -155,7 +155,7 @@ class Manual:
                 )
 
     async def _taken_of(self, state: State) -> str:
-        """Return what became of the hand-off that is there: how its story stands, or which one is awaited."""
+        """Return the outcome of the current hand-off: the story's status, or the hand-off awaited."""
         if state.status is not Status.RUNNING:
             return self._standing()
         runs = await self._services.journal.runs(self._project.root, _RECENT_RUNS)

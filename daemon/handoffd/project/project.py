@@ -49,7 +49,7 @@ class Rest(Protocol):
     """Where a project goes that has nothing to do."""
 
     after_s: float
-    """How long it is to be calm before."""
+    """How long the project must be calm first."""
 
     def take_in(self, project: Project) -> bool:
         """Return True when it rests from now on; False when it may not."""
@@ -93,7 +93,7 @@ class Project:
         return frozenset(story for track in self.tracks.values() for story in track.track.ledger.stories_done)
 
     def is_aborted(self, key: TrackKey) -> bool:
-        """Return whether the dispatch in flight of a track was ordered to end for good."""
+        """Return whether the dispatch in flight of a track was ordered to end permanently."""
         dispatch = self.tracks[key.track].track.ledger.dispatch
         return dispatch is not None and dispatch.stop is StopReason.ABORT
 
@@ -109,7 +109,7 @@ class Project:
 
     @property
     def lockout(self) -> Locked:
-        """Why it cannot be had, when it is locked."""
+        """Why the project is unavailable while it is locked."""
         error = Foreign if self._health.foreign else Locked
         return error(self._health.detail or "the project is locked", hint=mending(self.root, "locked"))
 
@@ -125,7 +125,7 @@ class Project:
 
     @property
     def dismissed(self) -> bool:
-        """Whether it was let go of for good."""
+        """Whether supervision has ended permanently."""
         return self._reconciler.over
 
     @property
@@ -219,7 +219,7 @@ class Project:
         self._reconciler.let_go()
 
     def dismiss(self) -> None:
-        """Let go of the project for good."""
+        """End the supervision of the project permanently."""
         self._reconciler.over = True
         self.close()
         for track in self.tracks.values():
@@ -312,7 +312,7 @@ class Project:
                 await track.look_at_faults()  # its own files may name another executor
 
     async def inspect(self) -> None:
-        """Find out how the project stands without its lock, changing nothing: for verbs that only look."""
+        """Determine the project's status without its lock, changing nothing: for verbs that only read."""
         await self._reconciler.inspect()
 
     @property
@@ -337,7 +337,7 @@ class Project:
         return self._folder.is_there()
 
     async def trust(self) -> tuple[str, ...]:
-        """Put what its files say now into force, in the folder that is there; return what was held."""
+        """Accept the current contents of its files, in the current folder; return what was pending."""
         self._folder.accept()
         return await self.files.trust()
 
@@ -348,7 +348,7 @@ class Project:
             for track in self.tracks.values():
                 track.remind()
                 await track.look_at_faults()
-                # A file that a person is to mend is not written over.
+                # A file that a person must fix is not overwritten.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)
         if not self.workable or any(track.committed.trouble for track in self.tracks.values()):

@@ -1,6 +1,6 @@
 """A look at all of a project that others may write, and what follows from it.
 
-The project's lock is taken first. Its own files go into force or are held, its STATE files and hand-offs
+The project's lock is taken first. Its own files are accepted or held, its STATE files and hand-offs
 become facts for its tracks, and what is wrong becomes its condition, which is logged once and told to people
 once.
 """
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 _Held = tuple[FileLock, str | None]
 
 _LOCKOUTS = 8
-"""So many processes of agents that have the project locked are ended at one look."""
+"""Most agents' processes holding the project's lock that one pass ends."""
 
 
 class Reconciler:
@@ -93,7 +93,7 @@ class Reconciler:
     async def look(self) -> None:
         """Take the project's lock if need be, and look at everything that others may have written.
 
-        A project that cannot be had is marked.
+        A project that is unavailable is marked.
         """
         async with self._one_at_a_time:
             if self.over:
@@ -132,7 +132,7 @@ class Reconciler:
         await self._mark_as_found()
 
     async def lock(self, *, take: bool) -> None:
-        """Lock the project if its folder can be looked at. Raises Locked when another process has it.
+        """Lock the project if its folder can be read. Raises Locked when another process has it.
 
         Also when it belongs to another daemon, unless a person says to `take` it.
         """
@@ -155,7 +155,7 @@ class Reconciler:
         return True
 
     async def _locked(self, lock: Callable[[], _Held]) -> _Held:
-        """Return the project's lock. An agent of ours that has it is ended: it would lock us out for good."""
+        """Return the project's lock. End an agent of ours that holds it: it would lock us out."""
         for _ in range(_LOCKOUTS):
             try:
                 return await self._reach.asked(lock)
@@ -220,7 +220,7 @@ class Reconciler:
         self._former = None
 
     async def inspect(self) -> None:
-        """Find out how the project stands without its lock, changing nothing: for verbs that only look."""
+        """Determine the project's status without its lock, changing nothing: for verbs that only read."""
         try:
             found = await self._found()
             if self.unsound is not None:
@@ -238,7 +238,7 @@ class Reconciler:
 
     @property
     def unsound(self) -> StoreError | None:
-        """Why nothing is decided in the project, and nothing in its folder is looked at."""
+        """Why nothing is decided in the project, and its folder is not read."""
         return next((one.committed.unsound for one in self._tracks.values() if one.committed.unsound), None)
 
     # --- what is there ---------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Reconciler:
         """Return whether the STATE.json is missing that the journal says was written there."""
         return self._tracks[MAIN].track.state is not None and found.states.get(MAIN, found) is None
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- changes of the project itself ----------------------------------------------------------
     async def _take_files(self, found: Found) -> None:
         if found.texts is not None:
             await self._files.take(found.texts)
@@ -310,11 +310,11 @@ class Reconciler:
 
 # --- what is wrong with the project -------------------------------------------------------------------
 LASTING_S = 120.0
-"""How long nothing can be dispatched before people are told: a mount may be gone for a minute."""
+"""How long a condition must last before a notice: a mount may be gone for a minute."""
 _LASTING_POLLS = 4
-"""After so many polls a condition counts as lasting, however short the interval."""
+"""After this many polls a condition counts as lasting, however short the interval."""
 _MOST = 10
-"""At most so many problems are listed in one notice: an agent may have written the file."""
+"""Most problems listed in one notice: an agent may have written the file."""
 
 
 class Health:
@@ -330,9 +330,9 @@ class Health:
         self._why: str | None = None
         self._since: datetime | None = None
         self._sign = ""
-        """What people are told of its condition; empty when they are not."""
+        """Identity of the notice about the condition; empty if there is none."""
         self._untold: Notice | None = None
-        """What they are told of it, as soon as it has lasted."""
+        """The notice to send as soon as the condition has lasted."""
         self._stuck_s: float | None = None
         """Since when nothing can be dispatched, by the monotonic clock; None while something can."""
         self._edit: str | None = None
@@ -340,12 +340,12 @@ class Health:
 
     @property
     def since(self) -> datetime | None:
-        """Since when its condition is not good: also in earlier lives, as far as people were told."""
+        """Since when its condition is not good: also in earlier lives, if a notice was sent."""
         known = self._services.notifier.stands_since(self._root, CONDITION, self._sign)
         return self._since if self._since is None or known is None else min(self._since, known)
 
     def mark(self, condition: Condition, *details: str) -> None:
-        """Take a condition; what is news is logged, and people are told unless it is good, or soon over.
+        """Set the condition; log a new one, and send a notice unless it is good or soon over.
 
         `details`: all that is wrong, in words, the first of them where there is room for one.
         """
@@ -357,7 +357,7 @@ class Health:
             self._untold = self._notice_of(condition, why)
             self._sign = sign_of(self._untold.id) if self._untold is not None else ""
         if condition == "ok":
-            self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
+            self._services.notifier.settle(self._root, CONDITION)  # also a notice of an earlier life
             self._since = None
         elif condition != self.condition:
             self._since = self._services.clock.now()
@@ -367,13 +367,13 @@ class Health:
             self._services.notifier.stand(told, CONDITION)
 
     def _notice_of(self, condition: Condition, detail: str | None) -> Notice | None:
-        """Return what people are told of a condition that is news; None: they are not."""
+        """Return the notice about a new condition; None if it needs none."""
         if condition == "ok" or self._is_the_machines(condition):
             return None
         return condition_notice(self._root, condition, detail, self._services.clock)
 
     def _has_lasted(self) -> bool:
-        """Return whether people may be told by now: what stops everything may be over in a moment."""
+        """Return whether a notice may be sent now: a condition that stops everything may end in a moment."""
         now_s = self._services.clock.monotonic()
         if self.condition == "invalid_journal":
             return True  # it does not pass by itself
@@ -386,7 +386,7 @@ class Health:
         return now_s - self._stuck_s >= min(LASTING_S, _LASTING_POLLS * poll_s)
 
     def mark_held(self, files: ProjectFiles) -> None:
-        """Take whether edits wait for trust; people are told of each such edit, and again while it waits."""
+        """Record whether edits wait for trust; each such edit gets a notice, repeated while it waits."""
         before, self._edit = self._edit, files.edit if files.held else None
         if self._edit is None:
             self._services.notifier.settle(self._root)
@@ -395,7 +395,7 @@ class Health:
             self._services.notifier.send(notice, waits=True)
 
     def mark_error(self, error: HandoffdError) -> None:
-        """Take the condition that an error on looking at the project stands for."""
+        """Set the condition that belongs to an error met while reading the project."""
         if isinstance(error, InvalidFile):
             self.mark("invalid_state", str(error))
         elif isinstance(error, Locked):
@@ -407,7 +407,7 @@ class Health:
             self.mark("missing" if error.code == PROJECT_GONE else "io_error", error.message)
 
     def _is_the_machines(self, condition: Condition) -> bool:
-        """Return whether people are told of the cause by itself, once for all projects."""
+        """Return whether the cause has a notice of its own, one for all projects."""
         return condition == "io_error" and (
             self._services.journal.outage is not None or self._services.descriptors.short()
         )

@@ -96,7 +96,7 @@ def _mark(handoff: FileSeen | None, result: FileSeen | None) -> HandoffMark:
 
 
 def _file_mark(seen: FileSeen | None) -> FileMark | None:
-    """Return the identity by which a rewritten file is told from this one."""
+    """Return the identity that distinguishes this file from a rewritten one."""
     if seen is None:
         return None
     return FileMark(digest=digest_of(seen.content), inode=seen.inode, mtime_ns=seen.mtime_ns)
@@ -117,7 +117,7 @@ def output_path(root: str, run_id: str) -> str:
 def prepare(root: str, run_id: str, prompt: str) -> None:
     """Make the run's folder with its prompt, and keep all runs out of version control.
 
-    Raises StoreError when the project cannot be written or a link stands in the way.
+    Raises StoreError if the project cannot be written or a link is in the way.
     """
     ignore = f"{RUNS}/.gitignore"
     if read_project_file(Path(root), ignore, 4096) is None:
@@ -169,7 +169,7 @@ def append_history(root: str, text: str) -> None:
 
 
 def reopenings(root: str) -> int:
-    """Return how many reopenings the history tells of, by whatever tool; 0 for one that cannot be read."""
+    """Return the number of reopenings in the history, by any tool; 0 if it cannot be read."""
     try:
         seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
     except StoreError:

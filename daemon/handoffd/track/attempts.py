@@ -47,7 +47,7 @@ OVERDUE_S = 90.0
 """Added to all that a shim may rightly take: it waits a minute for a full disk before it gives up."""
 
 AWAY_LIMIT_S = 600.0
-"""How long the end of an executor waits for a project that was moved away: it is told nowhere else."""
+"""How long an executor's end waits for a project that was moved away: no event repeats it."""
 AWAY_LOOK_S = 0.5
 
 
@@ -230,7 +230,7 @@ class Attempts:
 
 
 def _with_remedy(error: Exception) -> str:
-    """Return an error in one line, with what to type next where that is known."""
+    """Return an error in one line, with the next command if there is one."""
     hint = error.hint if isinstance(error, HandoffdError) else None
     return f"{error}; next: {hint}" if hint else str(error)
 
@@ -311,7 +311,7 @@ def content_bytes(before: Vitals, after: Vitals, idle: Idle) -> int:
     return content
 
 
-# --- what the engine is told of a run's end -----------------------------------------------------------
+# --- what the engine learns about a run's end --------------------------------------------------------
 OUTPUT_END_BYTES = 256 * 1024
 """How much of the end of an output is searched for what went wrong, and for what the agent said last."""
 
@@ -336,7 +336,7 @@ def source_of(track: Track, project: str, services: Services) -> Source | None:
 def ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, services: Services) -> Exit:
     """Return how the run of a dispatch ended; blocks while the rest of its output is read."""
     exit_ = _ended(dispatch, record, source, services)
-    # Our own order is recorded before a shim hears of it.
+    # Our own order is recorded before a shim gets it.
     return replace(exit_, by="outside") if exit_.by == "stop" and dispatch.stop is None else exit_
 
 
@@ -347,7 +347,7 @@ def _ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, servic
     if not _went_well(run):
         run = replace(run, last=read_output(source.run_dir, source.output, last=OUTPUT_END_BYTES))
     now = services.clock.now()
-    # What it says of a limit counts from when it said so: the daemon may have been away since.
+    # A limit counts from when the agent reported it: the daemon may have been away since.
     said_at = min(heard_at(source.run_dir) or ended_at(record) or now, now)
     ending = ending_of(source.executor, run, said_at, said_at.astimezone().tzinfo or UTC)
     if ending.end in LIMITS and not services.settings.limits.wait:
@@ -358,7 +358,7 @@ def _ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, servic
 
 
 def _has_worked(record: ExitRecord, source: Source) -> bool:
-    """Return whether a file changed while a run went on: plain output need not tell of a tool's call."""
+    """Return whether a file changed during a run: plain output need not mention a tool's call."""
     if source.project is None or record.ended_ns is None:
         return False
     return any_changed_since(source.project, record.ended_ns - int(record.seconds * 1e9))
@@ -382,7 +382,7 @@ def ended_at(record: ExitRecord) -> datetime | None:
 
 
 def exit_of(record: ExitRecord, *, tail: str, seen: Seen | None = None, ending: Ending | None = None) -> Exit:
-    """Return an exit record as the engine sees it, with what the output has told."""
+    """Return an exit record in the engine's form, with what the output reported."""
     seen, ending = seen or Seen(), ending or Ending(end=None)
     return Exit(
         code=record.code,

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class CommittedState:
-    """One track as committed last. `digest`: of the STATE.json that the journal says should lie there."""
+    """One track as last committed. `digest`: of the STATE.json that belongs there by the journal."""
 
     def __init__(self, key: TrackKey, track: Track, digest: str | None, services: Services) -> None:
         self.key = key
@@ -69,7 +69,7 @@ class CommittedState:
 
     @property
     def trouble(self) -> str | None:
-        """What people must know of: a file or a journal that cannot be written."""
+        """The problem to show people: a file or a journal that cannot be written."""
         return self.stuck or self.error
 
     async def commit(

@@ -58,7 +58,7 @@ class ExecutorChoice:
     async def choose(self, track: Track) -> Choice:
         """Return which executor gets the next attempt of the current step of `track`.
 
-        An unknown one is returned as it is if there is no other: preparing the attempt then says so.
+        An unknown one is returned unchanged if there is no other: preparing the attempt then reports it.
         """
         names = self._named(track)
         book = self._services.executors

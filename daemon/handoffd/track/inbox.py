@@ -48,7 +48,7 @@ class Question:
 
 
 class Questions:
-    """What waits for the one consumer of a track."""
+    """The facts and questions queued for the one consumer of a track."""
 
     def __init__(self) -> None:
         self._waiting: deque[Question] = deque()

@@ -58,7 +58,7 @@ class Interpreter:
         self._files = home.files
         self._services = services
         self._inbox = inbox
-        # A bound method would hold the track, which is to be gone as soon as it is let go.
+        # A bound method would keep the track alive after it is let go.
         self.attempts = Attempts(key, home, services, lambda event: inbox.post(event))  # noqa: PLW0108
         self._checks = Checks(key, home, services, self.attempts.live)
 
@@ -95,7 +95,7 @@ class Interpreter:
         if isinstance(found, Run):
             log.info("executor adopted", project=self._key.project, dispatch=dispatch.id, pid=found.pid)
             self._follow(dispatch.id, found)
-            if dispatch.stop is not None:  # asked once more: how far the last one got is not known
+            if dispatch.stop is not None:  # ask again: the last request may not have got through
                 await to_thread.run_sync(self.attempts.stop, dispatch.id)
         elif isinstance(found, ExitRecord):
             self._inbox.begin(
@@ -170,7 +170,7 @@ class Interpreter:
         )
 
     async def _baseline(self, order: MeasureBaseline, effect_id: int) -> None:
-        # Measured once more, the tests would be those of an executor at work.
+        # Measured again, the results would be those of an executor at work.
         if not self._is_in(order.dispatch, {Phase.BASELINE}):
             await self._done(effect_id, "superseded")
             return

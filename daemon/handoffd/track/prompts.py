@@ -115,8 +115,8 @@ class Prompts:
     async def stage(self, track: Track, dispatch: str) -> None:
         """Lay the prompt where the shim will read it, and a copy where people will.
 
-        `track` is the one that is about to be dispatched. Raises HandoffdError when anything a dispatch
-        needs is not to be had.
+        `track` is about to be dispatched. Raises HandoffdError if anything that a dispatch needs
+        is missing.
         """
         assert track.ledger.dispatch is not None
         self._require(track.ledger.dispatch.executor)

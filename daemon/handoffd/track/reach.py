@@ -80,7 +80,7 @@ FEW: Final = 8
 MOST: Final = 200
 LOOK_S: Final = 0.5
 LOOKS: Final = 4
-"""A thread that has a place at so many looks in a row is treated as hung."""
+"""A thread that is busy at LOOKS consecutive samples is treated as hung."""
 
 
 def allowed(looks: Iterable[int]) -> int:

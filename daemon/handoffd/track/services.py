@@ -79,8 +79,8 @@ class OwnSchedules:
 class Services:
     """The daemon's adapters. `environment` is the daemon's own, read once at start.
 
-    `settings`, `executors` and `prices` are those in force: only `Reloading` puts others
-    in their place, so they are read when they are needed.
+    `settings`, `executors` and `prices` are the current ones: only `Reloading` replaces
+    them, so they are read when they are needed.
     """
 
     settings: Settings
@@ -109,7 +109,7 @@ class Services:
     own_schedules: OwnSchedules = field(default_factory=OwnSchedules)
     """What projects want started by the clock."""
     told_of_disks: set[int] = field(default_factory=set)
-    """The devices that people were told of as short of room, until there is plenty."""
+    """Devices for which a notice about low space was sent, until there is plenty again."""
 
     def run_dir(self, run_id: str) -> Path:
         """Return where the records of a run are kept."""
@@ -161,7 +161,7 @@ class Home(Protocol):
         """Return the stories that are done, in any of its tracks."""
 
     def is_aborted(self, key: TrackKey) -> bool:
-        """Return whether the dispatch in flight of a track was ordered to end for good."""
+        """Return whether the dispatch in flight of a track was ordered to end permanently."""
 
 
 class Inbox(Protocol):

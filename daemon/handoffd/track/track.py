@@ -2,7 +2,7 @@
 
 Nothing else changes the track. Watcher, poller, executors and people only put facts into
 its inbox. The order of every step is the promise: after the commit the decision has happened,
-whatever becomes of this process; before it, nothing has.
+even if this process dies; before it, nothing has.
 """
 
 from __future__ import annotations

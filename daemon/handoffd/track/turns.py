@@ -65,7 +65,7 @@ class Turns:
         return event, decision
 
     def _look(self, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
-        """Return the project's own files, if they are to be looked at, and the identity of the hand-off.
+        """Return the project's own files, if they must be read, and the identity of the hand-off.
 
         In one visit to a thread: the next executor waits for it.
         """
@@ -113,7 +113,7 @@ class Turns:
         return [name for name in names if name == dispatch.executor and ran_s >= WORKS_AFTER.total_seconds()]
 
     async def stage(self, event: Advanced, decision: Decision) -> None:
-        """Stage the files that the dispatch needs. Raises HandoffdError when one cannot be had."""
+        """Stage the files that the dispatch needs. Raises HandoffdError if one is unavailable."""
         await self._prompts.stage(decision.track, event.dispatch)
 
     async def taken(self, track: Track, by: str) -> PromptTaken:
@@ -168,7 +168,7 @@ class Turns:
         )
 
     async def _reopenings(self, track: Track) -> int:
-        """Return how many reopenings the history tells of, if the turn may be the one that ends the story."""
+        """Return the number of reopenings in the history, if the turn may be the one that ends the story."""
         state = track.state
         rule = self._files.rules.steps.get(state.step) if state is not None else None
         if state is None or rule is None or state.status is not Status.PASS or rule.next_on_pass != DONE:
