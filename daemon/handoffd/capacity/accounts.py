@@ -1,7 +1,7 @@
 """Which accounts must not be asked now, which tracks wait for one, and how a person lifts a limit.
 
-Derived: what a limited account is known by stands in the ledgers of the tracks that met the limit, so
-a restart forgets nothing. A track that wants an account while it is limited stands in its line. When
+Derived: the ledgers of the tracks that met a limit record it, so a restart forgets nothing. A track that
+wants an account while it is limited queues for it. When
 the time has come, one track tries; the others go on waiting until that has worked for a minute, or
 has ended well, without meeting the limit again. When it ends otherwise, the next one tries.
 
@@ -61,7 +61,7 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class _Trial:
-    """The one dispatch that may ask an account whose time has come."""
+    """The one dispatch that may try an account again."""
 
     key: TrackKey
     dispatched: bool = False
@@ -76,17 +76,17 @@ class Accounts:
         self._worked: dict[Quota, datetime] = {}
         """When an account was last known to work: limits that were over by then say nothing any more."""
         self._lifted: dict[tuple[Quota, TrackKey], Limit] = {}
-        """The limits that a person lifted: they say nothing, also in a ledger that could not be told."""
+        """The limits that a person lifted: they are ignored, also in a ledger that could not be updated."""
         self._let_in: dict[str, datetime] = {}
         """When the latest run began that an account let work, in whatever project."""
         self._trials: dict[Quota, _Trial] = {}
         self._lines: dict[Quota, dict[TrackKey, Wake]] = {}
         self._places: dict[TrackKey, Quota] = {}
-        """In which account's line a track stands."""
+        """The account that each waiting track queues for."""
 
     # --- what is known ---------------------------------------------------------------------------
     def learn(self, key: TrackKey, track: Track, now: datetime, event: Event | None = None) -> None:
-        """Take in how a track stands: at the start, and after each decision on an event of it."""
+        """Update from a track's state: at the start, and after each decision on one of its events."""
         mine = {_quota_of(key, limit): limit for limit in track.ledger.limited}
         for quota in [known for known, met in self._met.items() if key in met and known not in mine]:
             self._forget(quota, key)
@@ -129,7 +129,7 @@ class Accounts:
         return any(_holds(limit, now) for limit in self._met.get(quota, {}).values())
 
     def _works(self, quota: Quota, now: datetime) -> None:
-        """Let everybody in."""
+        """Admit all tracks that queue for the account."""
         self._met.pop(quota, None)
         self._trials.pop(quota, None)
         self._worked[quota] = now
@@ -166,7 +166,7 @@ class Accounts:
 
     # --- the lines -------------------------------------------------------------------------------
     def ask(self, key: TrackKey, account: str, wake: Wake, now: datetime) -> bool:
-        """Return whether a track may ask an account now; else it stands in line and `wake` is called.
+        """Return whether a track may use an account now; if not, it is queued and `wake` is called later.
 
         The first one after a limit is over tries alone; it gives that back by `leave`, or by its dispatch.
         """
@@ -185,7 +185,7 @@ class Accounts:
         return True
 
     def leave(self, key: TrackKey, but: str | None = None) -> None:
-        """Take a track out of its line, and let another one try what it was to try and did not.
+        """Take a track out of its queue; if it was chosen to try the account, another one tries.
 
         What it has with the account `but` stays.
         """
@@ -205,7 +205,7 @@ class Accounts:
                 del self._lines[quota]
 
     def waits(self, key: TrackKey) -> bool:
-        """Return whether a track stands in a line."""
+        """Return whether a track is queued."""
         return key in self._places
 
     def wait_of(self, key: TrackKey, now: datetime) -> Wait | None:
@@ -218,7 +218,7 @@ class Accounts:
         return self._wait(quota, key, now) or Wait(quota.account, kind, now, None)
 
     def look(self, now: datetime) -> None:
-        """Let those in line know whose time has come."""
+        """Wake tracks whose account may be tried again."""
         for quota, trial in list(self._trials.items()):
             if trial.began is not None and trial.began > now:
                 trial.began = now  # the clock was put back
@@ -233,7 +233,7 @@ class Accounts:
     def _wake_one(self, quota: Quota) -> None:
         """Let the first in line try: one that met the limit itself, as it knows how often that was.
 
-        It steps out, so that one that does not ask after all keeps nobody waiting.
+        It leaves the queue, so that others need not wait for it if it does not try after all.
         """
         line = self._lines.get(quota)
         if line:
@@ -257,7 +257,7 @@ class Accounts:
         return tuple(quota for quota in self._met if quota.account == account)
 
     def lift(self, account: str, now: datetime) -> None:
-        """Let everybody ask an account now, and those choose again that wait for others.
+        """Let all tracks use an account now, and let tracks that wait for others choose again.
 
         What the ledgers say of its limit is believed no more, until a track meets it again.
         """
@@ -352,5 +352,5 @@ def _is_stale(limit: Limit, now: datetime) -> bool:
 
 
 def _latest(limits: Collection[Limit], now: datetime) -> Limit:
-    """Return the limit that is over last; of those that are over, if none holds."""
+    """Return the limit that ends last; if all have ended, the one that ended last."""
     return max(limits, key=lambda limit: (_holds(limit, now), limit.until))

@@ -1,7 +1,7 @@
 """Whether the machine takes one more executor just now: by its memory, by its load, by the last start.
 
 An agent takes 0.3 to 1 GB, but not at once: what was just started is counted with what it has yet to
-grow to. All executors weigh the same here, so the next one waits, and no other gets past it.
+grow to. All executors count the same, so the next track waits, and no other track passes it.
 
 The rules read no clock and no file: `now` is given in seconds, and so is what is known of the machine. That
 is what the kernel says of memory and load. In a container the machine's memory is not ours: every control
@@ -24,18 +24,18 @@ GROWS_S: Final = 20.0
 """After so long an executor is taken to have the memory that it needs; until then it grows evenly."""
 
 LOOK_S: Final = 1.0
-"""How often the machine is looked at again while somebody waits for it."""
+"""Interval for measuring the machine while a track waits for it."""
 
 
 class Facts(NamedTuple):
-    """What is known of the machine: MiB that may be taken, load by core; None where nobody can tell."""
+    """Measurements of the machine: MiB available, load per core; None if unknown."""
 
     free_mb: int | None = None
     load_per_core: float | None = None
 
 
 class Closed(NamedTuple):
-    """Why nobody is let in, in words, and after how many seconds that may have changed."""
+    """Why no track is admitted, in words, and after how many seconds to measure again."""
 
     kind: Literal["memory", "load", "stagger"]
     why: str
@@ -53,7 +53,7 @@ class Admission:
 
     @property
     def looks(self) -> bool:
-        """Whether the machine is to be looked at before somebody is let in."""
+        """Whether the settings require measuring the machine before a track is admitted."""
         return self.scheduling.min_free_memory_mb > 0 or self.scheduling.max_load_per_core is not None
 
     def started(self, key: TrackKey, now: float) -> None:
@@ -62,7 +62,7 @@ class Admission:
         self._starts[key] = self._last = now
 
     def ended(self, key: TrackKey) -> None:
-        """Count an executor no longer: what it was to take, nobody will."""
+        """Remove an executor from the reserved memory: it has ended."""
         self._starts.pop(key, None)
 
     def growing_mb(self, now: float) -> int:

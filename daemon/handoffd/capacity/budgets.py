@@ -57,17 +57,17 @@ class Budgets:
         self._place = place
         """What notices about the daemon as a whole name: its state directory."""
         self.live: Callable[[], Mapping[str, Usage]] = dict
-        """Returns what each run has used so far, by dispatch; whoever reads their output sets it."""
+        """Returns what each run has used so far, by dispatch; set by the part that reads their output."""
         self._flights: dict[str, Flight] = {}
         self._begun = anyio.Event()
         self._booked = Usage()
         self._days: dict[date, Usage] = {}
-        """By date, as whoever sets the clock right finds the day that it is."""
+        """By date, so that the right day is found after the clock was corrected."""
         self._day = self._date()
         self._told: set[str] = set()
 
     def configure(self, caps: CapSettings) -> None:
-        """Have other caps from now on. What waits at one that was raised goes on when it is looked at."""
+        """Replace the caps. A track that waits at a raised cap goes on at its next check."""
         self._caps = caps
 
     # --- what is spent -----------------------------------------------------------------------------
@@ -109,9 +109,9 @@ class Budgets:
         self._flights.pop(dispatch, None)
 
     def recorded(self, project: str, flying: Container[str], unheard: Usage) -> None:
-        """Take over how a project stands in the journal: a commit may have been waited for and not heard of.
+        """Take over a project's totals from the journal: a commit may have succeeded without an answer.
 
-        `flying`: the dispatches in flight there; `unheard`: what it has booked beyond what was told of here.
+        `flying`: the dispatches in flight there; `unheard`: usage that it has booked and this object has not.
         """
         for dispatch, flight in tuple(self._flights.items()):
             if flight.key.project == project and dispatch not in flying:
@@ -131,7 +131,7 @@ class Budgets:
         return next((finding for finding in found if finding.over), None)
 
     def _held(self, track: Track, project: ProjectCaps) -> Finding | None:
-        """Return the cap of each attempt at which the last run of a pending step was ended, if in force."""
+        """Return the cap per attempt that ended the last run of a pending step, if it still applies."""
         capped, state = track.ledger.capped, track.state
         if capped is None or capped.scope != "attempt" or state is None or state.status is not Status.PENDING:
             return None
@@ -151,7 +151,7 @@ class Budgets:
             await anyio.sleep(every_s)
 
     def look(self) -> None:
-        """Compare what runs with its caps: warn, and have ended what is to be ended."""
+        """Compare running executors with their caps: warn, and end those above one."""
         live = self.live() if self._flights else {}
         for dispatch, flight in self._flights.items():
             flight.usage = live.get(dispatch, flight.usage)
@@ -227,7 +227,7 @@ class Budgets:
     def _turn_the_page(self) -> None:
         if self._date() != self._day:
             self._day = self._date()
-            self._told.clear()  # of what is near since yesterday the journal knows that it was told
+            self._told.clear()  # the journal remembers yesterday's warnings
 
     def _date(self) -> date:
         return self._clock.now().astimezone().date()

@@ -10,7 +10,7 @@ spare, and a reserve is kept open from the start: it is closed when the limit is
 still answered, and what runs is still looked after, while nothing new is started.
 
 *Disks.* A full disk costs results: hand-offs, the journal, the work itself. So before an attempt begins, the
-file systems of the state directory and of the project are looked at, and with too little room on one of them
+file systems of the state directory and of the project are checked, and with too little room on one of them
 nothing is dispatched onto it. What runs goes on. The poller asks again, so a track that waits goes on by
 itself when there is room. A mount may hang, so the look is given up after a moment.
 """
@@ -44,10 +44,10 @@ RETRY_S = 5.0
 """How often a journal that could not be written is tried again."""
 
 CALM_S = 600.0
-"""People are told again of what has been well for so long; what comes and goes is one trouble."""
+"""After a calm of this length a shortage causes a new notice; sooner it counts as the same trouble."""
 
 SHORT_S = 600.0
-"""People are told when tracks have waited for memory or load for so long: what runs gives some of it back."""
+"""A notice is sent when tracks have waited this long for memory or load, as runs may free some."""
 
 OUT_OF_MEMORY = "there has been too little free memory for long (scheduling.min_free_memory_mb)"
 OVERLOADED = "the load has been too high for long (scheduling.max_load_per_core)"
@@ -69,7 +69,7 @@ _MIN_FREE_FILES = 1000
 """An attempt makes some dozens; file systems with a fixed number of them run out of that, too."""
 
 _AGAIN = 2
-"""People are told of a file system again once it had so many times the room that is asked for."""
+"""A file system must have this multiple of the required room before a new notice about it."""
 
 _T = TypeVar("_T")
 
@@ -86,7 +86,7 @@ class Host(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """Those in force."""
+        """The current settings."""
 
     @property
     def journal(self) -> Journal:
@@ -94,11 +94,11 @@ class Host(Protocol):
 
     @property
     def slots(self) -> Slots:
-        """They know of memory and load."""
+        """The slots, which measure memory and load."""
 
     @property
     def descriptors(self) -> Descriptors:
-        """Those of this process."""
+        """The file descriptors of this process."""
 
     @property
     def notifier(self) -> Notifier:
@@ -110,7 +110,7 @@ class Host(Protocol):
 
     @property
     def told_of_disks(self) -> set[int]:
-        """The devices that people were told of as short of room, until there is plenty."""
+        """Devices for which a notice about low space was sent, until there is plenty again."""
 
 
 class Machine:
@@ -124,7 +124,7 @@ class Machine:
         self._recovered = recovered
         self._room = Room(str(host.settings.state_dir), host, probe)
         self._disk_told = False
-        """Whether people know of the disk that is short."""
+        """Whether a notice about the full disk was sent."""
         self._tried_at = host.clock.monotonic()
         self._seen_at: dict[str, float] = {}
         self._troubles: Mapping[str, str] = {}
@@ -179,7 +179,7 @@ class Machine:
             return
         log.error("machine trouble, nothing is started", trouble=name, why=why)
         if name == _DISK and self._disk_told:
-            return  # by whoever met it first, this look or a project
+            return  # by this check or by a project, whichever met it first
         if last is None or now - last > CALM_S:
             notice = machine_notice(str(self._host.settings.state_dir), why, self._host.clock)
             self._host.notifier.send(notice)
@@ -191,7 +191,7 @@ def descriptor_shortage(host: Host) -> Shortage | None:
 
 
 def shortage_in(error: HandoffdError) -> Shortage | None:
-    """Return the shortage that made an error, which passes by itself: no person is to be asked for it."""
+    """Return the shortage behind an error; it passes by itself, so no person is asked."""
     if at_limit(error):
         return _out_of_descriptors()
     if error.code == DISK_FULL:
@@ -298,7 +298,7 @@ class Shortage(NamedTuple):
     why: str
     action: str
     told: bool = False
-    """Whether people were told of the disk; of one that does not answer they are not."""
+    """Whether a notice about the disk was sent; a disk that does not answer causes none here."""
 
 
 def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
@@ -309,13 +309,13 @@ def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
 def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
     """Return the devices with so much room that a later shortage is news.
 
-    One that hovers about the limit is told of once.
+    A disk that hovers about the limit causes one notice.
     """
     return frozenset(space.device for space in spaces if not space.lacks(min_free_mb, _AGAIN))
 
 
 class Room:
-    """The room for the attempts of one project; of the state directory alone, for those of all."""
+    """The room for one project's attempts, or in the state directory for the attempts of all."""
 
     def __init__(self, root: str, host: Host, probe: Probe) -> None:
         self._root = root
@@ -324,7 +324,7 @@ class Room:
         self._probe = probe
 
     async def shortage(self) -> Shortage | None:
-        """Return why nothing may be dispatched now; None when there is room. People are told once."""
+        """Return why nothing may be dispatched now; None when there is room. A notice is sent once."""
         wanted_mb = self._host.settings.execute.min_free_mb
         if wanted_mb == 0:
             return None

@@ -6,7 +6,7 @@ What is known of a run is bounded, however much it prints.
 
 Work of our own in a thread is limited by the processor time that the thread itself has used. A limit on a
 wall clock says more about the machine than about the work: while many agents compile at once, what takes a
-millisecond may take seconds. The wall clock stands behind that, for work that waits instead of calculating.
+millisecond may take seconds. The wall clock is a second limit, for work that waits instead of calculating.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def within_cpu(work: Callable[[CpuClock], _T], wall_s: float) -> _T:
 
     It is handed a meter, and may take as much of the processor as it likes until it sets a limit there.
     Raises TimeoutError when it has used that up, which it says, or without a word after `wall_s` seconds.
-    The thread is left to itself then: nobody can end one from outside.
+    The thread then goes on alone: a thread cannot be ended from outside.
     """
     meter = CpuClock()
     values: list[_T] = []
@@ -168,7 +168,7 @@ class CpuClock:
 
     async def watch(self, scope: anyio.CancelScope) -> None:
         """Cancel `scope` when the thread has used up what it may."""
-        # A thread that calculates tells nobody how long it has, so it is looked at.
+        # A thread that calculates reports nothing, so its clock is polled.
         while self._clock is None or time.clock_gettime(self._clock) - self._began < self.limit_s:  # noqa: ASYNC110
             await anyio.sleep(_CPU_LOOK_S)
         scope.cancel()

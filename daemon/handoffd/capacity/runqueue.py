@@ -5,8 +5,8 @@ project. A track needs room in each pool that it belongs to.
 
 Tracks of one project that need the same pools stand in a flow. Flows take turns: a project that was
 let in goes to the end, so of n waiting projects each is let in within n grants. A flow whose pools are
-full keeps its turn and holds nobody up who needs others. Priority is a head start in time: a point of
-it is worth so many seconds in line, so who is passed over for long enough is next all the same.
+full keeps its turn and does not block flows that need other pools. Priority is a head start in time: a point
+is worth a number of seconds in line, so a track that is passed over for long enough is next all the same.
 
 Flows that need the same pools have a heap in common, so asking, leaving and granting cost O(log n) and
 the number of such combinations. What is outdated in a heap is passed over when it comes up.
@@ -26,7 +26,7 @@ from handoffd.settings.model import ProjectSettings, SchedulingSettings
 
 # --- what a track asks for, and how many of each kind may run ----------------------------------------
 class Pool(NamedTuple):
-    """Something of which only so many tracks may run at once. `name` is empty for all together."""
+    """A limit on the tracks that run at once. `name` is empty for the limit on all together."""
 
     kind: SlotKind
     name: str = ""
@@ -43,16 +43,16 @@ class Bid:
     executor: str
     account: str
     what: str
-    """How people are told of it where others wait for its end: project, story and step."""
+    """How messages name it when others wait for its end: project, story and step."""
     group: str | None = None
     priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A bid as it stands in line: its group, its priority, and which limited pools it belongs to.
+    """A queued bid: its group, its priority, and the limited pools it belongs to.
 
-    Without the pools of its project and of all, which everybody belongs to.
+    Without the pools of its project and of all tracks, which every bid belongs to.
     """
 
     bid: Bid
@@ -103,7 +103,7 @@ def group_of(bid: Bid, scheduling: SchedulingSettings) -> str | None:
 
 
 def entry_of(bid: Bid, limits: Limits, scheduling: SchedulingSettings) -> Entry:
-    """Return how a bid stands in line under these settings."""
+    """Return a bid's entry in the queue under these settings."""
     name = group_of(bid, scheduling)
     group = scheduling.groups.get(name) if name is not None else None
     pools = [Pool("executor", bid.executor), Pool("account", bid.account)]
@@ -155,12 +155,12 @@ class Occupancy:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """How each that runs stood in line, the one that was let in first at the front."""
+        """The entries of all running tracks, the one admitted first at the front."""
         return tuple(held.entry for held in self._held.values())
 
     @property
     def oldest(self) -> TrackKey | None:
-        """The track that was let in first of those that run."""
+        """The running track that was admitted first."""
         return next(iter(self._held), None)
 
     def get(self, key: TrackKey) -> Held | None:
@@ -206,7 +206,7 @@ class Occupancy:
         return None
 
     def copy(self) -> Occupancy:
-        """Return another one that stands the same."""
+        """Return a copy in the same state."""
         twin = Occupancy(self.limits)
         twin._held, twin._used = self._held.copy(), self._used.copy()
         return twin
@@ -216,13 +216,13 @@ def _counted(entry: Entry) -> tuple[Pool, ...]:
     return (*entry.pools, Pool("project", entry.key.project))
 
 
-# --- who waits ---------------------------------------------------------------------------------------
+# --- the waiting tracks ------------------------------------------------------------------------------
 Pools = tuple[Pool, ...]
 Rank = tuple[float, int]
 """The least is next: the time since when it waits, less its head start; then who came first."""
 
 _SPARE = 64
-"""So many outdated ranks more than flows are kept before the heaps are made anew."""
+"""Outdated ranks beyond the number of flows that are kept before the heaps are rebuilt."""
 
 
 class Flow(NamedTuple):
@@ -235,7 +235,7 @@ class Flow(NamedTuple):
 
 
 class RunQueue:
-    """Who runs and who waits. `head_start_s` is what a point of priority is worth."""
+    """The running and the waiting tracks. `head_start_s` is what a point of priority is worth."""
 
     def __init__(self, limits: Limits, head_start_s: float = 0) -> None:
         self.running = Occupancy(limits)
@@ -254,7 +254,7 @@ class RunQueue:
     # --- who there is ------------------------------------------------------------------------------
     @property
     def limits(self) -> Limits:
-        """What is in force."""
+        """The current limits."""
         return self.running.limits
 
     @property
@@ -274,16 +274,16 @@ class RunQueue:
 
     @property
     def entries(self) -> Iterable[Entry]:
-        """How everybody who waits stands, in no order."""
+        """The entries of all waiting tracks, unordered."""
         return self._waiting.values()
 
     def entry(self, key: TrackKey) -> Entry | None:
-        """Return how a track stands in line; None when it does not wait."""
+        """Return a track's entry in the queue; None if it does not wait."""
         return self._waiting.get(key)
 
     # --- coming and going --------------------------------------------------------------------------
     def ask(self, entry: Entry, since: float) -> None:
-        """Put a track in line, as one that waits since then (in s); one that stands there keeps its turn.
+        """Queue a track as waiting since `since` (in s); a track that is already queued keeps its turn.
 
         One that runs goes on with that, unless it needs other pools now: then it is the next for them.
         """
@@ -320,7 +320,7 @@ class RunQueue:
     def keeps(self, key: TrackKey, now: float) -> bool:
         """Return whether a track that ended and asks again now would have its slot back at once.
 
-        If not, it is released: somebody who waits is before it, or fewer may run than did.
+        If not, it is released: a waiting track is before it, or the limits were lowered.
         """
         held = self.running.get(key)
         if held is None:
@@ -335,7 +335,7 @@ class RunQueue:
         return True
 
     def next(self) -> TrackKey | None:
-        """Return who is to be let in now, if anybody is."""
+        """Return the track to admit now, if any."""
         found = self._first()
         return self._flows[found].keys[0] if found is not None else None
 
@@ -359,7 +359,7 @@ class RunQueue:
         return key
 
     def copy(self) -> RunQueue:
-        """Return another one that stands the same, to try things out on."""
+        """Return a copy in the same state, for trying changes."""
         twin = RunQueue(self.limits, self._head_start_s)
         twin.running, twin._waiting = self.running.copy(), self._waiting.copy()
         twin._flows, twin._pools_of = self._flows.copy(), self._pools_of.copy()
@@ -424,7 +424,7 @@ class RunQueue:
             heapify(heap)
 
     def _first(self) -> tuple[str, Pools] | None:
-        """Return the flow that is next of those that have room."""
+        """Return the next flow with free capacity."""
         if len(self.running) >= self.limits.total:
             return None
         best: tuple[Rank, str, Pools] | None = None

@@ -1,7 +1,7 @@
 """How many executors may run at once, whose turn is next, and why the others wait.
 
 The order is the run queue's, whether the machine takes one more is the admission's; here is what these
-two need to live: settings, a clock, a look at the machine, and somebody to wake. Gates, parked and
+two need: settings, a clock, measurements of the machine, and a track to wake. Gates, parked and
 blocked tracks ask for no slot, so they hold none.
 
 What ends lets the next one in. Where time or the machine decides, `run` looks again; while no track
@@ -28,7 +28,7 @@ from handoffd.settings.model import SchedulingSettings
 log = structlog.get_logger(__name__)
 
 FORESEEN: Final = 500
-"""Of so many it is told who is before whom; finding that out for all would hold everybody up."""
+"""Most waiting tracks whose order is computed; computing it for all would block the others."""
 
 SHARE: Final = 0.1
 """At most so much of the time is spent on finding it out, where more than `FEW` wait: it may be old then."""
@@ -39,7 +39,7 @@ FRESH_S: Final = 0.25
 """For so long what was read of the machine is believed; what is started meanwhile is counted anyway."""
 
 _NAMED: Final = 3
-"""At most this many of those in the way are named."""
+"""At most this many blockers are listed."""
 
 
 class Slots:
@@ -111,14 +111,14 @@ class Slots:
         return key in self._queue.running
 
     def waits(self, key: TrackKey) -> bool:
-        """Return whether the track stands in line."""
+        """Return whether the track is queued."""
         return self._queue.waits(key)
 
     # --- coming and going --------------------------------------------------------------------------
     def ask(self, bid: Bid, granted: Callable[[], None], waited_s: float = 0) -> bool:
         """Return True if the track has a slot now; else queue it and call `granted` when it has.
 
-        `waited_s`: how long it has waited before anybody here knew. One that stands in line keeps its turn.
+        `waited_s`: how long it waited before it was queued here. A queued track keeps its turn.
         """
         key, since = bid.key, self._clock.monotonic() - max(waited_s, 0)
         self._line_changed = True
@@ -147,8 +147,8 @@ class Slots:
     def ended(self, key: TrackKey) -> None:
         """Take in that an attempt is over and its track asks again in a moment, or else releases.
 
-        Its slot goes to who is before it in line; without anybody it is kept for that moment, else the
-        important would lose theirs to whoever happens to wait.
+        Its slot goes to the track before it in line, or is kept free until that one can use it: otherwise
+        the most important track would lose its slot to a less important one.
         """
         if key in self._ended or not self.holds(key):
             return
@@ -171,7 +171,7 @@ class Slots:
         self._let_in()
 
     def configure(self, total: int, scheduling: SchedulingSettings) -> None:
-        """Take over other limits: who fits in now is let in, and nobody is ended who no longer would."""
+        """Replace the limits: admit tracks that fit now; running tracks above the limits go on."""
         if (total, scheduling) == (self.total, self._scheduling):
             return
         before, self._scheduling, self._line = self._queue, scheduling, None
@@ -188,7 +188,7 @@ class Slots:
 
     # --- letting in --------------------------------------------------------------------------------
     def _let_in(self, but: TrackKey | None = None) -> None:
-        """Give slots to whoever is next, as long as there is room; `but` need not be woken."""
+        """Give slots to the next tracks as long as there is room; `but` need not be woken."""
         granted: list[Callable[[], None]] = []
         while self._queue.next() is not None and not self._is_closed():
             now = self._clock.monotonic()
@@ -204,7 +204,7 @@ class Slots:
             wake()
 
     def _is_closed(self) -> bool:
-        """Return whether the machine takes nobody just now; then it is looked at again by and by."""
+        """True while admission is closed; re-checked periodically."""
         now = self._clock.monotonic()
         closed = self._admission.closed(self._look(now), now)
         if closed is None or closed.kind == "stagger":
@@ -229,7 +229,7 @@ class Slots:
         while True:
             self._rung = anyio.Event()
             if self._look_at is None:
-                await self._rung.wait()  # no limit: nobody waits for anything but another one's end
+                await self._rung.wait()  # no limit of the machine: tracks wait only for another one's end
                 continue
             left_s = self._look_at - self._clock.monotonic()
             if left_s > 0:
@@ -239,20 +239,20 @@ class Slots:
             self._look_at = None
             self._let_in()
 
-    # --- why somebody waits ------------------------------------------------------------------------
+    # --- why a track waits -------------------------------------------------------------------------
     def place(self, key: TrackKey) -> int | None:
-        """Return the track's place, from 1: so many are let in up to it, if what runs ends in its order.
+        """Return the track's place, from 1: it starts after this many releases, if runs end in order.
 
         None when it does not wait, or when more than `FORESEEN` are before it.
         """
         return self._as_line().place(key) if self.waits(key) else None
 
     def words(self, key: TrackKey) -> str | None:
-        """Return what a track in line waits for, in words; None when it stands in none."""
+        """Return what a queued track waits for, in words; None if it is not queued."""
         return self._as_line().words(key, self._why_closed()) if self.waits(key) else None
 
     def view(self) -> SlotsView:
-        """Return the limits, who is within them, and who waits, the next one first."""
+        """Return the limits, the running tracks, and the waiting ones, the next one first."""
         return self._as_line().view(self._clock.monotonic(), self._why_closed())
 
     def shortage(self) -> tuple[str, float] | None:
@@ -265,7 +265,7 @@ class Slots:
         return self._closed.kind, self._clock.monotonic() - self._short_since
 
     def _as_line(self) -> Line:
-        """Return how everybody stands; how that was a moment ago, where many come and go."""
+        """Return a snapshot of the queue; a slightly older one while many tracks come and go."""
         now = self._clock.monotonic()
         if self._line is None or (self._line_changed and now >= self._line_until):
             since = {key: waiting[1] for key, waiting in self._waiting.items()}
@@ -283,7 +283,7 @@ class Slots:
 
 # --- the line, for people -----------------------------------------------------------------------------
 class Line:
-    """How everybody stands at one moment. `since`: when each began to wait; `places`: who is next."""
+    """A snapshot of the queue. `since`: when each began to wait; `places`: the order of admission."""
 
     def __init__(
         self, queue: RunQueue, since: Mapping[TrackKey, float], places: Mapping[TrackKey, int]
@@ -293,7 +293,7 @@ class Line:
         self._places = places
         self._holders: dict[Pool, list[str]] = {}
         self._within: dict[Pool, str] = {}
-        """Who is in the way, in words, for each pool that somebody was told of."""
+        """The blocking tracks of each pool, in words, computed on first use."""
         for entry in queue.running.entries:
             for pool in entry.all_pools:
                 self._holders.setdefault(pool, []).append(entry.bid.what)
@@ -303,7 +303,7 @@ class Line:
         return self._places.get(key)
 
     def words(self, key: TrackKey, closed: str | None) -> str | None:
-        """Return what a track waits for; `closed` is why the machine takes nobody just now."""
+        """Return what a track waits for; `closed` is why the machine admits none now."""
         entry = self._queue.entry(key)
         return self._words(entry, closed) if entry is not None else None
 
@@ -325,7 +325,7 @@ class Line:
         return self._within[pool]
 
     def view(self, now: float, closed: str | None) -> SlotsView:
-        """Return the limits and those who are next. `now` in seconds, by the clock of `since`."""
+        """Return the limits and the next tracks. `now` in seconds, by the clock of `since`."""
         entries = [entry for key in self._places if (entry := self._queue.entry(key)) is not None]
         return SlotsView(
             closed=closed,
@@ -335,7 +335,7 @@ class Line:
         )
 
     def _limits(self) -> tuple[SlotLimitView, ...]:
-        """Return all together, every limit, and whatever somebody runs in; of projects only full ones."""
+        """Return the overall limit, all named limits, and pools in use; of projects only full ones."""
         waiting = Counter(pool for entry in self._queue.entries for pool in entry.all_pools)
         known = dict.fromkeys((ALL, *self._queue.limits.pools, *sorted(self._holders)))
         shown = (pool for pool in known if pool.kind != "project" or waiting[pool])
