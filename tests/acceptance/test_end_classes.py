@@ -140,7 +140,9 @@ def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_
 
         daemon.wait_at(project, "review", "needs_human")
         assert [1, 1, 1, 1] == [number for number, _ in attempts(daemon, project)]
-        assert ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
+        eventually_sync(
+            lambda: ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
+        )
 
 
 def test_an_account_that_works_in_another_project_is_tried_sooner(tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ async def test_what_runs_goes_when_that_is_over(tmp_path: Path) -> None:
         await eventually(lambda: up(roster, root).executing)
 
         assert LetGo(busy=frozenset({root})) == await roster.membership.let_go([root])
-        assert any("let go" in warning for warning in (await roster.view(root)).warnings)
+        assert any("no longer name it" in warning for warning in (await roster.view(root)).warnings)
         roster.membership.keep([root])
-        assert () == tuple(one for one in (await roster.view(root)).warnings if "let go" in one)
+        assert () == tuple(one for one in (await roster.view(root)).warnings if "no longer name it" in one)
 
         await roster.membership.let_go([root])
         (tmp_path / "release").touch()
@@ -126,7 +126,7 @@ async def test_a_project_that_leaves_says_so(tmp_path: Path) -> None:
 
         (track,) = (await roster.view(root)).tracks
 
-        assert "let go" in (track.waits_for or "")
+        assert "no longer name it" in (track.waits_for or "")
         assert f"handoffd add {root}" == track.next_command
 
 
