@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from handoffd.chat import restraints
+from handoffd.chat.text import LazyPattern
 from handoffd.protocol.state import canonical_step
 
 Command = Literal[
@@ -131,23 +132,23 @@ _NOTED: Final = (
     r"|不過|記得|請|並|因為|注意))(?P<loose>\S.*))"
 )
 _PLAIN: Final = {
-    name: re.compile(f"^{_BEFORE}{words}{_OBJECT}{_AFTER}", re.DOTALL) for name, words in _COMMANDS.items()
+    name: LazyPattern(f"^{_BEFORE}{words}{_OBJECT}{_AFTER}", re.DOTALL) for name, words in _COMMANDS.items()
 }
-_APPROVED: Final = re.compile(f"^{_BEFORE}{APPROVE}{_OBJECT}(?:{_AFTER}|{_NOTED}$)", re.DOTALL)
-_PRAISED: Final = re.compile(
+_APPROVED: Final = LazyPattern(f"^{_BEFORE}{APPROVE}{_OBJECT}(?:{_AFTER}|{_NOTED}$)", re.DOTALL)
+_PRAISED: Final = LazyPattern(
     rf"^{_BEFORE}{APPROVE}{_OBJECT}\s*"
     r"(?P<praise>(?:looks? (?:good|great|fine)|good (?:job|work)|well done|great|nice(?: work)?"
     r"|很好|做得好|沒問題|沒有問題|辛苦了?)[\s.!]*)$",
 )  # fmt: skip
-_REJECTED: Final = re.compile(f"^{_BEFORE}{REJECT}{_OBJECT}(?P<rest>.*)$", re.DOTALL)
-_REOPEN: Final = re.compile(
+_REJECTED: Final = LazyPattern(f"^{_BEFORE}{REJECT}{_OBJECT}(?P<rest>.*)$", re.DOTALL)
+_REOPEN: Final = LazyPattern(
     rf"^{_BEFORE}(?:re-?open|重開|重新開啟|重新打開)(?:\s*(?P<story>us-\d+)\b)?\s*(?:(?:(?:at"
     rf"|from|to|with|the)\b|回到|到|在|從)\s*)*"
     rf"(?P<step>(?!us-\d)[a-z][a-z0-9_-]*|[\u4e00-\u9fff]{{2,6}}?)(?:\s*(?:step|步驟"
     rf"|開始))?(?:{_AFTER}|(?:{_NOTED}|\s+(?P<rest>\S.*))$)",
     re.DOTALL,
 )
-_REOPEN_WHERE: Final = re.compile(rf"^{_BEFORE}(?:re-?open|重開|重新開啟|重新打開){_OBJECT}{_AFTER}")
+_REOPEN_WHERE: Final = LazyPattern(rf"^{_BEFORE}(?:re-?open|重開|重新開啟|重新打開){_OBJECT}{_AFTER}")
 _KNOWN_STEPS: Final = frozenset(
     {
         "bdd",
@@ -167,7 +168,7 @@ _STEP_SAID: Final = (
     r"(?:bdd|sdd[\s_-]?delta|contracts?|review|(?:test )?scaffold|impl(?:ement(?:ation)?)?|verif(?:y|ication)"
     r"|commit|(?:update[\s_-]?)?memory|" + "|".join(sorted(STEPS_IN_CHINESE, key=len, reverse=True)) + ")"
 )
-_CONTINUED_AT: Final = re.compile(
+_CONTINUED_AT: Final = LazyPattern(
     rf"^(?P<beside>[^?]{{0,80}}?[,.;!]\s*)??{_BEFORE}{_COMMANDS['continue']}\s*(?:with|at|on|to|from|做)?\s*"
     rf"(?:the\s+)?{_STEP_SAID}(?:\s*(?:\+|&|/|,|->|→|and|then|和|與|跟|及|到)\s*(?:the\s+)?{_STEP_SAID})*"
     rf"(?:\s*(?:steps?|步驟))?{_AFTER}"
@@ -175,33 +176,33 @@ _CONTINUED_AT: Final = re.compile(
 """Steps that are named there change nothing: one follows the other, each with a prompt of its own."""
 
 _START: Final = (
-    re.compile(
+    LazyPattern(
         rf"^{_BEFORE}(?:(?:new\s+)?story\s+|新?故事\s*)?(?P<story>us-\d+)(?:\s*(?:story"
         rf"|故事))?{_WITH_TEAMS}{_AFTER}"
     ),
-    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
-    re.compile(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
-    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
-    re.compile(
+    LazyPattern(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
+    LazyPattern(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
+    LazyPattern(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
+    LazyPattern(
         rf"^{_BEFORE}(?:(?:{_STARTING}|{_ADDING}){_ANY_STORY}|(?:(?:a|the)\s+)?(?:new"
         rf"|another) (?:user )?story"
         rf"|(?:新的?|另一個)\s*(?:story|故事)){_WITH_TEAMS}{_AFTER}"
     ),
-    re.compile(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
-    re.compile(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*(?::|,|\b(?:about|for|where|in which)\b).*$", re.DOTALL),
-    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
+    LazyPattern(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
+    LazyPattern(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*(?::|,|\b(?:about|for|where|in which)\b).*$", re.DOTALL),
+    LazyPattern(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
 )
-_DONE_BY: Final = re.compile(
+_DONE_BY: Final = LazyPattern(
     rf"^{_BEFORE}(?:{TEAMS}\s*(?:to\s+)?)?{_WORKING}?(?:\s*(?:the\s+)?(?:story"
     rf"|故事))?\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"
 )
-_NOTE: Final = re.compile(
+_NOTE: Final = LazyPattern(
     rf"^{_BEFORE}(?:note(?: that)?|remark|remember|備[註注]|筆記|註記|記下"
     rf"|提醒)(?![a-z])\s*[:,]?\s*(?P<note>\S.*)$",
     re.DOTALL,
 )
-_BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
-_NO_TASK: Final = re.compile(
+_BEGUN: Final = LazyPattern(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
+_NO_TASK: Final = LazyPattern(
     rf"^{_BEFORE}(?:(?:(?:with|using|use|by|in|an?|as|several|multiple|do|it|this|that|work|on|run|start"
     rf"|help|me|some"
     rf"|something|task|job|to|for|please|用|使用|以|多個|來|去|做|處理|跑|執行|開始|工作|任務|模式|幫忙"
@@ -209,33 +210,33 @@ _NO_TASK: Final = re.compile(
     rf"|{TEAMS})[\s,]*)+{_AFTER}"
 )
 """A way to work, or that there is work to do, and no word of what."""
-_DECISIONS: Final = re.compile(
+_DECISIONS: Final = LazyPattern(
     r"(?P<approve>\b(?:approv(?:e|ed|al)|lgtm)\b|核准|批准|同意|^我?通過)"
     r"|\breject(?:ed)?\b|退回|駁回"
 )
-_LOOSE_CONSENT: Final = re.compile(
+_LOOSE_CONSENT: Final = LazyPattern(
     r"(?:\b(?:the )?(?:rest|others?|everything else|remaining)\b|其他|其餘|剩下)(?:的|都|部分)*\s*"
     r"(?:(?:is|are|looks?|seems?)\s+)?(?:ok(?:ay)?|fine|good|great|可以|沒問題|好)(?:了|的)?[\s.!~]*$"
 )
 """An answer to a question that happens to contain a consent: neither a decision nor work."""
-_BACK: Final = re.compile(
+_BACK: Final = LazyPattern(
     rf"^{_BEFORE}(?:roll ?back|go back|退回到|回到|退到|倒回)(?: to)?\s*(?:the\s+)?"
     r"(?P<step>[a-z_-]+|[\u4e00-\u9fff]+)$"
 )
-_ALMOST: Final[Mapping[Command, re.Pattern[str]]] = {
-    "start_story": re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}(?![a-z])|^\S{{1,12}}\s*us-\d+{_AFTER}"),
-    "note": re.compile(rf"^{_BEFORE}(?:note|備[註注]|筆記){_AFTER}"),
+_ALMOST: Final[Mapping[Command, LazyPattern]] = {
+    "start_story": LazyPattern(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}(?![a-z])|^\S{{1,12}}\s*us-\d+{_AFTER}"),
+    "note": LazyPattern(rf"^{_BEFORE}(?:note|備[註注]|筆記){_AFTER}"),
     **{
-        name: re.compile(rf"^{_BEFORE}(?:{_COMMANDS[name]}|restart|重啟|重新開始)(?![a-z]).{{0,12}}$")
+        name: LazyPattern(rf"^{_BEFORE}(?:{_COMMANDS[name]}|restart|重啟|重新開始)(?![a-z]).{{0,12}}$")
         for name in ("retry", "skip", "continue")
     },
 }
 _TICKET_STARTED: Final = rf"{_STARTING}(?:{_ANY_STORY})?\s*(?:the\s+)?{_TICKET}{_WITH_TEAMS}"
-_HEDGED: Final[Mapping[Command, re.Pattern[str]]] = {
-    "start_story": re.compile(rf"^{_BEFORE}{_TICKET_STARTED}{_NOTED}$", re.DOTALL),
+_HEDGED: Final[Mapping[Command, LazyPattern]] = {
+    "start_story": LazyPattern(rf"^{_BEFORE}{_TICKET_STARTED}{_NOTED}$", re.DOTALL),
     "reopen": _REOPEN,
     **{
-        name: re.compile(rf"^{_BEFORE}{_COMMANDS[name]}{_OBJECT}{_NOTED}$", re.DOTALL)
+        name: LazyPattern(rf"^{_BEFORE}{_COMMANDS[name]}{_OBJECT}{_NOTED}$", re.DOTALL)
         for name in ("retry", "skip", "continue", "abort", "pause")
     },
 }
@@ -254,7 +255,7 @@ _REASONS: Final = (
         r"(?:needs?[\s_-])?clarif(?:ication|y)|unclear|(?:需要|請)?(?:說明|釐清)|不清楚|不明確",
     ),
 )
-_REASON_FIRST: Final = re.compile(
+_REASON_FIRST: Final = LazyPattern(
     r"^[\s:,(]*(?:" + "|".join(pattern for _, pattern in _REASONS) + r")\)?(?![a-z])"
 )
 

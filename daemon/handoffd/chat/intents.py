@@ -20,7 +20,7 @@ from handoffd.chat.commands import STEPS_IN_CHINESE, Command, Said
 from handoffd.chat.project_names import named_project
 from handoffd.chat.questions import Asks, Topic
 from handoffd.chat.restraints import CC, forbids_agent, leaves_nothing_to_do, remarks_on_agent, restraint
-from handoffd.chat.text import bare, cleaned, evened, folded, narrow, trimmed
+from handoffd.chat.text import LazyPattern, bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.errors import Refused
 from handoffd.protocol.state import Reason, canonical_step
 from handoffd.protocol.story import check_story_id
@@ -75,35 +75,35 @@ class Intent:
         return self.kind == "unclear" and self.near == "start_custom"
 
 
-_MENTION: Final = re.compile(CC)
-_TOLD_FIRST: Final = re.compile(
+_MENTION: Final = LazyPattern(CC)
+_TOLD_FIRST: Final = LazyPattern(
     r"^(?:please|pls|hey|hi|ok|請|麻煩|幫我|那|就)?[\s,]*"
     r"(?:用|使用|讓|叫|請|找|派|透過|交給|use|using|let|have|ask|tell|get|with|via|by|hey)?\s*@?"
     + CC
     + r"(?:\s+cli\b)?[\s,:]*(?:來|去|幫我|幫忙|to\b|for\b|and\b|please\b)?[\s,:]*"
 )
-_TOLD_LAST: Final = re.compile(
+_TOLD_LAST: Final = LazyPattern(
     r"[\s,]*(?:with|using|via|by|through|用|交給|讓)\s*" + CC + r"(?:\s*(?:來)?(?:做|處理|跑))?[\s.!]*$"
 )
-_TOLD: Final = re.compile(
+_TOLD: Final = LazyPattern(
     r"(?:用|使用|讓|叫|請|找|派|透過|交給)\s*" + CC
     + r"|\b(?:use|using|let|have|ask|tell|get|with|via)\s+" + CC
     + r"|\b(?:can|could|would|will)\s+" + CC + r"|^" + CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
 )  # fmt: skip
 _LONGEST_COMMAND: Final = 4000
 """Characters, with its note; for a longer message the reply asks to send the command alone."""
-_STORY_NAMED: Final = re.compile(r"(?<![a-z0-9])us-\d+")
-_SIGN: Final = re.compile(r"[,;:.!\n]")
-_DOES: Final = re.compile(r"^(?:please\s+)?do\s+us-")
-_DISPOSED: Final = re.compile(
+_STORY_NAMED: Final = LazyPattern(r"(?<![a-z0-9])us-\d+")
+_SIGN: Final = LazyPattern(r"[,;:.!\n]")
+_DOES: Final = LazyPattern(r"^(?:please\s+)?do\s+us-")
+_DISPOSED: Final = LazyPattern(
     r"^(?:please\s+)?(?:(?:drop|remove|delete|discard|archive)\s+(?:the\s+)?(?:story\s+)?us-\d+$"
     r"|(?:make|be)\s+sure\s+(?:that\s+)?us-\d+\s+(?:\w+n't|\w+\s+not)\b)"
 )
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
-_ONE_WORD: Final = re.compile(r"[a-z0-9']+|\W*\w[\u4e00-\u9fff]?")
+_ONE_WORD: Final = LazyPattern(r"[a-z0-9']+|\W*\w[\u4e00-\u9fff]?")
 """One word, or two ideographs: a task has more, and `done` or `whatever` is none."""
-_NOTHING_SAID: Final = re.compile(
+_NOTHING_SAID: Final = LazyPattern(
     r"^(?:(?:help|commands|指令|幫助|說明|not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes"
     r"|yeah|yep|no|nope|y|n|good|great|nice|cool|fine|sure|right|hm+|good (?:morning|night|evening|job"
     r"|work)|got it|well done|sounds good|looks good|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對"

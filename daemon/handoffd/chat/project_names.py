@@ -7,12 +7,12 @@ project has the name, the answer says that it is unknown and starts nothing in a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from handoffd.chat.questions import asks
+from handoffd.chat.text import LazyPattern
 
 _POLITE: Final = (
     r"^(?:(?:please|pls|plz|ok|okay|now|then|hey|hi|can you|could you|let's"
@@ -46,51 +46,51 @@ _OPEN: Final = (
 )
 _NO_PART: Final = r"(?!管理|列表|清單|名稱|設定|檔|頁)"
 _OPENED: Final = (
-    re.compile(
+    LazyPattern(
         rf"{_POLITE}{_OPEN}\s*(?:(?:an?|another|the other)\s+|另一個|別的)?{_MY}{_PROJECT}(?P<name>){_THANKS}"
     ),
-    re.compile(rf"{_POLITE}{_OPEN}\s*{_MY}{_PROJECT}{_NO_PART}\s*:?\s*{_NAME}{_THANKS}"),
-    re.compile(
+    LazyPattern(rf"{_POLITE}{_OPEN}\s*{_MY}{_PROJECT}{_NO_PART}\s*:?\s*{_NAME}{_THANKS}"),
+    LazyPattern(
         rf"{_POLITE}{_OPEN}\s*{_MY}{_NAME}(?:\s+|(?<=[\u4e00-\u9fff])|(?=[\u4e00-\u9fff])){_PROJECT}{_THANKS}"
     ),
-    re.compile(rf"{_POLITE}{ONLY_OPEN}\s*{_MY}{_LATIN}{_THANKS}"),
-    re.compile(rf"{_POLITE}{ONLY_OPEN}(?P<name>){_THANKS}"),
+    LazyPattern(rf"{_POLITE}{ONLY_OPEN}\s*{_MY}{_LATIN}{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{ONLY_OPEN}(?P<name>){_THANKS}"),
 )
 _MAKE: Final = r"(?:create|init(?:iali[sz]e)?|set up|setup|建立|新建|創建|新增|初始化|開(?=\s*(?:一?個|新)))"
 _KIND: Final = r"(?:(?:an?|the|this|my)\s+)?(?:new\s+)?(?:一?個)?(?:新的?)?"
 _MADE: Final = (
-    re.compile(
+    LazyPattern(
         rf"{_POLITE}(?:create/)?{_MAKE}\s*(?:我的|我們的|這個?|此)?{_KIND}{_PROJECT}(?P<name>){_THANKS}"
     ),
-    re.compile(
+    LazyPattern(
         rf"{_POLITE}{_MAKE}\s*{_KIND}{_PROJECT}(?:\s*(?:named|called|for|in|at|叫做?|名為"
         rf"|:))?\s*{_LATIN}{_THANKS}"
     ),
-    re.compile(rf"{_POLITE}{_MAKE}\s*{_KIND}{_LATIN}\s*{_PROJECT}{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{_MAKE}\s*{_KIND}{_LATIN}\s*{_PROJECT}{_THANKS}"),
 )
 _GO_ON: Final = (
     r"(?:continue|resume|carry on|go on|proceed|dispatch|繼續|恢復|接著做|接續)(?:\s+(?:with|on|in))?\s*"
 )
 _GOING_ON: Final = (
-    re.compile(rf"{_POLITE}{_GO_ON}{_MY}{_PROJECT}\s*{_LATIN}{_THANKS}"),
-    re.compile(rf"{_POLITE}{_GO_ON}{_LATIN}(?:\s*{_PROJECT})?{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{_GO_ON}{_MY}{_PROJECT}\s*{_LATIN}{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{_GO_ON}{_LATIN}(?:\s*{_PROJECT})?{_THANKS}"),
 )
 _STOP: Final = r"(?:pause|stop|halt|先?暫停|停止|停掉|先?停)"
 _PAUSED: Final = (
-    re.compile(rf"{_POLITE}{_STOP}\s*{_MY}{_PROJECT}\s*{_LATIN}{_THANKS}"),
-    re.compile(rf"{_POLITE}{_STOP}\s*{_MY}{_LATIN}\s*{_PROJECT}{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{_STOP}\s*{_MY}{_PROJECT}\s*{_LATIN}{_THANKS}"),
+    LazyPattern(rf"{_POLITE}{_STOP}\s*{_MY}{_LATIN}\s*{_PROJECT}{_THANKS}"),
 )
 _ABOUT: Final = (
-    re.compile(rf"{_POLITE}(?:在|到)?\s*{_LATIN}\s*(?:專案|項目){_NO_PART}(?:的|裡面?|中|上)?[\s:,]*"),
-    re.compile(rf"{_POLITE}(?:平行|順便)?\s*(?:幫|替)\s*{_LATIN}\s*(?:專案|項目)?\s*(?=做)"),
-    re.compile(rf"{_POLITE}(?:(?:in|for|on)\s+)?(?:the\s+)?{_PROJECT}\s+{_LATIN}\s*[:,的]\s*"),
+    LazyPattern(rf"{_POLITE}(?:在|到)?\s*{_LATIN}\s*(?:專案|項目){_NO_PART}(?:的|裡面?|中|上)?[\s:,]*"),
+    LazyPattern(rf"{_POLITE}(?:平行|順便)?\s*(?:幫|替)\s*{_LATIN}\s*(?:專案|項目)?\s*(?=做)"),
+    LazyPattern(rf"{_POLITE}(?:(?:in|for|on)\s+)?(?:the\s+)?{_PROJECT}\s+{_LATIN}\s*[:,的]\s*"),
 )
-_TO_MAKE: Final = re.compile(rf"(?:建立|新建|創建|初始化)\s*(?:一個)?(?:新的?)?{_LATIN}\s*(?:專案|項目)")
-_COMPARED: Final = re.compile(r"\bcompar(?:e|ed|ing|ison)\b|\bversus\b|\bvs\b|比較|對比|相比|比一比")
+_TO_MAKE: Final = LazyPattern(rf"(?:建立|新建|創建|初始化)\s*(?:一個)?(?:新的?)?{_LATIN}\s*(?:專案|項目)")
+_COMPARED: Final = LazyPattern(r"\bcompar(?:e|ed|ing|ison)\b|\bversus\b|\bvs\b|比較|對比|相比|比一比")
 _LOOKED_AT: Final = 300
 
 Named = Literal["opened", "made", "paused", "going_on", "to_make", "about"]
-_WHOLE: Final[Mapping[Named, tuple[re.Pattern[str], ...]]] = {
+_WHOLE: Final[Mapping[Named, tuple[LazyPattern, ...]]] = {
     "made": _MADE, "opened": _OPENED, "paused": _PAUSED, "going_on": _GOING_ON,
 }  # fmt: skip
 """Phrases that make up a whole message."""

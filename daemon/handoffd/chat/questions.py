@@ -10,11 +10,10 @@ task too many does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
-from handoffd.chat.text import bare
+from handoffd.chat.text import LazyPattern, bare
 
 Asks = Literal["clearly", "perhaps"]
 """`perhaps`: something is named that can be asked about, in a message that says more than that."""
@@ -24,17 +23,17 @@ Topic = Literal[
 ]  # fmt: skip
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
-_MARK: Final = re.compile(r"\?(?!\w[\w.-]*=)|(?:嗎|呢|沒有|了沒|好沒|完沒|好不好|可不可以|對不對)[\s.!~]*$")
+_MARK: Final = LazyPattern(r"\?(?!\w[\w.-]*=)|(?:嗎|呢|沒有|了沒|好沒|完沒|好不好|可不可以|對不對)[\s.!~]*$")
 """A question mark, but for one inside an address (`/users?id=3`), and the particles that stand for one."""
-_WORDS: Final = re.compile(
+_WORDS: Final = LazyPattern(
     r"\b(?:what|whats|why|how|hows|whether|wonder)\b"
     r"|什麼|甚麼|啥|為何|怎|如何|哪|誰|嗎|呢|是否|是不是|有沒有|會不會|能不能|可不可以|要不要"
     r"|能否|可否|何時|何處"
     r"|多少|多久|第幾|幾點|幾分|幾成|[還有剩了]幾|沒有$|了沒$|好沒$|完沒$|幹嘛|干嘛"
 )
-_RELATIVE: Final = re.compile(r"\b(?:when|where|which|who|whose|whom)\b")
+_RELATIVE: Final = LazyPattern(r"\b(?:when|where|which|who|whose|whom)\b")
 """Ask, but not in an instruction: `fix the page where one logs in`."""
-_OPENING: Final = re.compile(
+_OPENING: Final = LazyPattern(
     r"(?:^|[.!;,:\n]\s*|\b(?:and|but|so|then)\s+)(?:"
     r"(?:when|where|which|who|whose)\b"
     r"|(?:is|are|am|was|were|does|did|has|had|isn't|aren't|doesn't|didn't|hasn't|should|shall|may)\b"
@@ -43,11 +42,11 @@ _OPENING: Final = re.compile(
     r"|any (?:news|progress|update)|let me (?:know|see)|tell me|show me)"
     r"|^(?:請|麻煩|幫我)?(?:給我看|讓我看|告訴我)"
 )
-_POLITE: Final = re.compile(
+_POLITE: Final = LazyPattern(
     r"^(?:(?:(?:can|could|will|would) you|please|pls|plz|kindly|now|then|ok(?:ay)?|let's"
     r"|請(?!問)|麻煩|拜託|再?幫我|再?幫忙|再?幫|再|好的?|那就?)[\s,:!]*)+"
 )
-_CAN_YOU: Final = re.compile(r"^(?:can|could|will|would) you\b")
+_CAN_YOU: Final = LazyPattern(r"^(?:can|could|will|would) you\b")
 
 _VERBS: Final = (
     r"(?:fix|add|write|implement|make|create|build|refactor|rename|remove|delete|drop|update"
@@ -72,30 +71,30 @@ _VERBS_IN_CHINESE: Final = (
     r"|換|整理|升級|設計|支援|支持|處理"
     r"|解決|清理|導入|整合|完成|開發|翻譯|抽出|合併|拆|讓|產生|設定|安裝|轉換)"
 )
-_TOLD_IN_CHINESE: Final = re.compile(
+_TOLD_IN_CHINESE: Final = LazyPattern(
     r"^(?:(?:請(?!問)|麻煩|拜託|再?幫我|再?幫忙)[\s,]*)+(?:除錯|偵錯|調試|評估|分析|審查|檢查|檢視|診斷|"
     + _VERBS_IN_CHINESE.removeprefix("(?:")
     + r"(?!了|過|到|完|好了|什麼|甚麼|哪|多少|幾|得)|^(?:把|將(?!於|會|在))"
 )
 """Chinese verbs are nouns, too (`重構到哪了`): they outrank question words only in a request."""
-_WORK: Final = re.compile(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
-_ORDER: Final = re.compile(_VERBS + _NO_NOUN)
-_BARE_VERB: Final = re.compile(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
-_LATER_ORDER: Final = re.compile(
+_WORK: Final = LazyPattern(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
+_ORDER: Final = LazyPattern(_VERBS + _NO_NOUN)
+_BARE_VERB: Final = LazyPattern(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
+_LATER_ORDER: Final = LazyPattern(
     rf"[,;.!\n]\s*(?:(?:please|pls|then|so|and|請|麻煩|幫我|再|就)[\s,]*)*(?:{_ORDER.pattern}"
     rf"|{_VERBS_IN_CHINESE})"
 )
-_LOOKING: Final = re.compile(
+_LOOKING: Final = LazyPattern(
     r"(?:show|check|review|verify|tell|give|report|look|view|see|display|summari[sz]e|get|print)\b"
     r"|看|查|告訴|顯示|報告|回報|給我|說明|說說|總結|摘要|我想知道|想知道"
 )
-_NAMED: Final = re.compile(
+_NAMED: Final = LazyPattern(
     r"\b(?:status|state|progress|steps?|tests?|testing|blocked|stuck|blockers?|left|remaining|history|summary"
     r"|report|current|currently|results?)\b"
     r"|狀態|狀況|進度|測試|步驟|卡住|卡關|目前|現況|歷史|上次|摘要|總結|報告|剩下|還有|看一下"
     r"|看看|查一下|結果"
 )
-_FILLERS: Final = re.compile(
+_FILLERS: Final = LazyPattern(
     r"\b(?:the|of|on|for|in|to|with|my|our|a|an|and|all|me|us|it|is|this|that|now|latest|last"
     r"|just|quick|please|i|review|verify"
     r"|we|want|need|know|show|check|tell|give|get|see|view|report|story|project|update|overall|so|far"
@@ -104,7 +103,7 @@ _FILLERS: Final = re.compile(
     r"|一直|整體|跑|今天|全部|這個|要|還|說|到"
     r"|us-\d+|[\s,.:!'\"()-]"
 )
-_BY_ITSELF: Final = re.compile(
+_BY_ITSELF: Final = LazyPattern(
     r"\b(?:rules?|constraints?|constitution|purpose|last (?:time|session)|hand-?offs?|todos?|to-?do list"
     r"|backlog)\b"
     r"|規則|規範|憲法|限制|原則|目的|用途|交接|待辦"
@@ -125,28 +124,28 @@ _CALLED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cost", "costs", "tokens", "spending", "用量", "費用", "花費", "成本"), "usage"),
     **dict.fromkeys(("version", "版本"), "--version"),
 }
-_SHOWN: Final = re.compile(
+_SHOWN: Final = LazyPattern(
     r"^(?:(?:show|print|list|view|see|get|check|read|look at|the|me|my|our|all|latest|handoffd)\s+"
     r"|看|查看?|顯示|列出|目前的?|\s)+"
     r"|[\s.!~]+$"
 )
 _LOOKED_AT: Final = 1000
 """Characters of a question that say what it is about."""
-_ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
-    "blocked": re.compile(
+_ABOUT: Final[Mapping[Topic, LazyPattern]] = {
+    "blocked": LazyPattern(
         r"\b(?:why|blocked|stuck|blockers?|stopped|waiting|waits?)\b|卡|為什麼|為何|擋|停住|等什麼|在等"
     ),
-    "tests": re.compile(r"\b(?:tests?|testing|green|red|passing|failing|lint)\b|測試"),
-    "rules": re.compile(
+    "tests": LazyPattern(r"\b(?:tests?|testing|green|red|passing|failing|lint)\b|測試"),
+    "rules": LazyPattern(
         r"\b(?:rules?|constraints?|constitution|guidelines?|conventions?)\b|規則|規範|憲法|限制|原則|約束"
         r"|慣例"
     ),
-    "last": re.compile(
+    "last": LazyPattern(
         r"\blast (?:time|session|run|hand-?off)\b|\bprevious(?:ly)?\b|\bleave off\b|\bleft off\b"
         r"|\bhand-?offs?\b|上次|上一次|前次|上回|交接"
     ),
-    "history": re.compile(r"\bhistory\b|\blog of\b|歷史|紀錄|記錄|歷程"),
-    "purpose": re.compile(
+    "history": LazyPattern(r"\bhistory\b|\blog of\b|歷史|紀錄|記錄|歷程"),
+    "purpose": LazyPattern(
         r"\bpurpose\b|\btech(?:nology|nologies)?(?: stack)?\b|\bstack\b|\babout\b.*\bproject\b"
         r"|\bproject (?:about|for)\b"
         r"|\bwhat(?:'s| is| does) (?:this|the|that|my|our)(?: project| repo(?:sitory)?| codebase| app)?"
@@ -155,17 +154,17 @@ _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
         r"|啥)(?:樣的)?(?:專案|項目)"
         r"|(?:專案|項目)是(?:什麼|甚麼|啥)|技術(?:棧|選型|架構)?|介紹"
     ),
-    "done": re.compile(
+    "done": LazyPattern(
         r"\b(?:what|which)\b.*\b(?:done|finished|completed?|accomplished)\b"
         r"|(?:做|完成)(?:了|過|好了?)(?:什麼|甚麼|哪些|啥)|(?:什麼|哪些).*(?:做|完成)(?:了|好了?)|已完成"
         r"|做完(?:了)?(?:什麼|哪些)"
     ),
-    "left": re.compile(
+    "left": LazyPattern(
         r"\b(?:left|remaining|remains)\b|\b(?:what(?:'s| is|s)|which) (?:(?:is|the|story|item|task)\s+)*"
         r"next\b|\bnext (?:story|item|task)\b|\bto-?do\b|\bbacklog\b|\bcan (?:i|we|be) do"
         r"|還有(?!幾|多)|剩(?!.?(?:幾|多))|下一個|待辦|可以做"
     ),
-    "steps": re.compile(
+    "steps": LazyPattern(
         r"\b(?:steps?|next|how (?:far|long|much))\b|步驟|剩|還有|下一步|哪一步|多久|第幾|幾步"
     ),
 }  # fmt: skip

@@ -18,6 +18,7 @@ import re
 from typing import Final, Literal
 
 from handoffd.chat.questions import begins_with_work, has_mark
+from handoffd.chat.text import LazyPattern
 
 # --- what holds back ----------------------------------------------------------------------------------
 Restraint = Literal["stop", "wait"]
@@ -68,7 +69,7 @@ _ABOUT_ZH: Final = (
 )
 
 
-_IS_STOP: Final = re.compile(
+_IS_STOP: Final = LazyPattern(
     rf"^{_BEFORE}(?:{_STOPS}{_STOPPED}|{_CANCEL}(?:the\s+|my\s+|this\s+|that\s+)?(?={_AGENT}|all\b"
     rf"|every)\S+(?:\s?code)?{_STOPPED}|(?:(?:make|tell|have|ask|get|let)\s+)?{_WHOM}[\s,:]*(?:(?:must"
     rf"|should|has to|to|please)\s+)*{_STOP}{_STOPPED}|{_ABOUT_ZH}*{_STOP_ZH}{_ABOUT_ZH}*|(?=.*(?:{_AGENT}"
@@ -77,7 +78,7 @@ _IS_STOP: Final = re.compile(
 )
 
 
-_OF_SEVERAL: Final = re.compile(
+_OF_SEVERAL: Final = LazyPattern(
     rf"^{_BEFORE}(?:(?:{_STOP}|{_CANCEL})(?:\s*(?:all|every|the|my|our|other|both|of))*\s*(?:projects"
     rf"|daemon|handoffd){_END}|{_STOP_ZH}(?:所有|全部|每個)的?(?:專案|項目)|(?:所有|全部|每個)的?(?:專案"
     rf"|項目)都?(?:先|給我)?{_STOP_ZH})"
@@ -140,25 +141,25 @@ _WAITS: Final = (
 )
 
 
-_IS_WAIT: Final = re.compile(
+_IS_WAIT: Final = LazyPattern(
     rf"^{_BEFORE}(?:{_NOT}(?!\s+(?:forget|know|understand|see|remember|you|we|they|i)\b)|{_NOT_ZH}"
     rf"|{_NOT_NEEDED_ZH}|{_WAITS})"
 )
 
 
-_ENDS_IN_WAIT: Final = re.compile(
+_ENDS_IN_WAIT: Final = LazyPattern(
     r"先(?:不要|別|不)再?(?:做|動|跑|開始|改|碰|管|處理|執行|弄)?[它了喔吧]*$|\b(?:can|should|must|has to"
     r"|have to) wait$|\bon hold$"
 )
 
 
-_TOLD_TO_WAIT: Final = re.compile(
+_TOLD_TO_WAIT: Final = LazyPattern(
     rf"^{_BEFORE}(?:(?:{_NOT}|(?:should|must|shall|may|can|will|do|does)(?:\s?not|n't))(?:\s*$|\s*[,.!]"
     rf"|\s+{_ACTS}(?![\w-]))|{_NOT_ZH}{_ACTS_ZH}|{_NOT_NEEDED_ZH}|{_WAITS})"
 )
 
 
-_FORBIDS_AGENT: Final = re.compile(
+_FORBIDS_AGENT: Final = LazyPattern(
     r"\b(?:do not|don't|dont|never|not|without|no|stop)\s+(?:(?:want|need|use|using|let|letting|have|ask"
     r"|tell|get|run|start|call"
     rf"|involve|to|the)\s+)*{CC}|(?:不要|別|勿|不用|不必|不需要?|不想要?|不准|不可以?|停止)(?:再"
@@ -166,7 +167,7 @@ _FORBIDS_AGENT: Final = re.compile(
 )
 
 
-_SAID_OF_AGENT: Final = re.compile(
+_SAID_OF_AGENT: Final = LazyPattern(
     rf"(?:^|[\s,.;:!(]){CC}(?:[\s,]*you(?:'(?=re\b)|(?=\s)))?\s*(?:(?:run|agent|session|process|job)\s+)?(?:"
     r"(?:(?:always|never|just|still|already|really) )?(?:is|are|re|was|were|has|had|not|isn't|wasn't|hasn't"
     r"|seems?|seemed|looks|looked|keeps|kept|takes|took|broke|breaks|made|makes|failed|fails|crashed"
@@ -185,13 +186,13 @@ _PRAISE: Final = (
 )
 
 
-_THANKED: Final = re.compile(
+_THANKED: Final = LazyPattern(
     rf"^{_PRAISE}(?:[\s,!]|to|for|so much|a lot|the|my|your|你|的)*{_AGENT}"
     rf"|^(?:hey\s+)?{_AGENT}[\s,:!]*{_PRAISE}"
 )
 
 
-_NO_ORDER: Final = re.compile(
+_NO_ORDER: Final = LazyPattern(
     r"^(?:i|we)(?:'ve| have| had)?(?: (?:already|just|also|now|finally))* (?:fixed|added|changed|removed"
     r"|deleted|merged|pushed|committed|deployed|refactored|updated|upgraded|implemented|renamed|moved"
     r"|reverted|resolved|solved|finished|completed|tested|checked|reviewed|wrote|written|did|done|made"
@@ -208,19 +209,19 @@ _NO_ORDER: Final = re.compile(
 )
 
 
-_TAKEN_BACK: Final = re.compile(
+_TAKEN_BACK: Final = LazyPattern(
     r"[\s,.]*(?:no|not (?:yet|now)|(?:just )?kidding|never ?mind|later|if|when|after|unless|once|until)\b"
     r"|[\s,.]*(?:不[,對是]|還沒|先不)"
 )
 
-_CLAUSE: Final = re.compile(r"[,;.!:\n]\s*|\s(?:but|instead|rather)\s+|但是?|而是")
+_CLAUSE: Final = LazyPattern(r"[,;.!:\n]\s*|\s(?:but|instead|rather)\s+|但是?|而是")
 
 
-_SOFTLY: Final = re.compile(
+_SOFTLY: Final = LazyPattern(
     r"^(?:(?:first|just|only|instead|rather|but|so|and|先|只要?|但是?|而是)[\s,]*)+|\s+first[\s.!]*$"
 )
 
-_ASKED_FOR_TIME: Final = re.compile(r"讓[我他她你]|換[我他她你]|us-\d")
+_ASKED_FOR_TIME: Final = LazyPattern(r"讓[我他她你]|換[我他她你]|us-\d")
 
 _LOOKED_AT: Final = 300
 
@@ -341,7 +342,7 @@ _FIRST_SIGNS: Final = (
 )
 
 
-_AT_FIRST: Final = re.compile(
+_AT_FIRST: Final = LazyPattern(
     rf"[\W_]*+(?:(?:{_CHEERS}|{_LEADING})[\W_]*+)*+"
     rf"(?:(?:{_FIRST_WORDS})(?![a-z0-9])|{_FIRST_SIGNS})"
 )
@@ -356,7 +357,7 @@ _ACT: Final = (
 _ACT_IN_CHINESE: Final = r"(?:核准|批准|通過|決定|合併|繼續|開始|提交|部署|上線|發佈|發布|跳過|重試|重開)"
 
 
-_ANYWHERE: Final = re.compile(
+_ANYWHERE: Final = LazyPattern(
     r"\bnot (?:yet|now|ready|today|so fast|approv\w+)\b|\byet\b|\bhold (?:on|off|it)\b|\bhang on\b"
     r"|\bnever ?mind\b"
     r"|\b(?:[a-z]+n't|not|dont|never|cannot)(?: \w+){0,2} " + _ACT + r"\b"
@@ -375,7 +376,7 @@ _ANYWHERE: Final = re.compile(
 )  # fmt: skip
 
 
-_TURNED: Final = re.compile(
+_TURNED: Final = LazyPattern(
     rf"[\W_]*+(?:(?:{_LEADING})[\W_]*+)*+(?:(?:not (?:yet|now|really)|wait (?:for|until|till|a)"
     rf"|hold (?:on|off|it)"
     r"|hang on|unless|until|never ?mind|forget (?:it|that)|(?:just )?kidding|jk|only (?:if|when|once|after)"
@@ -388,7 +389,7 @@ _TURNED: Final = re.compile(
 )
 
 
-_CONDITION: Final = re.compile(
+_CONDITION: Final = LazyPattern(
     rf"[\W_]*+(?:(?:{_LEADING})[\W_]*+)*+(?:(?:if|once|when|after|as soon as)\b|如果|若|要是|等)"
 )
 
