@@ -41,7 +41,10 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
     steps = [run["step"] for run in daemon.runs(project)]
     assert ["bdd", "sdd-delta", "contract", "scaffold", "impl", "verify", "update-memory"] == steps
     tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q"], cwd=project, capture_output=True, check=False
+        [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload"],
+        cwd=project,
+        capture_output=True,
+        check=False,
     )
     assert 0 == tests.returncode, tests.stdout.decode()
     checklist = (project / ".ai/CHECKLIST.md").read_text()

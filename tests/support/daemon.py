@@ -79,7 +79,7 @@ class Daemon:
             **settings,
         }
         execute = whole.setdefault("execute", {})
-        execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG"])
+        execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG", *_PYTEST])
         execute.setdefault("min_free_mb", 0)  # tests also run on small disks
         whole.setdefault("scheduling", {}).setdefault("min_free_memory_mb", 0)
         self._config.write_text(json.dumps(whole))  # JSON is YAML
@@ -113,6 +113,7 @@ class Daemon:
         environment = {
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),
+            **_PYTEST,
             "PYTHONPATH": str(REPOSITORY / "daemon"),
             **self.environment,
         }
@@ -300,6 +301,9 @@ def running(base: Path, settings: Callable[[Daemon], Json] | Json | None = None)
     finally:
         daemon.close()
 
+
+_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""For the pytest of agents and checks: loading this project's own plugins takes a second of each run."""
 
 _ALLOWED = ("HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TMPDIR", "USER")
 

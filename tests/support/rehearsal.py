@@ -98,7 +98,16 @@ class Rehearsal:
     def tests(self) -> tuple[int, int]:
         """Run the project's tests as a person would and return how many pass and fail."""
         ended = subprocess.run(
-            [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            [
+                sys.executable,
+                "-B",
+                "-m",
+                "pytest",
+                "-q",
+                "--disable-plugin-autoload",
+                "-p",
+                "no:cacheprovider",
+            ],
             cwd=self.root,
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,

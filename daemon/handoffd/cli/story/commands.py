@@ -114,7 +114,7 @@ def _prove(played: Played) -> dict[str, object]:
     """Run the produced project's own tests as a user would; return the result. Raises StoryFailed."""
     from handoffd.cli.story.player import StoryFailed
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload", "-p", "no:cacheprovider"]
     tests = subprocess.run(
         command, cwd=played.project, capture_output=True, text=True, check=False, timeout=120
     )

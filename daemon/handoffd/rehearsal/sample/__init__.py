@@ -41,7 +41,9 @@ def create(directory: Path, *, git: bool = True, settings: bool = True, python: 
 
 def settings_text(python: str) -> str:
     """Return an `.ai/handoffd.yaml` whose tests run under `python` and report as JUnit XML."""
-    command = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml={report}"]
+    # The plugins around that Python have nothing to do here, and loading them may take longer than the tests.
+    options = ["-q", "--disable-plugin-autoload", "-p", "no:cacheprovider", "--junitxml={report}"]
+    command = [python, "-B", "-m", "pytest", *options]
     return (
         f"test:\n  command: {json.dumps(command)}\n  report: junit\n  exclude_argument: --ignore={{file}}\n"
     )
