@@ -7,13 +7,23 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
+# Compiled modules are kept, whatever the caller's environment says: without them each of the hundreds of daemons
+# that the tests start takes another second, and each worker compiles all tests.
+export PYTHONDONTWRITEBYTECODE =
+
+TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
+HARNESSES := tests/integration tests/chaos tests/soak tests/differential
+
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
 
-test: lint $(READY)  ## Everything CI checks
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: lint $(READY)  ## Format, lint, types, import contracts, and the tests of a change
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS) $(ARGS)
+
+verify: $(READY)  ## Installations, and slices of the long harnesses; CI runs it after the tests
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(HARNESSES) $(ARGS)
 
 test-repeat: $(READY)  ## Chosen tests again and again, half of the rounds on a busy machine (TIMES=100 ARGS=tests/unit/execute)
 	@$(BIN)/python -m tests.support.repeat $(if $(TIMES),--times $(TIMES)) $(if $(JOBS),--jobs $(JOBS)) -- $(ARGS)

@@ -57,3 +57,14 @@ def test_the_tests_install_the_rest_once(clone: Path) -> None:
 
     assert "-e '.[dev]'" in plan
     assert "install" not in planned(clone, "lint") + planned(clone, "demo")
+
+
+def test_every_test_is_run_by_one_of_the_two_targets(clone: Path) -> None:
+    """Each folder of tests is named once, but for what needs root or programs that nothing here installs."""
+    words = [word for target in ("test", "verify") for word in planned(clone, target).split()]
+    named = sorted(word for word in words if word.startswith("tests/"))
+    elsewhere = {"tests/real", "tests/systemd"}
+    with_tests = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
+    homes = {str(path) if len(path.parts) == 2 else "/".join(path.parts[:2]) for path in with_tests}
+
+    assert sorted(homes - elsewhere) == named
