@@ -35,7 +35,7 @@ FORMS = ("command", "webhook", "ntfy", "apprise")
 GROUP = "group:"
 """How a pattern begins that means the projects of a group."""
 
-EXAMPLE_TOPIC: Final = "a-name-that-nobody-guesses"
+EXAMPLE_TOPIC: Final = "a-name-that-is-hard-to-guess"
 """The ntfy topic of the README's example: everybody can read along there."""
 
 _T = TypeVar("_T")

@@ -122,5 +122,5 @@ def test_a_sink_with_the_topic_of_the_example_is_switched_off_by_name() -> None:
     assert ["ntfy", "phone"] == list(settings.named())
     assert ["phone"] == list(settings.in_use())
     (warning,) = settings.warnings
-    assert warning.startswith("the sink ntfy is switched off: its topic is a-name-that-nobody-guesses")
+    assert warning.startswith("the sink ntfy is switched off: its topic is a-name-that-is-hard-to-guess")
     assert () == notify(ntfy=NTFY).warnings
