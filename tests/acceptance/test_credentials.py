@@ -36,6 +36,7 @@ def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Pat
     (given / "nobody").write_text(f"{OTHER}\n")
     daemon = Daemon(tmp_path, _settings(tmp_path))
     daemon.environment["CREDENTIALS_DIRECTORY"] = str(given)
+    daemon.fresh = True  # the kernel shows the environment that a program was executed with
     try:
         daemon.start()
         daemon.verb("start", project, story="US-001")
@@ -49,6 +50,7 @@ def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Pat
     assert f"AGENT_KEY={SECRET}" in seen
     assert not [line for line in seen if line.startswith(("NOBODYS_KEY", "CREDENTIALS_DIRECTORY"))]
     log = (tmp_path / "daemon.log").read_text()
+    assert str(given) in own
     for text in (log, own, *told, (tmp_path / "shim-env").read_text()):
         assert SECRET not in text
         assert OTHER not in text

@@ -24,6 +24,7 @@ import httpx
 import psutil
 from tests.support.eventually import eventually_sync
 from tests.support.leaks import FOLDERS
+from tests.support.nursery import Forked, Nursery
 
 from handoffd.api.unix_socket import listener_of
 from handoffd.rehearsal.sample import create
@@ -58,7 +59,9 @@ class Daemon:
         """Words before the daemon's command."""
         self.module: tuple[str, ...] = ("handoffd", "run", "--config")
         """What is run, up to the settings file."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self.fresh = False
+        """Whether it begins in an interpreter of its own though nothing above asks for that."""
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._config = base / "handoffd.yaml"
         self._write_config(settings(self) if callable(settings) else settings or {})
 
@@ -104,7 +107,7 @@ class Daemon:
         self._process = None
         return process.wait(60)
 
-    def launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes] | Forked:
         """Start the daemon, whether it comes to answering or not."""
         environment = {
             **os.environ,
@@ -113,13 +116,23 @@ class Daemon:
             "PYTHONPATH": str(REPOSITORY / "daemon"),
             **self.environment,
         }
-        log = (self.base / "daemon.log").open("ab")
-        self._process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", *self.module, str(self._config)],
-            stdout=log, stderr=log, env=environment, start_new_session=True,
-        )  # fmt: skip
-        log.close()
+        log = self.base / "daemon.log"
+        if Nursery.lent is not None and self._may_be_forked:
+            arguments = [*self.module[1:], str(self._config)]
+            self._process = Nursery.lent.bear(arguments, environment, str(log))
+            return self._process
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*self.prefix, sys.executable, "-m", *self.module, str(self._config)],
+                stdout=output, stderr=output, env=environment, start_new_session=True,
+            )  # fmt: skip
         return self._process
+
+    @property
+    def _may_be_forked(self) -> bool:
+        """Whether neither its interpreter nor the kernel's record of its environment matters."""
+        usual = not self.fresh and not self.prefix and self.module[0] == "handoffd"
+        return usual and self.environment.keys().isdisjoint({"LD_PRELOAD", "PYTHONPATH", "PATH"})
 
     def _answers(self) -> bool:
         assert self._process is not None
