@@ -42,7 +42,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Return the exit code. Raises TimeoutExpired after so many seconds."""
+        """Return the exit code. Raises TimeoutExpired after `timeout` seconds."""
         limit = time.monotonic() + timeout
         while self.poll() is None:
             left_s = limit - time.monotonic()
@@ -96,7 +96,7 @@ class Nursery:
         self._process.stdout.close()
 
     def listen(self, limit_s: float) -> None:
-        """Take what the process says within so many seconds."""
+        """Take what the process says; wait at most `limit_s` for it."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], limit_s)[0]:
             return
