@@ -79,9 +79,16 @@ class _Loop:
 class Loops:
     """Runs every project of `register` that is up, wakes and rests projects, and replaces crashed ones."""
 
-    def __init__(self, services: Services, register: Register, after_s: float = REST_AFTER_S) -> None:
+    def __init__(
+        self,
+        services: Services,
+        register: Register,
+        after_s: float = REST_AFTER_S,
+        back_off_s: Sequence[float] = BACK_OFF_S,
+    ) -> None:
         self._services = services
         self._register = register
+        self._back_off_s = back_off_s
         self.after_s = after_s
         self._loops: dict[str, _Loop] = {}
         self._tasks: TaskGroup | None = None
@@ -284,7 +291,7 @@ class Loops:
 
     async def _made_anew(self, root: str, crashes: int) -> tuple[PendingEffect, ...]:
         while True:
-            await anyio.sleep(BACK_OFF_S[max(min(crashes, len(BACK_OFF_S)) - 1, 0)])
+            await anyio.sleep(self._back_off_s[max(min(crashes, len(self._back_off_s)) - 1, 0)])
             try:
                 project, pending = await self.recorded(root)
             except HandoffdError as error:

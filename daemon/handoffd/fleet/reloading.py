@@ -96,7 +96,14 @@ def marks(files: Sequence[Path]) -> Mark:
 class Reloading:
     """Reads and applies the settings; `view` is the result of the last reading."""
 
-    def __init__(self, services: Services, given: Given | None, loaded_from: Path | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        given: Given | None,
+        loaded_from: Path | None = None,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._look_s = look_s
         self._services = services
         self._given = given
         self._seen: Mark | None = None  # a change while the daemon starts is an edit, too
@@ -118,7 +125,7 @@ class Reloading:
             return
         latest: Mark | None = None
         while True:
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(self._look_s)
             before, latest = latest, await to_thread.run_sync(marks, self._files(self._given))
             if latest == before and latest != self._seen:
                 changed(await self.reload())

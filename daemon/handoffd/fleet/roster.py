@@ -58,8 +58,15 @@ RECORD_LIMIT_S = 5.0
 class Roster:
     """The supervised projects, by root."""
 
-    def __init__(self, services: Services, *, rest_after_s: float = REST_AFTER_S) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        rest_after_s: float = REST_AFTER_S,
+        record_limit_s: float = RECORD_LIMIT_S,
+    ) -> None:
         self._services = services
+        self._record_limit_s = record_limit_s
         self._register = Register()
         self._loops = Loops(services, self._register, rest_after_s)
         self._changing = anyio.Lock()
@@ -186,7 +193,7 @@ class Roster:
             # Processes end without notifying the roster, so it polls.
             while any(project.live_runs for project in projects):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
-            with anyio.move_on_after(RECORD_LIMIT_S):
+            with anyio.move_on_after(self._record_limit_s):
                 while any(project.executing for project in projects):  # noqa: ASYNC110
                     await anyio.sleep(0.01)
 

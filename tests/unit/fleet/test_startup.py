@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from tests.support.house import NOW, House, daemon, house, make_project, track_of
+from tests.support.house import NOW, STARTED, House, daemon, house, make_project, track_of
 from tests.unit.journal.making import record
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.events import Initialised, Started
+from handoffd.engine.events import Initialised
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Limit, StopReason, Track, TrackKey
 from handoffd.fleet.register import Register, by_project, load, make, row_of
@@ -35,7 +35,7 @@ async def test_who_has_nothing_to_do_is_a_row(tmp_path: Path) -> None:
                 await roster.add(root)
             for root in (quiet, busy):
                 await roster.give(root, Initialised(project=root[-6]))
-            await roster.give(busy, Started(story="US-001"))
+            await roster.give(busy, STARTED)
 
         register = await loaded(here)
         assert ({fresh, quiet}, {busy}) == (set(register.resting), set(register.awake))

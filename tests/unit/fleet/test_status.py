@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import daemon, house, make_project
+from tests.support.house import INITIALISED, daemon, house, make_project
 
-from handoffd.engine.events import Initialised
 from handoffd.errors import NotFound
 from handoffd.fleet.status import _TOLD_AT_ONCE
 
@@ -22,7 +21,7 @@ async def test_those_that_are_up_and_those_at_rest_are_told_of_together(tmp_path
             await roster.add(root)
         await eventually(lambda: roster.resting == 2)
         with roster._register.guest(roots[0]):
-            await roster.give(roots[0], Initialised(project="shop"))
+            await roster.give(roots[0], INITIALISED)
 
             views = await roster.views()
 
