@@ -130,7 +130,7 @@ def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -
         told = eventually_sync(
             lambda: [told["why"] for told in daemon.told(project) if told["kind"] == "blocked"]
         )
-        assert "another folder lies at" in told[-1]
+        assert "another folder is at" in told[-1]
         assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
         assert [".ai"] == [entry.name for entry in project.iterdir()]
         shutil.rmtree(project)

@@ -1,7 +1,7 @@
 """A small real house for tests: journal, launcher, project, and an agent.
 
-The agent is a shell script that says how one attempt ends; everything it does is done by real
-processes under a real launcher. Nothing of it is left when `house` is over.
+The agent is a shell script that ends one attempt in the way a test needs; real processes run it under a real
+launcher. `house` ends all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.runqueue import Bid
 from handoffd.capacity.slots import Slots
+from handoffd.engine.events import Initialised, Started, Verb
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.fleet.loops import REST_AFTER_S
-from handoffd.fleet.roster import Roster
+from handoffd.fleet.roster import RECORD_LIMIT_S, Roster
 from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
@@ -43,13 +44,13 @@ HAND_OVER = """\
 printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
 mv .ai/new .ai/HANDOFF.md
 """
-"""What an agent does that did its work."""
+"""An agent that did its work."""
 
 LIMIT_S = 3600
 AT_ITS_LIMIT = f"""\
 if ! test -e $HOME/paid; then echo 'limit reached|{NOW.timestamp() + LIMIT_S:.0f}'; exit 1; fi
 {HAND_OVER}"""
-"""What an agent does whose account, `purse`, is at its limit for an hour, or until somebody pays."""
+"""An agent whose account, `purse`, is at its limit for an hour, or until the file `paid` exists."""
 
 SHORT = """\
 steps:
@@ -63,25 +64,25 @@ Json = dict[str, Any]
 
 
 class MovableClock:
-    """The machine's clocks, put forward by hand."""
+    """The machine's clocks, which tests put forward."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
         self.jumped_s = 0.0
-        """What somebody has set the wall clock forward by, or back."""
+        """How far the wall clock was set forward or back."""
 
     def now(self) -> datetime:
-        """Return the wall time, which begins at `NOW` and moves by hand only."""
+        """Return the wall time, which begins at `NOW` and moves only when a test moves it."""
         return NOW + timedelta(seconds=self.ahead_s + self.jumped_s)
 
     def monotonic(self) -> float:
-        """Return seconds since boot, as shims write them down, plus what was put on top."""
+        """Return seconds since boot, as shims record them, plus `ahead_s`."""
         return time.monotonic() + self.ahead_s
 
 
 @dataclass
 class Told:
-    """A sink that keeps what people were told."""
+    """A sink that keeps the delivered notices."""
 
     name: str = "told"
     notices: list[Notice] = field(default_factory=list)
@@ -96,7 +97,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What one test lives in."""
+    """The services, clock and sink of one test, below the folder `base`."""
 
     services: Services
     clock: MovableClock
@@ -118,7 +119,7 @@ async def house(
     scheduling: Json | None = None,
     **execute: Any,
 ) -> AsyncIterator[House]:
-    """Lend services with an executor called `agent` that runs the shell commands `agent`, within `caps`."""
+    """Lend services with an executor named `agent` that runs the shell commands `agent`, within `caps`."""
     script = base / "agent.sh"
     script.write_text(f"cat > /dev/null\n{agent}", encoding="utf-8")
     settings = Settings(
@@ -164,7 +165,7 @@ _AGENT = {
 
 
 def make_project(base: Path, *, rules: str | None = SHORT, settings: str | None = None) -> str:
-    """Return the root of a project that has its PROJECT_CONTEXT.md, with files of its own in `.ai`."""
+    """Return the root of a project with a PROJECT_CONTEXT.md, and with these files in `.ai`."""
     root = base / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("A shop.\n", encoding="utf-8")
@@ -181,7 +182,7 @@ def at(root: str, name: str) -> Path:
 
 @contextmanager
 def unwritable(house: House, table: str = "events", operation: str = "INSERT") -> Iterator[None]:
-    """Have the journal refuse to write to a table, as a full disk would."""
+    """Make the journal refuse writes to a table, like a full disk."""
     _execute(
         house,
         f"CREATE TRIGGER full BEFORE {operation} ON {table} BEGIN SELECT RAISE(ABORT, 'full'); END",
@@ -199,7 +200,7 @@ def _execute(house: House, statement: str) -> None:
 
 
 class NoWatch:
-    """Watches nothing; the tests give the hints themselves."""
+    """Watches nothing; the tests give hints themselves."""
 
     degraded: Mapping[str, str] = MappingProxyType({})
 
@@ -211,9 +212,11 @@ class NoWatch:
 
 
 @asynccontextmanager
-async def daemon(house: House, *, rest_after_s: float = REST_AFTER_S) -> AsyncIterator[Roster]:
-    """Lend a roster whose projects have their loops, on what the journal of the house knows."""
-    roster = Roster(house.services, rest_after_s=rest_after_s)
+async def daemon(
+    house: House, *, rest_after_s: float = REST_AFTER_S, record_limit_s: float = RECORD_LIMIT_S
+) -> AsyncIterator[Roster]:
+    """Lend a roster with running loops, for the projects in the house's journal."""
+    roster = Roster(house.services, rest_after_s=rest_after_s, record_limit_s=record_limit_s)
     await roster.load()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(house.services.notifier.run, roster.notice_given_up)
@@ -224,8 +227,32 @@ async def daemon(house: House, *, rest_after_s: float = REST_AFTER_S) -> AsyncIt
         tasks.cancel_scope.cancel()
 
 
+INITIALISED = Initialised(project="shop")
+STARTED = Started(story="US-001")
+
+
+async def begun(roster: Roster, root: str, *verbs: Verb) -> None:
+    """Add a project, initialise it, and give it verbs."""
+    await roster.add(root)
+    for verb in (INITIALISED, *verbs):
+        await roster.give(root, verb)
+
+
+@asynccontextmanager
+async def supervised(
+    base: Path, *verbs: Verb, agent: str = HAND_OVER, settings: str | None = None, **options: Any
+) -> AsyncIterator[tuple[House, Roster, str]]:
+    """Lend a house, its daemon, and the root of one added project that was given `verbs`."""
+    async with house(base, agent, **options) as here, daemon(here) as roster:
+        root = make_project(base, settings=settings)
+        await roster.add(root)
+        for verb in verbs:
+            await roster.give(root, verb)
+        yield here, roster, root
+
+
 def bid(root: str = "/srv/shop", executor: str = "claude", **more: Any) -> Bid:
-    """Return what the main track of a project asks for; its account has the executor's name."""
+    """Return the bid of a project's main track; its account has the executor's name."""
     values: dict[str, Any] = {
         "key": TrackKey(root), "executor": executor, "account": executor, "what": Path(root).name,
     }  # fmt: skip
@@ -233,7 +260,7 @@ def bid(root: str = "/srv/shop", executor: str = "claude", **more: Any) -> Bid:
 
 
 def dispatch_of(run: str = "d1", *, phase: Phase = Phase.EXECUTING, **more: Any) -> Dispatch:
-    """Return a dispatch of bdd that nobody asked to stop."""
+    """Return a dispatch of bdd without a request to stop it."""
     values: dict[str, Any] = {
         "id": run, "story": "US-001", "step": "bdd", "attempt": 1, "executor": "agent", "decided_at": NOW,
         "phase": phase, "mark": HandoffMark(),

@@ -90,7 +90,7 @@ class MemorySupervision:
             if name in (root, view.name) or name.startswith(f"{root}/"):
                 return root
         hint = f"handoffd add {name}" if name.startswith("/") else "handoffd projects"
-        raise NotFound(f"no supervised project is called or lies at {name}", hint=hint)
+        raise NotFound(f"no supervised project named or located at {name}", hint=hint)
 
     def names(self) -> Mapping[str, str]:
         """Return what each project is called."""

@@ -41,9 +41,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
-    """A command that was called in this process has chosen what is logged: for its own test alone."""
+    """Undo the logging configuration of commands that a test called; keep the suite's plain tracebacks."""
+    before = structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 @pytest.fixture

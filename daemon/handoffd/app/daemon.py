@@ -48,14 +48,14 @@ from handoffd.watch.watcher import Watcher
 log = structlog.get_logger(__name__)
 
 DRAIN_S = 5.0
-"""How long a stopping daemon goes on telling people what waits to be told."""
+"""How long a stopping daemon continues to deliver queued notices."""
 FINISH_S = 10.0
-"""How long it waits, after that, for sinks that are in the middle of one notice."""
+"""How long it then waits for sinks that are just delivering a notice."""
 
 STATUS_EVERY_S = 10.0
 
 HOUSEKEEPING_EVERY_S = 300.0
-"""How often it is looked whether a day has passed since it was cleaned up; some daemons live for minutes."""
+"""How often to check whether a day has passed since the last clean-up; some daemons live for minutes."""
 
 MACHINE_EVERY_S = 2.0
 """How often the daemon looks whether it can still write its journal and open files."""
@@ -173,7 +173,7 @@ class Daemon:
             self._manager.ready(self._summary())
             socket, port = str(self._settings.control_socket), server.tcp_port
             log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
-            await self._stop.wait()  # no limit: a daemon runs until it is told to stop
+            await self._stop.wait()  # no limit: a daemon runs until a request or a signal stops it
             await self._wind_down()
             tasks.cancel_scope.cancel()
 
@@ -204,7 +204,7 @@ class Daemon:
         return await to_thread.run_sync(exposition, self._counted.registry, standing)
 
     async def _spare_the_collector(self) -> None:
-        """Take what is up by then out of its sight: it stays for long, and looking at it all is a pause."""
+        """Exclude the objects of the started daemon from garbage collection: they stay; scans are slow."""
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
             with suppress(HandoffdError):
@@ -213,7 +213,7 @@ class Daemon:
         gc.freeze()
 
     def _configure(self, settings: Settings) -> None:
-        """Have every part that keeps some of the settings follow those that come into force."""
+        """Pass new settings to every part that keeps some of them."""
         self._settings = settings
         self._services.environment = {**os.environ, **opened(settings.execute.keys)}
         self._services.slots.configure(settings.execute.slots, settings.scheduling)
@@ -231,7 +231,7 @@ class Daemon:
             async with anyio.create_task_group() as reloads:
                 async for number in signals:
                     if number == signal.SIGHUP:
-                        reloads.start_soon(self._reload)  # a slow one is no reason not to stop
+                        reloads.start_soon(self._reload)  # a slow reload must not delay a stop
                     elif self._stop.is_set():
                         log.warning("stopping at once", signal=signal.Signals(number).name)
                         self._code = 128 + number
@@ -285,9 +285,11 @@ class Daemon:
         if not await self._services.notifier.drain(DRAIN_S):
             log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
         if not await self._services.notifier.finish(FINISH_S):
-            log.warning("a notice may be told twice: its sink was cut short", waited_s=FINISH_S)
+            log.warning("a notice may be delivered twice: its sink was cut short", waited_s=FINISH_S)
         if not self._manager.present:
-            await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended
+            await (
+                self._services.launcher.retire()
+            )  # no service owns it; it stays until its last shim has ended
 
 
 def _door_of(settings: Settings) -> TcpDoor | None:

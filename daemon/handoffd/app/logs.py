@@ -1,10 +1,9 @@
-"""How the daemon's log lines look and where they go.
+"""The format and destination of the daemon's log lines.
 
-A person at a terminal gets one line of text with key=value pairs; the journal gets JSON, with the
-priority in front that journald takes off again. The logging of libraries goes the same way as our
-own. Two things hold for every line, also a library's: no secret is in it (by key, and by the
-well-known shapes of secrets inside text), and nothing in it can forge a second line or drive the
-terminal, because file names and agents' output come from strangers.
+A terminal gets one line of text with key=value pairs; the systemd journal gets JSON, after a priority that
+journald removes. Log lines of libraries take the same way. Two rules hold for every line, also a library's:
+it contains no secret (recognised by key, and by well-known shapes of secrets inside text), and it cannot
+forge a second line or control the terminal, because file names and agents' output are not trusted.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _SECRETS_IN_TEXT = (
     ),
 )
 _MAY_HOLD_SECRETS = re.compile(r"(?i)://|bearer|basic|token|secret|passw|api[_-]?key")
-"""A word of each of those: most texts have none, and are not looked through for all of them."""
+"""Matches a word that each secret pattern needs: most texts have none, and skip the slower patterns."""
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 _MOST_NESTING = 6
-# They log every request, tick or file event at a level that for us means: a person may care.
+# They log every request, tick or file event at a level that this daemon reserves for people.
 _CHATTY = ("uvicorn", "uvicorn.access", "apscheduler", "watchfiles", "httpx", "httpcore", "asyncio")
 
 Form = Literal["text", "json"]
@@ -49,7 +48,7 @@ Form = Literal["text", "json"]
 def configure_logging(settings: LogSettings, *, stream: TextIO, environment: Mapping[str, str]) -> None:
     """Send all logging of the process to `stream`; call it again to change level or format.
 
-    `environment` is looked at for systemd's marks only (JOURNAL_STREAM, INVOCATION_ID).
+    Of `environment` only systemd's variables count (JOURNAL_STREAM, INVOCATION_ID).
     """
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     form = settings.format

@@ -1,14 +1,14 @@
-"""What the daemon tells the service manager that runs it: ready, alive, the STATUS line; sd_notify(3).
+"""The daemon's messages to the service manager that runs it: ready, alive, the STATUS line; sd_notify(3).
 
 systemd starts what depends on the daemon once it is READY, shows its STATUS in `systemctl status`, and kills
 it when WATCHDOG messages stop coming. The messages are datagrams of NAME=value lines to the socket named in
 NOTIFY_SOCKET. Without that variable (a terminal, a container) every method does nothing, so that the caller
 need not ask.
 
-That the event loop turns is not enough for a WATCHDOG message. The journal's writer may hang in a disk that
-never answers, and the poll, which keeps the deadlines, may wait for something that never comes. What has
-work and makes no progress for long is stuck; then the service manager is told nothing more, and starts the
-daemon anew. That costs no executor anything.
+A turning event loop is not enough for a WATCHDOG message. The journal's writer may hang on a disk that never
+answers, and the poll, which keeps the deadlines, may wait forever. A part that has work and makes no progress
+for long is stuck; then the daemon sends no more WATCHDOG messages, and the service manager restarts it.
+Executors go on meanwhile.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ log = structlog.get_logger(__name__)
 _SEND_LIMIT_S = 1.0
 
 EXTENSION_S = 60.0
-"""How much longer the manager is asked to wait, a third of it later again."""
+"""How much longer to ask the manager to wait; asked again after a third of it."""
 
 _EXTENSIONS = 60
-"""20 minutes: what takes longer is not getting on."""
+"""20 minutes: anything longer makes no progress."""
 
 
 class ServiceManager:
@@ -50,8 +50,8 @@ class ServiceManager:
     def from_environment(cls, environment: Mapping[str, str], clock: Clock) -> ServiceManager:
         """Return the manager that `environment` names: NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID.
 
-        A watchdog meant for another process (WATCHDOG_PID is not ours) or without a usable number
-        is no watchdog.
+        A watchdog meant for another process (WATCHDOG_PID differs) or without a usable number
+        is ignored.
         """
         address = environment.get("NOTIFY_SOCKET", "")
         known = address if address[:1] in ("/", "@") else None
@@ -59,26 +59,26 @@ class ServiceManager:
 
     @property
     def present(self) -> bool:
-        """Whether there is one."""
+        """Whether a service manager runs this daemon."""
         return self._address is not None
 
     @property
     def interval_s(self) -> float | None:
-        """Seconds between two watchdog messages, half of what is allowed; None: no watchdog."""
+        """Seconds between two watchdog messages, half of the limit; None: no watchdog."""
         if self._address is None or self._watchdog_s is None:
             return None
         return self._watchdog_s / 2
 
     def ready(self, status: str | None = None) -> bool:
-        """Say that start-up, or the reload announced before, is complete."""
+        """Report that start-up, or the reload announced before, is complete."""
         return self._send("READY=1", *_status(status))
 
     def stopping(self, status: str | None = None) -> bool:
-        """Say that the daemon is winding down."""
+        """Report that the daemon is winding down."""
         return self._send("STOPPING=1", *_status(status))
 
     def reloading(self, status: str | None = None) -> bool:
-        """Say that settings are being read again; `ready` must follow."""
+        """Report that the daemon is reading its settings again; `ready` must follow."""
         microseconds = int(self._clock.monotonic() * 1_000_000)
         return self._send("RELOADING=1", f"MONOTONIC_USEC={microseconds}", *_status(status))
 
@@ -87,16 +87,16 @@ class ServiceManager:
         return self._send(*_status(text))
 
     def watchdog(self) -> bool:
-        """Say that the daemon is alive."""
+        """Report that the daemon is alive."""
         return self._send("WATCHDOG=1")
 
     def extend(self, seconds: float, status: str | None = None) -> bool:
-        """Ask for `seconds` more from now on for what is going on: the start or the end."""
+        """Ask for `seconds` more from now on to start or stop."""
         return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}", *_status(status))
 
     @asynccontextmanager
     async def extending(self, status: str) -> AsyncIterator[None]:
-        """Have the manager wait for what is done meanwhile, while the event loop turns, within a limit."""
+        """Ask the manager to wait for the body, up to a limit, while the event loop turns."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._extend, status)
             try:
@@ -110,10 +110,10 @@ class ServiceManager:
             await anyio.sleep(EXTENSION_S / 3)
 
     async def run(self, stuck: Callable[[], str | None]) -> None:
-        """Send watchdog messages until cancelled; return at once when they are not asked for.
+        """Send watchdog messages until cancelled; return at once without a watchdog.
 
-        None is sent while `stuck` says why there is no progress. It runs on the event loop on
-        purpose: a loop that is stuck misses its messages, too, and the daemon is started anew.
+        It sends none while `stuck` returns a reason. It runs on the event loop on purpose: a stuck loop
+        sends no messages either, and the manager restarts the daemon.
         """
         interval_s = self.interval_s
         if interval_s is None:
@@ -128,7 +128,7 @@ class ServiceManager:
             await anyio.sleep(interval_s)
 
     def _send(self, *lines: str) -> bool:
-        """Send one datagram; return whether it was taken. A deaf manager is logged, never raised."""
+        """Send one datagram; return whether the manager took it. Errors are logged, never raised."""
         if self._address is None:
             return False
         kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
@@ -144,13 +144,13 @@ class ServiceManager:
 
 
 def _path(address: str) -> str:
-    """Return the address as the kernel wants it: a leading @ stands for the abstract namespace."""
+    """Return the address in the kernel's form: a leading @ means the abstract namespace."""
     return "\0" + address[1:] if address.startswith("@") else address
 
 
 def _status(text: str | None) -> tuple[str, ...]:
-    """Return the STATUS line. Text may hold names out of projects: a line break in it would start
-    another assignment (MAINPID=1), so there is never one."""
+    """Return the STATUS line, without line breaks: the text may contain names from projects, and a line
+    break would start another assignment (MAINPID=1)."""
     return () if text is None else (f"STATUS={' '.join(text.split())}",)
 
 
@@ -164,22 +164,22 @@ def _watchdog_s(environment: Mapping[str, str]) -> float | None:
     return int(digits) / 1_000_000
 
 
-# --- whether the daemon gets on -----------------------------------------------------------------------
+# --- whether the daemon makes progress ----------------------------------------------------------------
 POLL = "the poll"
 WRITER = "the writer of the journal"
 
 WRITER_LIMIT_S = 120.0
-"""A disk that answers no write for so long will not."""
+"""A disk that does not answer a write for this long never will."""
 
 POLL_LIMIT_S = 180.0
-"""At least so long, and several intervals of it: one project may take the poll its time."""
+"""The minimum, beside several poll intervals: one project may delay the poll."""
 
 _POLL_INTERVALS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What must get on. `since`: its latest progress, monotonic seconds; None: it has nothing to do."""
+    """A part that must make progress. `since`: its latest progress, monotonic seconds; None: it is idle."""
 
     name: str
     since: float | None
@@ -187,7 +187,7 @@ class Beat:
 
 
 def stuck(beats: Iterable[Beat], now: float) -> str | None:
-    """Return what has made no progress for longer than it may, in words; None when all is well."""
+    """Return a message about parts without progress for longer than their limit; None without such parts."""
     late = [
         f"{beat.name} has made no progress for {now - beat.since:.0f} s"
         for beat in beats
@@ -197,7 +197,7 @@ def stuck(beats: Iterable[Beat], now: float) -> str | None:
 
 
 def beats_of(writer_since: float | None, polled: float | None, poll_s: float) -> tuple[Beat, ...]:
-    """Return what must get on in a daemon that polls every `poll_s` seconds, and did so last at `polled`."""
+    """Return the watched parts of a daemon that polls every `poll_s` seconds, last at `polled`."""
     return (
         Beat(name=WRITER, since=writer_since, limit_s=WRITER_LIMIT_S),
         Beat(name=POLL, since=polled, limit_s=max(POLL_LIMIT_S, _POLL_INTERVALS * poll_s)),
@@ -207,7 +207,7 @@ def beats_of(writer_since: float | None, polled: float | None, poll_s: float) ->
 # --- the status line ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the line is made of: counts, and what is wrong with all of it, in words."""
+    """The content of the line: counts, and messages about problems of the whole daemon."""
 
     projects: int
     running: int
@@ -217,15 +217,15 @@ class Overview:
     gates: int = 0
     """Tracks that wait for a person."""
     unusable: int = 0
-    """Projects that cannot be worked on as they are."""
+    """Projects that need a repair before they can go on."""
     trouble: str | None = None
-    """Why nothing is started."""
+    """Why the daemon starts no executor."""
     settings: str | None = None
-    """Why the latest settings are not in force."""
+    """Why the latest settings do not apply."""
 
 
 def status_line(overview: Overview) -> str:
-    """Return the line; what needs a person comes first, and what is 0 is left out."""
+    """Return the line: first what needs a person, without counts of 0."""
     first = [
         f"nothing is started: {overview.trouble}" if overview.trouble else "",
         f"the settings were not taken: {overview.settings}" if overview.settings else "",
@@ -241,7 +241,7 @@ def status_line(overview: Overview) -> str:
 
 
 def overview_of(services: Services, conditions: Mapping[str, int], running: int) -> Overview:
-    """Return what is told of projects in these conditions; what is wrong with all of them is not in it."""
+    """Return the counts of the line; `trouble` and `settings` are for the caller to add."""
     accounts = services.accounts.views(services.clock.now())
     count = sum(conditions.values())
     usable = conditions.get("ok", 0) + conditions.get("not_initialized", 0)

@@ -99,23 +99,23 @@ _REASONS: Final[tuple[Reason, ...]] = ("quiet", "digest", "burst")
 
 
 class Postbox:
-    """Where notices wait until they are delivered: the notifier's `Box`, kept in the journal."""
+    """Keeps notices in the journal until they are delivered: the notifier's `Box`."""
 
     def __init__(self, journal: Journal) -> None:
         self._outbox = journal.outbox
 
     async def open(self, sinks: Collection[str]) -> Opened:
-        """Drop what waits for sinks that are not among these, and return what there is."""
+        """Drop the notices of all other sinks, and return the state of the box."""
         lived_s, dropped = await self._outbox.open(sinks)
         return Opened(lived_s=lived_s, dropped=dropped)
 
     async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
-        """Record notices for their sinks, and their orders as done; return what waits from now on."""
+        """Record notices for their sinks, and their orders as done; return the matters now open."""
         opened = await self._outbox.keep([_outgoing(parcel) for parcel in parcels], lived_s)
         return tuple(map(_matter, opened))
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
-        """Return what waits for a sink, in order."""
+        """Return the queued notices of a sink, in order."""
         found = await self._outbox.waiting(sink, after, limit)
         return tuple(Waiting(number=one.number, lane=one.key, tries=one.tries) for one in found)
 
@@ -125,7 +125,7 @@ class Postbox:
         return None if text is None else _notice(text)
 
     async def held(self) -> tuple[Held, ...]:
-        """Return what is held back; of reasons that a later release knows, nothing."""
+        """Return the held notices, except for reasons that only a later release knows."""
         found = await self._outbox.held_back()
         return tuple(
             Held(sink=one.sink, reason=reason, count=one.count, since=one.oldest)
@@ -135,7 +135,7 @@ class Postbox:
         )
 
     async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
-        """Return what a sink is not told for a reason, with the first `limit` that can be read."""
+        """Return the notices that a sink holds for a reason, including the text of the first `limit`."""
         found = await self._outbox.held_lot(sink, reason, limit)
         if found is None:
             return None
@@ -143,7 +143,7 @@ class Postbox:
         return Lot(upto=found.upto, count=found.count, notices=notices)
 
     async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
-        """Have one notice take the place of all that is held back up to a number."""
+        """Replace all held notices up to a number with one."""
         parcel = _outgoing(Parcel(notice=instead, sinks=(sink,)))
         await self._outbox.fold(sink, reason, upto, parcel, lived_s)
 
@@ -229,7 +229,7 @@ class Offline:
 
 @asynccontextmanager
 async def offline(settings: Settings, path: str | None = None) -> AsyncIterator[Offline]:
-    """Lend the daemon's parts for one verb, which gives what it starts `path` for a PATH, if there is one.
+    """Lend the daemon's parts for one verb; `path`, if given, becomes the PATH of the processes it starts.
 
     Raises Locked while a daemon runs.
     """

@@ -1,12 +1,11 @@
 """Whether the machine takes one more executor just now: by its memory, by its load, by the last start.
 
-An agent takes 0.3 to 1 GB, but not at once: what was just started is counted with what it has yet to
-grow to. All executors count the same, so the next track waits, and no other track passes it.
+An agent takes 0.3 to 1 GB, but not at once: a recent start counts with the memory that it has yet to take.
+All executors count the same, so the next track waits, and no other track passes it.
 
-The rules read no clock and no file: `now` is given in seconds, and so is what is known of the machine. That
-is what the kernel says of memory and load. In a container the machine's memory is not ours: every control
-group that we are in is asked for its limit, too. But not that of our own service: executors run in the
-launcher's.
+The rules read no clock and no file: callers pass `now` in seconds, and the memory and load that the kernel
+reports. A container may not use all memory of the machine: the limits of all control groups of this process
+count, too, except that of the daemon's own service, because executors run in the launcher's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is wrong with the machine as a whole: a journal that takes nothing, a full disk, no descriptors left.
 
-So is memory that is short, or a load that is high, for long. None of it is the fault of a project, so people
-are told once and not by each project. What can start nothing is tried again every few seconds, and when the
-cause is gone everything that waited goes on.
+Lasting lack of memory or high load belong here, too. None of it is the fault of a project, so one notice
+reports it, not one per project. The daemon tries blocked starts again every few seconds, and when the cause
+is gone all waiting tracks go on.
 
 *Descriptors.* At its limit a process can neither lock a project, nor read a hand-off, nor accept a
 connection, and which of these fails first is chance. So an attempt begins only with some descriptors to

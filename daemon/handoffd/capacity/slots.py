@@ -258,7 +258,7 @@ class Slots:
     def shortage(self) -> tuple[str, float] | None:
         """Return what the machine is short of (`memory`, `load`), and for how many seconds of either.
 
-        None: nobody waits for it.
+        None when no track waits for it.
         """
         if self._closed is None or self._short_since is None:
             return None

@@ -1,12 +1,11 @@
-"""Keeps the supervised projects in step with what the settings mean: paths, patterns and workspaces.
+"""Adds and removes projects as the settings change: paths, patterns and workspaces.
 
-It looks when it begins, when it is asked to (a reload), and every `roster.scan_s`. Each entry is looked up
-by a thread of its own: a disk that hangs delays neither the daemon nor the other entries, and is asked no
-second time before it has answered.
+It scans at the start, on a reload, and every `roster.scan_s`. Each entry has its own thread: a disk that
+hangs delays neither the daemon nor the other entries, and gets no second request before it answers.
 
-A project goes that was brought by the settings and is meant by them no more. A folder that is not there is
-still meant, and while the place is gone that an entry names, nothing goes that came by this entry: an
-unmounted disk is no edit of the settings.
+A project that the settings brought leaves when no entry covers it any longer. A missing folder is still
+covered, and while the base of an entry is missing, no project of this entry leaves: unmounting a disk does
+not edit the settings.
 """
 
 from __future__ import annotations
@@ -30,68 +29,68 @@ from handoffd.track.services import Services
 log = structlog.get_logger(__name__)
 
 WALK_S = 60.0
-"""How long a walk below one folder is waited for; what it finds after that counts at the next look."""
+"""How long a scan waits for a walk below one folder; later finds count at the next scan."""
 LEAVING_S = 1.0
-"""How often projects that are to leave are asked whether their last run has ended."""
+"""How often to check whether the last run of a leaving project has ended."""
 _NAMED = 3
-"""At most so many projects are named in one line."""
+"""How many projects one line names at most."""
 
 
 class Members(Protocol):
-    """What is known of the projects, and how they come and go; `Membership` for one."""
+    """The origin of each project, and how to add and remove projects; implemented by `Membership`."""
 
     brought_by: dict[str, str]
     kept_out: set[str]
 
     async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
-        """Supervise what was found, untrusted; return what is new."""
+        """Supervise found projects without trusting them; return the new ones."""
 
     async def let_go(self, roots: frozenset[str]) -> LetGo:
-        """Supervise no longer what the settings have brought."""
+        """Stop supervising projects that the settings brought."""
 
     def refused(self, root: str) -> str | None:
-        """Return why a folder that was found cannot be supervised; None: it can."""
+        """Return why a found folder cannot be supervised; None if it can."""
 
     def keep(self, roots: frozenset[str]) -> None:
         """Cancel pending removals."""
 
 
 class Projects(Protocol):
-    """The roster, as far as it is asked here."""
+    """The part of the roster that this module needs."""
 
     @property
     def membership(self) -> Members:
-        """Who came by the settings."""
+        """Which projects came by the settings."""
 
     def roots(self) -> frozenset[str]:
         """Return the roots of all projects."""
 
     async def enrol(self, root: str, entry: str) -> str | None:
-        """Supervise a project that is named outright; None: it is, or a person does not want it."""
+        """Supervise a project listed by path; None if it already is, or if a person removed it."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One entry of the settings between two looks."""
+    """One entry of the settings between two scans."""
 
     wanted: Wanted
     place: Reach
     walk: Reach
     base: str | None = None
     misplaced: tuple[str, ...] = ()
-    """Why it has no base, in words."""
+    """Messages that explain a missing base."""
     notes: tuple[str, ...] = ()
-    """What the latest look below its base could not do; that of before stays until another one is over."""
+    """Problems of the latest finished scan below its base."""
     offered: tuple[str, ...] = ()
-    """What was found and is only to be named."""
+    """Found projects that the daemon only suggests to add."""
     folders: int = 0
-    """How many the walk has seen that goes on."""
+    """How many folders the current walk has seen."""
     late: Discovered | None = None
-    """What a walk has found that was no longer waited for."""
+    """The result of a walk that exceeded its time limit."""
 
 
 class Enrolment:
-    """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
+    """Adds new projects and removes those that no entry covers. `notes` lists the problems."""
 
     def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:
         self._services = services
@@ -100,21 +99,21 @@ class Enrolment:
         self._entries: dict[Wanted, _Entry] = {}
         self._judged_by: tuple[Placed, ...] = ()
         self._meant: set[str] = set()
-        """The roots that are known to be meant by these entries."""
+        """Roots that these entries are known to cover."""
         self._leaving: frozenset[str] = frozenset()
         self._asked = anyio.Event()
         self._looked = anyio.Event()
         self._begun = self._done = 0
-        """Numbers of the latest look of `run` that began, and of the latest that is over."""
+        """Numbers of the latest scan of `run` that began, and of the latest that ended."""
         self._one_look = anyio.Lock()
         self.brought = 0
-        """How many projects the settings have brought since the daemon began."""
+        """How many projects the settings have brought since the daemon started."""
         self.gone = 0
-        """How many of them were let go."""
+        """How many of them have left."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not go as the settings would have it, in words."""
+        """Entries of the settings that cannot be followed, as messages."""
         return tuple(note for entry in self._entries.values() for note in self._notes_of(entry))
 
     def _notes_of(self, entry: _Entry) -> Iterator[str]:
@@ -136,8 +135,8 @@ class Enrolment:
             await self._rest()
 
     async def look_now(self, within_s: float) -> bool:
-        """Have `run` look at once; return whether it was through within so long."""
-        wanted = self._begun + 1  # one that has begun may not have seen what there is to see now
+        """Have `run` scan at once; return whether it finished within `within_s`."""
+        wanted = self._begun + 1  # a scan that has begun may have missed the latest change
         self._asked.set()
         with anyio.move_on_after(within_s):
             while self._done < wanted:
@@ -145,12 +144,12 @@ class Enrolment:
         return self._done >= wanted
 
     async def named(self) -> None:
-        """See to what needs no walk: roots that are written out, and what is meant no more."""
+        """Do what needs no walk: enrol listed roots, and remove projects that no entry covers."""
         async with self._one_look:
             await self._place()
             await self._depart()
             known = self._projects.roots()
-            async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
+            async with anyio.create_task_group() as tasks:  # a silent disk must not delay the others
                 for entry in self._entries.values():
                     if entry.wanted.kind != "path":
                         continue
@@ -170,7 +169,7 @@ class Enrolment:
             log.exception("projects not looked for")
 
     async def _rest(self) -> None:
-        """Wait until it is time for the next look; projects that are to leave are looked after meanwhile."""
+        """Wait for the next scan; meanwhile remove leaving projects whose run has ended."""
         with anyio.move_on_after(self._services.settings.roster.scan_s):
             while not self._asked.is_set():
                 with anyio.move_on_after(LEAVING_S if self._leaving else None):
@@ -178,17 +177,15 @@ class Enrolment:
                 if self._leaving:
                     await self._part(self._leaving)
 
-    # --- where the entries lie ---------------------------------------------------------------------
+    # --- the base of each entry --------------------------------------------------------------------
     async def _place(self) -> None:
         wanted = wanted_of(self._services.settings)
         self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
         async with anyio.create_task_group() as tasks:
             for entry in self._entries.values():
                 if entry.wanted.kind == "path" and entry.wanted.text in self._projects.membership.brought_by:
-                    entry.base, entry.misplaced = (
-                        entry.wanted.text,
-                        (),
-                    )  # the project's own look says what is wrong with it
+                    # Its project reports a missing folder itself.
+                    entry.base, entry.misplaced = entry.wanted.text, ()
                 else:
                     tasks.start_soon(self._look_up, entry)
 
@@ -204,18 +201,18 @@ class Enrolment:
         except HandoffdError as error:
             entry.base, why = None, error.message
         else:
-            why = f"{wanted.base} is no folder; it is looked for again"
+            why = f"{wanted.base} is not a folder; the daemon will look for it again"
         entry.misplaced = () if entry.base is not None else (f"{wanted.section}: {why}",)
         if entry.base is None:
             entry.notes = entry.offered = ()
 
-    # --- projects that go --------------------------------------------------------------------------
+    # --- projects that leave -----------------------------------------------------------------------
     async def _depart(self) -> None:
         brought = self._projects.membership.brought_by
         placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
         if placed != self._judged_by:
             self._judged_by, self._meant = placed, set()
-        # One that comes is looked at alone: ten thousand others are meant as they were.
+        # Judge only new projects: with ten thousand others, unchanged entries still cover the rest.
         new = {root: entry for root, entry in brought.items() if root not in self._meant}
         leaving = await to_thread.run_sync(departures, new, placed) if new else frozenset()
         self._meant.update(new.keys() - leaving)
@@ -246,7 +243,7 @@ class Enrolment:
         else:
             try:
                 root = await self._projects.enrol(entry.base, wanted.text)
-            except HandoffdError as error:  # one project's fault is not the daemon's
+            except HandoffdError as error:  # the other projects of the settings can still be added
                 log.warning("project not added", project=wanted.text, error=error.message)
                 note = f"is not supervised: {error.message}"
             else:
@@ -267,13 +264,13 @@ class Enrolment:
         self._tell_of(brought, entry.wanted)
 
     async def _walked(self, entry: _Entry, base: str) -> Discovered | None:
-        """Return what lies below a base; None while a walk goes on that takes long, which is noted."""
+        """Return the projects below a base; None, with a note, while a long walk continues."""
         found, entry.late = entry.late, None
         if found is not None and found.base == base:
             return found
         try:
             found = await entry.walk.asked(partial(_walk, entry, base, self._projects.roots()), self._walk_s)
-        except StoreError:  # the base was there a moment ago
+        except StoreError:  # the base existed a moment ago, so the walk is only slow
             so_far = f"{counted(entry.folders, 'folder')} so far"
             entry.notes = (f"{entry.wanted.section}: {base} is still being looked through ({so_far})",)
             return None
@@ -292,7 +289,7 @@ class Enrolment:
 
 
 def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
-    """Return what a walk finds, and keep it for the next look in case this one has given up."""
+    """Return what a walk finds, and keep it for the next scan in case this one has given up."""
 
     def progress(found: Discovered) -> None:
         entry.folders = found.folders
@@ -303,7 +300,7 @@ def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
 
 
 def _noted(wanted: Wanted, found: Discovered, refused: Callable[[str], str | None]) -> tuple[str, ...]:
-    """Return what a walk could not see."""
+    """Return messages about folders that the walk could not read, or projects it had to refuse."""
     notes = []
     if found.unread:
         notes.append(f"{wanted.section}: {_some(found.unread)} cannot be listed")
@@ -325,28 +322,28 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-# --- who comes and who goes ---------------------------------------------------------------------------
+# --- which projects arrive and which leave ------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """An entry of the settings, and where its base is at the moment; `base` None: nowhere, or silent."""
+    """An entry of the settings with its current base; None if the base is missing or does not answer."""
 
     wanted: Wanted
     base: str | None
 
     @property
     def bases(self) -> frozenset[str]:
-        """Where its base is, as it is written and without links."""
+        """Its base as written, and with links resolved."""
         return frozenset((self.wanted.base, self.base or self.wanted.base))
 
     def covers(self, root: str) -> bool:
-        """Return whether it means `root`: as it is written, or where its base leads to."""
+        """Return whether it means `root`, below the base as written or as resolved."""
         return self.wanted.covers(root, self.bases)
 
 
 def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> frozenset[str]:
-    """Return the roots that the settings have brought and mean no more."""
+    """Return the roots that the settings brought and no longer cover."""
     lost = {entry.wanted.text for entry in placed if entry.base is None}
-    # Thousands may be written out: a root is looked up among them, and compared with the others only.
+    # The settings may list thousands of paths: look a root up among them, and match patterns only.
     written = {base for entry in placed if entry.wanted.kind == "path" for base in entry.bases}
     wide = [entry for entry in placed if entry.wanted.kind != "path"]
     return frozenset(
@@ -357,5 +354,5 @@ def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> froze
 
 
 def arrivals(found: Iterable[str], known: Collection[str], kept_out: Collection[str]) -> tuple[str, ...]:
-    """Return the roots of `found` that are new, in their order, without those a person has removed."""
+    """Return the new roots of `found`, in order, without roots that a person has removed."""
     return tuple(root for root in found if root not in known and root not in kept_out)

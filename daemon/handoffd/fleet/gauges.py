@@ -1,7 +1,7 @@
-"""The gauges that Prometheus is told, put together when it asks.
+"""The gauges for Prometheus, collected at each scrape.
 
-What is cheap is read from memory, the rest is one question to the journal; so asking costs the same with ten
-projects and with ten thousand, but for the sums that SQLite makes.
+Cheap values come from memory, the rest from one query of the journal; so a scrape costs the same with ten
+projects and with ten thousand, except for the sums that SQLite computes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from handoffd.track.services import Services
 
 
 class Fleet(Protocol):
-    """The roster, as far as it is counted."""
+    """The part of the roster that the gauges count."""
 
     @property
     def running(self) -> int:
@@ -33,17 +33,17 @@ class Fleet(Protocol):
 
 
 class Watched(Protocol):
-    """The watcher, as far as it is counted."""
+    """The part of the watcher that the gauges count."""
 
     @property
     def degraded(self) -> Mapping[str, str]:
-        """The projects that are only looked at now and then."""
+        """The projects whose changes only the sweep sees."""
 
 
 async def gauges(
     services: Services, fleet: Fleet, watched: Watched, trouble: str | None
 ) -> tuple[Gauge, ...]:
-    """Return every series that is not counted as it happens.
+    """Return every series except counters of events.
 
     Raises StoreError when the journal cannot be read.
     """
@@ -104,7 +104,7 @@ def _of_notices(counts: Counts, next_tries: Mapping[str, float]) -> tuple[Gauge,
     by_outcome: Values = dict(counts.deliveries.items())
     return (
         Gauge(
-            name="deliveries", help="Notices on record, by sink and what became of them (held: told later).",
+            name="deliveries", help="Notices on record, by sink and outcome (held: delivered later).",
             labels=("sink", "outcome"), values=by_outcome,
         ),
         single("sinks_resting", "Sinks that failed and are tried again later.", len(next_tries)),
@@ -138,6 +138,6 @@ def _of_machine(services: Services, watched: Watched, trouble: str | None) -> tu
 def _free(services: Services) -> float:
     try:
         seen = os.statvfs(services.settings.state_dir)
-    except OSError:  # the journal's own gauges tell of that
+    except OSError:  # the journal's own gauges report the fault
         return 0.0
     return float(seen.f_bavail * seen.f_frsize)

@@ -1,11 +1,11 @@
-"""Cleaning up what the daemon has made and is needed no more, by the rules of `journal/retention.py`.
+"""Removes files and records that the daemon no longer needs, by the rules of `journal/retention.py`.
 
-Facts are gathered, decided on, and carried out in the order in which a crash does least harm: copies in the
-projects, then the records they are copies of, then what the journal keeps. What is about to go is looked at
-once more; a project that does not answer keeps its copies until the next time.
+It gathers facts, decides, and removes in the order in which a crash does least harm: copies in the projects,
+then the records they are copies of, then entries of the journal. It checks again right before each removal;
+a project that does not answer keeps its copies until the next time.
 
-Before events of long ago go, their track is decided again from them, and a snapshot takes their place. What
-cannot be decided again as it was is kept, for `handoffd journal verify` to tell of.
+Before it removes old events, it replays their track and saves a snapshot in their place. Events whose replay
+differs from the recorded decisions stay, for `handoffd journal verify` to report.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ _T = TypeVar("_T")
 
 DAY = timedelta(days=1)
 PROJECT_LIMIT_S = 30.0
-"""How long a project's folder may take to be looked at, and to be cleaned."""
+"""How long to wait for a project's folder, for reading it and for cleaning it."""
 _ASKED_AT_ONCE = FEW // 2
-"""So many may hang at once, and leave room for the looks at what runs."""
+"""How many folders to ask at once; if all of them hang, checks of running projects still have threads."""
 
 
 class Housekeeping:
-    """Cleans up when asked, and once a day; `roots` are the supervised projects."""
+    """Cleans up on request, and once a day; `roots` are the supervised projects."""
 
     def __init__(self, services: Services, roots: Callable[[], Iterable[str]]) -> None:
         self._services = services
         self._roots = roots
         self._one = anyio.Lock()
         self._silent: dict[str, Reach] = {}
-        """The ways to projects that could not be asked the last time."""
+        """Probes of the projects that did not answer the last time."""
 
     async def daily(self) -> None:
-        """Clean up if that was not done in the last 24 hours; to be called more often."""
+        """Clean up unless that happened in the last 24 hours; call it more often than daily."""
         now = self._services.clock.now()
         last = await self._services.journal.cleaning.last()
-        lately = last is not None and timedelta(0) <= now - last < DAY  # else the clock was wrong then
+        lately = last is not None and timedelta(0) <= now - last < DAY  # a future `last`: the clock was wrong
         if lately or not self._services.settings.retention.daily:
             return
         cleaned = await self.clean(dry_run=False)
@@ -83,7 +83,7 @@ class Housekeeping:
             log.warning("not cleaned up", problem=problem)
 
     async def clean(self, *, dry_run: bool) -> Cleaned:
-        """Return what went, or would. Raises StoreError when runs or journal cannot be read."""
+        """Return what was removed, or would be. Raises StoreError when runs or journal cannot be read."""
         async with self._one:
             runs_dir = self._services.settings.runs_dir
             folders = await to_thread.run_sync(run_removal.run_folders, runs_dir)
@@ -114,7 +114,7 @@ class Housekeeping:
         problems: list[str],
         dry_run: bool,
     ) -> Plan:
-        """Remove what is to go of runs, unless it is a dry run; return what did, or would, and what stays."""
+        """Remove expired runs, unless it is a dry run; return what went, or would go, and what stays."""
         keep, now = self._services.settings.retention, self._services.clock.now()
         planned = plan(found, now, keep.runs_days, keep.runs_keep, needed)
         gone = [one for one in planned.doomed if dry_run or await self._gone(one[0], folders, problems)]
@@ -129,13 +129,13 @@ class Housekeeping:
         return doomed
 
     async def _copies(self) -> tuple[list[tuple[str, run_removal.Copy]], Mapping[str, str]]:
-        """Return the copies in all projects, and why some could not be asked: these wait side by side."""
+        """Return the copies in all projects, and the error of each project that could not be read."""
         found: dict[str, list[run_removal.Copy]] = {}
         problems: dict[str, str] = {}
         roots, runs_dir = iter(tuple(self._roots())), self._services.settings.runs_dir
 
         async def ask() -> None:
-            for root in roots:  # each takes the next one
+            for root in roots:  # the workers share one iterator
                 try:
                     found[root] = await self._asked(root, partial(_copies_in, root, runs_dir))
                 except HandoffdError as error:
@@ -148,7 +148,7 @@ class Housekeeping:
         return copies, dict(sorted(problems.items()))
 
     async def _asked(self, root: str, look: Callable[[], _T]) -> _T:
-        """Return what `look` finds in a project. One that hangs is waited for once, by one thread."""
+        """Return what `look` finds in a project. A project that hangs occupies one thread only."""
         reach = self._silent.pop(root, None) or Reach(root, self._services.asking)
         try:
             return await reach.asked(look, PROJECT_LIMIT_S)
@@ -165,7 +165,7 @@ class Housekeeping:
         return Past(kind="copy", id=copy.id, project=root, condition=condition, since=since, bytes=copy.bytes)
 
     async def _gone(self, past: Past, folders: Mapping[str, list[Path]], problems: list[str]) -> bool:
-        """Remove what a run has left; tell whether it is gone."""
+        """Remove what a run has left; return whether it is gone."""
         try:
             if past.kind == "copy":
                 assert past.project is not None
@@ -194,11 +194,11 @@ class Housekeeping:
             continue
         if not count:
             return []
-        why = f"older than {counted(days, 'day')}, and not waiting for anybody (retention.notices_days)"
+        why = f"older than {counted(days, 'day')}, and not waiting for delivery (retention.notices_days)"
         return [Doomed(kind="notice", what=counted(count, "notice"), project=None, bytes=weight, why=why)]
 
     async def _events(self, now: datetime, problems: list[str], dry_run: bool) -> list[Doomed]:
-        """Let go of the events of stories that ended long ago, after a snapshot of where they led."""
+        """Remove the events of stories that ended long ago, after saving a snapshot of their result."""
         days, pruning = self._services.settings.retention.journal_days, self._services.journal.pruning
         if days is None:
             return []
@@ -238,9 +238,9 @@ def _needed(
     silent: Mapping[str, str],
     ends: Mapping[str, End],
 ) -> dict[str, Needed]:
-    """Return the runs whose records must stay to tell what becomes of their copies.
+    """Return the runs whose records must stay, because copies of them remain.
 
-    Of a run that the journal does not know, it is not known either whether its project is one of the silent.
+    A run that the journal does not know may belong to any silent project.
     """
     needed: dict[str, Needed] = {}
     for run in folders if silent else ():
@@ -282,7 +282,7 @@ def _lives(run_dir: Path) -> bool:
 
 
 def _dispose(paths: list[Path]) -> bool:
-    if any(_lives(path) for path in paths):  # since it was looked at
+    if any(_lives(path) for path in paths):  # it may have started since the first check
         return False
     run_removal.dispose(paths)
     return True
@@ -296,7 +296,7 @@ def _changed(path: Path) -> float:
 
 
 def _journal_sizes(services: Services) -> list[Size]:
-    """Return what the journal takes, and what restores of backups have put aside."""
+    """Return the size of the journal, and of journals that restores of backups have put aside."""
     journal = services.settings.journal
     beside = {path: _bytes(path) for path in journal.parent.glob(f"{journal.name}*")}
     own = {path: size for path, size in beside.items() if not path.name.startswith(f"{journal.name}.before")}
@@ -315,7 +315,7 @@ def _bytes(path: Path) -> int:
         return 0
 
 
-# --- the snapshot before events that go ---------------------------------------------------------------
+# --- the snapshot that replaces old events ------------------------------------------------------------
 DIVERGED = "DIVERGED"
 
 

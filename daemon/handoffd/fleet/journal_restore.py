@@ -1,11 +1,10 @@
-"""Putting a backup in the journal's place while projects, agents and their records have gone on.
+"""Restores a backup of the journal after projects, agents and their records have moved on.
 
-A backup knows nothing of what happened after it, and the worst it could do is to start again what
-ran long ago, or beside what runs now. So nothing of an older life is taken up on trust: executors
-that the backup does not know must have ended, an attempt that was in flight then is let go unless
-it plainly still is the project's latest, and every project stands still until a person resumes it.
-What the projects themselves say (STATE.json, hand-offs) the daemon finds at its next start, and
-judges it like anything that was changed from outside.
+A backup is unaware of everything after it. The worst outcome would be repeating an attempt of long ago, or
+starting one beside a running one. So executors that the backup does not know must have ended, an attempt
+that was in flight is dropped unless it plainly is still the project's latest, and every project is paused
+until a person resumes it. At its next start the daemon reads STATE.json and the hand-offs of the projects,
+and treats differences like any change from outside.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from handoffd.settings.model import Settings
 EXECUTORS_RUN = "EXECUTORS_RUN"
 
 _END_LIMIT_S = 60.0
-"""How long executors have to end by themselves before their shims are killed."""
+"""How long executors may take to end by themselves before their shims are killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a person asks for."""
+    """What a person requests."""
 
     file: Path
     by: str
@@ -52,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omitted:
-    """A track that is not restored: the backup's record of it is not as its last event has left it."""
+    """A track that is not restored: its record in the backup differs from what its last event wrote."""
 
     project: str
     track: str
@@ -61,9 +60,9 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """What was done. Runs are named by their ids, projects by their roots.
+    """The result of a restore. Runs are named by their ids, projects by their roots.
 
-    `newest` is the number of the last event in the backup; `replaced` where the old journal is now.
+    `newest` is the number of the last event in the backup; `replaced` the new path of the old journal.
     """
 
     file: str
@@ -80,10 +79,10 @@ class Restoration:
 async def restore(
     settings: Settings, request: Request, clock: Clock, progress: Progress = lambda _, __: None
 ) -> Restoration:
-    """Put a backup in the journal's place and return what that meant.
+    """Put a backup in the journal's place and return the consequences.
 
     Raises Locked while a daemon runs, Refused (EXECUTORS_RUN) while executors run that the backup
-    does not know, and StoreError when it cannot be used; nothing is changed then.
+    does not know, and StoreError when it cannot be used; an error changes nothing.
     """
     with _alone(settings):
         found = await to_thread.run_sync(inspect_backup, request.file, settings.journal)
@@ -101,10 +100,9 @@ async def restore(
 
 
 async def catch_up(settings: Settings, made: Collection[TrackKey], by: str, clock: Clock) -> tuple[str, ...]:
-    """Restore the tracks that a restore left out and that were made again since, and return their projects.
+    """Hold repaired tracks that a restore had left out, and return their projects, paused for a person.
 
-    These wait for a person now. The caller has the daemon's lock, and names those whose last event is of
-    before the restore: what has happened since, no event tells.
+    The caller has the daemon's lock, and passes in `made` only tracks without an event since the restore.
     """
     journal = await Journal.open(settings.journal)
     try:
@@ -126,7 +124,7 @@ def _alone(settings: Settings) -> FileLock:
 
 
 class _Restoring:
-    """One restore: what runs, and how each track of the backup goes on."""
+    """One restore: what runs, and how each track of the backup continues."""
 
     def __init__(self, settings: Settings, by: str, at: datetime) -> None:
         self._settings = settings
@@ -137,9 +135,9 @@ class _Restoring:
     async def settle(
         self, ready: Path, request: Request
     ) -> tuple[tuple[Omitted, ...], dict[str, tuple[str, ...]]]:
-        """Bring the tracks of the backup to rest, and return those left out, and what became of the others.
+        """Pause the tracks of the backup; return the omitted ones, and the outcome of the others.
 
-        A decision on a record that was changed would cover the change: it stays as it is, and its project
+        A decision on a tampered record would hide the change: the record stays as it is, and its project
         waits for a repair.
         """
         journal = await Journal.open(ready)
@@ -165,7 +163,7 @@ class _Restoring:
         }
 
     def latest(self, one: StoredTrack) -> Iterator[str]:
-        """Yield the attempt in flight in the backup if it plainly is the project's latest still.
+        """Yield the attempt in flight in the backup if it plainly is still the project's latest.
 
         STATE.json says `running` from its start to its end: unchanged, nothing came after it.
         """
@@ -175,12 +173,12 @@ class _Restoring:
         try:
             seen = read_state(Path(one.key.project), one.key.track)
         except HandoffdError:
-            return  # it cannot be told
+            return  # an unreadable file proves nothing
         if seen is not None and seen.digest == one.digest:
             yield dispatch.id
 
     async def _end_strangers(self, kept: set[str], request: Request) -> tuple[str, ...]:
-        """See that nothing runs of which the backup knows nothing."""
+        """End, or refuse, executors that the backup does not know."""
         running = await to_thread.run_sync(_running, self._settings.runs_dir)
         strangers = {name: run for name, run in running.items() if name.partition(".")[0] not in kept}
         if strangers and not request.end_executors:
@@ -195,10 +193,10 @@ class _Restoring:
         return tuple(sorted(strangers))
 
     async def hold(self, journal: Journal, one: StoredTrack, kept: set[str]) -> list[str]:
-        """Record what the restore means for a track; return its root if it now waits for a person."""
+        """Record the restore in a track; return its root if it now waits for a person."""
         ledger, dispatch = one.track.ledger, one.track.ledger.dispatch
         if one.track.state is None or (dispatch is None and not ledger.automatic):
-            return []  # nothing of it is dispatched by itself
+            return []  # it starts nothing without a person
         overtaken = dispatch is not None and dispatch.id not in kept
         event = Restored(overtaken=overtaken, by=f"{self._by} (journal restore)")
         decision = decide(one.track, event, self._rules, self._at)
@@ -217,7 +215,7 @@ class _Restoring:
 
 
 def _running(runs_dir: Path) -> dict[str, Run]:
-    """Return the runs of which something lives, by name."""
+    """Return the runs with a living process, by name."""
     try:
         return {run.run_dir.name: run for run in living(runs_dir)}
     except (OSError, ValueError) as error:

@@ -1,12 +1,11 @@
-"""The loops of all projects: each one's crash is its own, and it is made anew from the journal.
+"""The loops of all projects. A crash stops only its own project, which is rebuilt from the journal.
 
-What a project had in memory when it crashed is worth nothing: a commit may have been waited for and not
-heard of. So another one takes its place, built from what was recorded, after a pause. People are told.
+The memory of a crashed project cannot be trusted: a commit may have succeeded without an answer. So after a
+pause a new object, built from the journal, takes its place, and a notice reports the crash.
 
-A project that rests has no loop, and is made in the same way when it is needed. A hint about it costs one
-visit of its folder in a thread. What that finds is compared with what the row says was there; only where it
-differs, or cannot be had, is the project made and told to look for itself. A hint that comes during a visit
-counts from then on.
+A resting project has no loop, and is built in the same way when it is needed. A hint about it costs one visit
+of its folder in a thread. Only if the folder differs from the row, or cannot be read, is the project built to
+look for itself. A hint that arrives during a visit causes another visit.
 """
 
 from __future__ import annotations
@@ -45,30 +44,30 @@ log = structlog.get_logger(__name__)
 
 BACK_OFF_S = (1.0, 5.0, 30.0, 60.0)
 STEADY_S = 600.0
-"""A project that ran for so long crashes for the first time again."""
+"""After this time without a crash, the back-off starts over."""
 
 _HINTED_AT_ONCE = 100
 
 END_LIMIT_S = 30.0
-"""How long the end of one loop is waited for: a thread may hang in the project's folder."""
+"""How long to wait for the end of one loop: a thread may hang in the project's folder."""
 
 
 REST_AFTER_S = 2.0
-"""How long a project is to be calm before it rests: a verb seldom comes alone."""
+"""How long a project must be idle before it rests: a verb seldom comes alone."""
 
 
 class Watching(Protocol):
-    """What tells the roster to look: the watcher and the sweep behind it."""
+    """The source of hints: the watcher and the sweep behind it."""
 
     def add(self, root: str) -> None:
-        """Hint about this root from now on."""
+        """Start sending hints about this root."""
 
     def remove(self, root: str) -> None:
-        """Hint about it no more."""
+        """Stop sending hints about it."""
 
     @property
     def degraded(self) -> Mapping[str, str]:
-        """The roots that are only looked at now and then, each with the reason."""
+        """The roots that only the sweep sees, each with the reason."""
 
 
 @dataclass(slots=True)
@@ -78,11 +77,18 @@ class _Loop:
 
 
 class Loops:
-    """Runs every project of `register` that is up, and decides who is: crashed ones are replaced."""
+    """Runs every project of `register` that is up, wakes and rests projects, and replaces crashed ones."""
 
-    def __init__(self, services: Services, register: Register, after_s: float = REST_AFTER_S) -> None:
+    def __init__(
+        self,
+        services: Services,
+        register: Register,
+        after_s: float = REST_AFTER_S,
+        back_off_s: Sequence[float] = BACK_OFF_S,
+    ) -> None:
         self._services = services
         self._register = register
+        self._back_off_s = back_off_s
         self.after_s = after_s
         self._loops: dict[str, _Loop] = {}
         self._tasks: TaskGroup | None = None
@@ -91,12 +97,12 @@ class Loops:
         self._over = False
         self.rounds = Rounds(services, register, self.awake)
         self.ending = False
-        """Whether executors are being ended: a project that gets up now starts none."""
+        """Whether executors are being ended: a project that wakes now starts none."""
         self.crashes = 0
 
     @property
     def run_here(self) -> bool:
-        """Whether this is a daemon, and not a verb given without one."""
+        """Whether this is a daemon, not a verb without one."""
         return self._tasks is not None
 
     def swept(self, root: str) -> str | None:
@@ -104,12 +110,12 @@ class Loops:
         return self._watching.degraded.get(root) if self._watching is not None else None
 
     def unwatched(self, root: str) -> str | None:
-        """Return the same as a warning."""
+        """Return the reason of `swept` as a warning."""
         why, every_s = self.swept(root), self._services.settings.watch.sweep_s
         return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
 
     async def run(self, watching: Watching) -> None:
-        """Give every project that is up its loop, and follow hints about the others, until cancelled."""
+        """Run the loop of every project that is up, and follow hints about the others, until cancelled."""
         pending = by_project(await self._services.journal.pending_effects())
         try:
             async with anyio.create_task_group() as tasks:
@@ -120,7 +126,7 @@ class Loops:
                 for number, root in enumerate(tuple(self._register.resting)):
                     self.visit(root)
                     if number % _HINTED_AT_ONCE == 0:
-                        await checkpoint()  # the control API begins now, too
+                        await checkpoint()  # let the control API start, too
                 tasks.start_soon(self.rounds.run, name="rounds")
                 await anyio.sleep_forever()
         finally:
@@ -128,10 +134,10 @@ class Loops:
 
     # --- resting ---------------------------------------------------------------------------------
     def take_in(self, project: Project) -> bool:
-        """Have a project rest that has nothing to do; return whether it does.
+        """Put an idle project to rest; return whether it rests.
 
-        Nothing is waited for between the question and the row: a hint or a verb comes before, and
-        keeps it up, or after, and finds the row.
+        There is no await between the check and the row: a hint or a verb comes either before, and keeps
+        the project up, or after, and finds the row.
         """
         root, register = project.root, self._register
         if register.awake.get(root) is not project or stays_up(project.activity(register.guests(root))):
@@ -141,13 +147,13 @@ class Loops:
         return True
 
     def visit(self, root: str) -> None:
-        """Have a project that rests watched from now on, and looked at soon."""
+        """Watch a resting project from now on, and visit it soon."""
         if self._watching is not None and root in self._register.resting:
             self._watching.add(root)
             self.rounds.hint(root)
 
     def leave(self, root: str) -> None:
-        """Let go of a project that rests."""
+        """Drop a resting project."""
         row = self._register.resting.get(root)
         if row is not None:
             self._services.claims.drop(row.folder, root)
@@ -156,23 +162,23 @@ class Loops:
             self._watching.remove(root)
 
     def stay(self, root: str, row: Row) -> None:
-        """Take a project back that was let go a moment ago."""
+        """Take back a project that was dropped a moment ago."""
         if row.folder is not None:
             self._services.claims.take(row.folder, root)
         self._register.lay_down(root, row)
         self.visit(root)
 
     async def awake(self, root: str) -> Project:
-        """Return a project, up: made from the journal if it rests. Its loop may be about to begin.
+        """Return a project, built from the journal first if it rests. Its loop may not have begun yet.
 
-        Raises NotFound for one that is not supervised, StoreError when the journal cannot be read, and
+        Raises NotFound for an unknown project, StoreError when the journal cannot be read, and
         Refused when the daemon stops.
         """
         while (project := self._register.awake.get(root)) is None:
             if root not in self._register.resting:
                 raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
             if root in self._waking:
-                await self._waking[root].wait()  # set also when making it fails
+                await self._waking[root].wait()  # set even when building it fails
                 continue
             made = self._waking[root] = anyio.Event()
             try:
@@ -186,7 +192,7 @@ class Loops:
         if self._over:
             raise given_up()
         if (before := self._loops.get(root)) is not None:
-            await before.gone.wait()  # it begins to rest at this moment, and still has the lock
+            await before.gone.wait()  # it is just going to rest, and still has the lock
         project, pending = await self.recorded(root)
         row = self._register.resting.get(root)
         if row is None or self._over:
@@ -197,7 +203,7 @@ class Loops:
         self.begin(root, pending)
 
     def tell(self, root: str, track: str, event: Event) -> None:
-        """Hand a fact to a track, whether its project is up or not."""
+        """Post a fact to a track, waking its project if necessary."""
         project = self._register.awake.get(root)
         if project is not None:
             project.post(track, event)
@@ -212,9 +218,9 @@ class Loops:
 
     # --- loops -----------------------------------------------------------------------------------
     def begin(self, root: str, pending: tuple[PendingEffect, ...] | None = ()) -> None:
-        """Give a project its loop, with the orders that are not done; without a daemon it needs none.
+        """Start the loop of a project with its unfinished orders; do nothing without a daemon.
 
-        With `pending` None it is made anew from the journal first.
+        With `pending` None the project is rebuilt from the journal first.
         """
         if self._tasks is None or self._watching is None:
             return
@@ -236,7 +242,7 @@ class Loops:
             log.warning("project does not end", project=root, waited_s=END_LIMIT_S)
 
     async def recorded(self, root: str) -> tuple[Project, tuple[PendingEffect, ...]]:
-        """Return a project as the journal knows it, with the orders that are not done."""
+        """Return a project as the journal records it, with its unfinished orders."""
         journal = self._services.journal
         stored, pending = await journal.tracks([root]), await journal.pending_effects(root)
         project, before = Project(root, self._services, stored), self._register.awake.get(root)
@@ -245,7 +251,7 @@ class Loops:
         return project, pending
 
     async def _contain(self, root: str, loop: _Loop, pending: tuple[PendingEffect, ...] | None) -> None:
-        """Restart a crashed project with back-off, until one rests; let cancellation through."""
+        """Restart a crashed project with back-off, until it rests; let cancellation through."""
         clock, crashes = self._services.clock, 0
         try:
             with loop.scope:
@@ -258,14 +264,14 @@ class Loops:
                         return
                     crashes = 1 if clock.monotonic() - began > STEADY_S else crashes + 1
                     self._crashed(root, error, crashes)
-                    pending = error = None  # whose traceback would hold the project that is worth nothing
+                    pending = error = None  # the traceback would keep the crashed project in memory
         finally:
             loop.gone.set()
             if self._loops.get(root) is loop:
                 del self._loops[root]
 
     async def _run(self, project: Project, pending: tuple[PendingEffect, ...]) -> Exception | None:
-        """Run a project until it rests; return what made it crash before that."""
+        """Run a project until it rests; return the error if it crashes."""
         try:
             await project.run(pending, self)
         except Exception as error:
@@ -285,7 +291,7 @@ class Loops:
 
     async def _made_anew(self, root: str, crashes: int) -> tuple[PendingEffect, ...]:
         while True:
-            await anyio.sleep(BACK_OFF_S[max(min(crashes, len(BACK_OFF_S)) - 1, 0)])
+            await anyio.sleep(self._back_off_s[max(min(crashes, len(self._back_off_s)) - 1, 0)])
             try:
                 project, pending = await self.recorded(root)
             except HandoffdError as error:
@@ -306,17 +312,17 @@ def _innermost(error: BaseException) -> BaseException:
 
 # --- hints about projects at rest ---------------------------------------------------------------------
 VISIT_LIMIT_S = 0.5
-"""How long projects that are visited at once may take; else each of them looks for itself."""
+"""How long one batch of visits may take; after that each project looks for itself."""
 VISITED_AT_ONCE = 50
 WOKEN_AT_ONCE = 8
 RETRY_S = 5.0
-"""How long a project that could not be made waits for the next try."""
+"""How long to wait before building a project again after a failure."""
 
 Wake = Callable[[str], Awaitable[object]]
 
 
 class Rounds:
-    """Visits the folders of resting projects that were hinted of. `wake` makes a project of a row."""
+    """Visits the folders of resting projects after hints. `wake` builds a project from its row."""
 
     def __init__(self, services: Services, register: Register, wake: Wake, retry_s: float = RETRY_S) -> None:
         self._services = services
@@ -327,10 +333,10 @@ class Rounds:
         self._filled = asyncio.Event()
         self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
         self.been = anyio.Event()
-        """Set when no project was left that had to be visited."""
+        """Set once no project is left to visit."""
 
     def hint(self, root: str) -> None:
-        """Have a project visited soon."""
+        """Queue a visit of a project."""
         row = self._register.resting.get(root)
         if row is not None:
             row.forget_view()
@@ -350,7 +356,7 @@ class Rounds:
                     tasks.start_soon(self._get_up, root, name=f"wake {root}")
 
     async def visit_all(self) -> None:
-        """Visit every project at rest now, and wake the ones that have changed."""
+        """Visit every resting project now, and wake the changed ones."""
         roots = tuple(self._register.resting)
         for begin in range(0, len(roots), VISITED_AT_ONCE):
             for root in await self._changed(roots[begin : begin + VISITED_AT_ONCE]):
@@ -385,9 +391,9 @@ class Rounds:
         finally:
             self._waking.release()
 
-    # --- what a visit means ------------------------------------------------------------------------
+    # --- judging a visit ---------------------------------------------------------------------------
     async def _changed(self, roots: Collection[str]) -> list[str]:
-        """Return the projects among these whose folder is not as it was."""
+        """Return the projects among `roots` whose folder has changed."""
         resting = self._register.resting
         rows = {root: resting[root] for root in roots if root in resting}
         found = await self._visited(rows)
@@ -402,19 +408,19 @@ class Rounds:
         ]
 
     async def _visited(self, rows: Mapping[str, Row]) -> Mapping[str, Found]:
-        """Return what is in the folders, but for those that are gone or do not answer."""
+        """Return the contents of the folders, except for missing or silent ones."""
         state_dir = self._services.settings.state_dir
         visits = {
             root: partial(visit, state_dir, Path(root), row.tracks, texts=True, first=row.trace is None)
             for root, row in rows.items()
         }
         with anyio.move_on_after(VISIT_LIMIT_S):
-            alone = anyio.CapacityLimiter(1)  # a thread that hangs takes none away from those that work
+            alone = anyio.CapacityLimiter(1)  # a hanging thread must not use up the shared limit
             return await to_thread.run_sync(_all_of, visits, abandon_on_cancel=True, limiter=alone)
         return {}
 
     def _is_as_it_was(self, root: str, row: Row, found: Found | None, usual: bool) -> bool:
-        """Return whether there is nothing to look at; a row that was not visited before takes it down."""
+        """Return whether nothing has changed; the first visit records the folder in the row."""
         trace = None if found is None else trace_in(found)
         if found is None or trace is None:
             return False
@@ -423,13 +429,13 @@ class Rounds:
         try:
             self._services.claims.take(found.lock.name, root)
         except Locked:
-            return False  # it says so itself
+            return False  # the woken project reports the lock itself
         row.trace, row.folder, row.states = trace, found.lock.name, None
-        settle(self._services.notifier, root)  # what an earlier life told of waits no more
+        settle(self._services.notifier, root)  # notices of an earlier daemon are out of date
         return True
 
     async def _usual(self, texts: Mapping[str, Texts], rows: Mapping[str, Row]) -> Collection[str]:
-        """Return the projects whose own files, as they are now, are in force and ask for nothing."""
+        """Return the projects whose own files are trusted as they are, and ask for no action."""
         if not rows:
             return ()
         trusted = await self._services.journal.trusted(*rows)
@@ -461,6 +467,6 @@ def _those(judge: Mapping[str, Callable[[], bool]]) -> list[str]:
 def _all_of(visits: Mapping[str, Callable[[], Found]]) -> Mapping[str, Found]:
     found = {}
     for root, one in visits.items():
-        with suppress(StoreError):  # its own look says why
+        with suppress(StoreError):  # the woken project reports the error itself
             found[root] = one()
     return found

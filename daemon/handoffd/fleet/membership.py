@@ -1,9 +1,9 @@
-"""Projects that come and go, many at a time: how each came, who may send it away, and how people call it.
+"""Adding and removing projects, many at a time: the origin of each, what may remove it, and its name.
 
-A person's word outranks the settings: what a person added stays when the settings do not mean it any more,
-and what a person removed is not brought back by them. A project that a person names (on the command line, or
-by a path that is written out in the settings) is trusted as its files are now. What the settings find below
-a folder is supervised without being trusted: no person has looked at its files.
+A person outranks the settings: a project that a person added stays when the settings no longer cover it, and
+the settings do not bring back a project that a person removed. A project that a person names (on the command
+line, or by its full path in the settings) is trusted with its current files. Projects that the settings find
+below a folder are supervised without trust: no person has checked their files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from handoffd.track.services import Services
 
 # --- what the settings bring --------------------------------------------------------------------------
 _BROUGHT_AT_ONCE = 200
-"""So many are recorded in one transaction, and made before others have a turn."""
+"""How many projects one transaction records; other tasks run after each batch."""
 _ENDS_AT_ONCE = 64
 _LEAVE_LIMIT_S = 5.0
 
@@ -47,7 +47,7 @@ UNTRUSTED: Mapping[str, str] = {SETTINGS: "", RULES: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
-    """Projects that the settings brought and that are gone, and those that go when their run has ended."""
+    """Projects that left (`gone`), and projects that will leave when their run has ended (`busy`)."""
 
     gone: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
@@ -64,25 +64,25 @@ class Membership:
     brought_by: dict[str, str] = field(default_factory=dict)
     """The entry of the settings that brought a project, by root."""
     kept_out: set[str] = field(default_factory=set)
-    """The roots that a person has removed."""
+    """Roots that a person has removed."""
 
     async def load(self) -> None:
-        """Learn from the journal how the projects came."""
+        """Read the origin of each project from the journal."""
         origins = await self.services.journal.origins()
         self.brought_by.update(origins.brought_by)
         self.kept_out.update(origins.kept_out)
 
     def of_a_person(self, root: str, *, removed: bool = False) -> bool:
-        """Take a person's word about a project; return whether only the settings had brought it."""
+        """Record a person's decision about a project; return whether only the settings had brought it."""
         self.kept_out.discard(root)
         if removed:
             self.kept_out.add(root)
         return self.brought_by.pop(root, None) is not None
 
     async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
-        """Supervise what the settings have found, untrusted; return the roots that are new.
+        """Supervise projects that the settings found, without trust; return the new roots.
 
-        `found` has the entry that means each root. One that is `refused` is left out.
+        `found` maps each root to its entry of the settings. A `refused` root is left out.
         """
         async with self.changing:
             new = [
@@ -95,7 +95,7 @@ class Membership:
         return tuple(one.root for one in new)
 
     def refused(self, root: str) -> str | None:
-        """Return why a folder that was found cannot be supervised; None: it can."""
+        """Return why a found folder cannot be supervised; None if it can."""
         if not _is_recordable(root):
             return "its name is not UTF-8"
         return unfit(root, self.services.settings.state_dir)
@@ -111,10 +111,10 @@ class Membership:
         await checkpoint()
 
     async def let_go(self, roots: Collection[str]) -> LetGo:
-        """Stop supervising projects that the settings have brought; one that runs goes when that is over."""
+        """Stop supervising projects that the settings brought; a busy one leaves when its run has ended."""
         async with self.changing, AsyncExitStack() as guests:
             mine = [root for root in roots if root in self.register and root in self.brought_by]
-            for root in mine:  # none begins to rest meanwhile
+            for root in mine:  # guests keep a project from going to rest meanwhile
                 guests.enter_context(self.register.guest(root))
             busy = {root for root, project in self._up(mine) if await project.has_processes()}
             for _, project in self._up(busy):
@@ -123,7 +123,7 @@ class Membership:
             if not leaving:
                 return LetGo(busy=frozenset(busy))
             rows = {root: row for root in leaving if (row := self.register.resting.get(root)) is not None}
-            for root in rows:  # from now on nothing can make them get up
+            for root in rows:  # from now on nothing can wake them
                 self.loops.leave(root)
             try:
                 await self._end([root for root in leaving if root not in rows])
@@ -149,7 +149,7 @@ class Membership:
                 project.touched()
 
     async def _end(self, roots: Sequence[str]) -> None:
-        """End the loops of projects; one that hangs keeps no other one waiting."""
+        """End the loops of projects side by side, because one may hang."""
         limit = anyio.CapacityLimiter(_ENDS_AT_ONCE)
 
         async def end(root: str) -> None:
@@ -162,7 +162,7 @@ class Membership:
                 tasks.start_soon(end, root)
 
     async def _let_go(self, roots: Sequence[str]) -> frozenset[str]:
-        """Have the journal let go of projects that have no loop; return those that began to run before."""
+        """Remove projects without a loop from the journal; return the ones with an attempt in flight."""
         up = [root for root, _ in self._up(roots)]
         stored = by_project(await self.services.journal.tracks(up)) if up else {}
         begun = frozenset(root for root in up if any(map(_in_flight, stored.get(root, ()))))
@@ -177,20 +177,20 @@ class Membership:
         return begun
 
     async def leave(self, roots: Sequence[str]) -> None:
-        """Let go of folders: their notices wait no more, and others may have them.
+        """Release folders: settle their notices, and let other daemons supervise them.
 
-        A disk that hangs is not waited for.
+        It does not wait for a disk that hangs.
         """
         for root in roots:
             settle(self.services.notifier, root)
         with anyio.move_on_after(_LEAVE_LIMIT_S):
-            alone = anyio.CapacityLimiter(1)  # a thread that hangs takes none away from those that work
+            alone = anyio.CapacityLimiter(1)  # a hanging thread must not use up the shared limit
             left = partial(leave, roots, self.services.settings.state_dir)
             await to_thread.run_sync(left, abandon_on_cancel=True, limiter=alone)
 
 
 def _is_recordable(root: str) -> bool:
-    """Return whether the journal can hold a path: it is UTF-8."""
+    """Return whether the journal can hold a path: it must be UTF-8."""
     try:
         checked_path(root)
     except StoreError:
@@ -206,15 +206,15 @@ def _in_flight(stored: StoredTrack) -> bool:
 _T = TypeVar("_T")
 
 Outcome = Mapping[str, str | HandoffdError]
-"""The root of each project, by the root that was asked for, or why it is not supervised."""
+"""By requested root: the root of the project, or why it is not supervised."""
 
 _ASKED_AT_ONCE = 32
-"""So many folders are looked at, and trusted, at once."""
+"""How many folders are read and trusted at once."""
 _RECORDED_AT_ONCE = 200
 
 
 class Joining:
-    """Takes projects in on a person's word, beside what the settings bring."""
+    """Adds projects on a person's request, beside those that the settings bring."""
 
     def __init__(self, members: Membership) -> None:
         self._members = members
@@ -223,8 +223,8 @@ class Joining:
     async def add(self, root: str, *, take: bool = False) -> str:
         """Supervise a project, and return its root without links. Raises HandoffdError.
 
-        One that only the settings had brought is the person's from now on, and trusted. One that belongs
-        to another daemon is refused, unless the person says to `take` it.
+        A project that only the settings had brought becomes the person's, and trusted. One that belongs to
+        another daemon is refused, unless the person chooses to `take` it.
         """
         outcome = await self.add_many((root,), take=take)
         added = outcome[root]
@@ -236,11 +236,11 @@ class Joining:
         """Supervise projects; return the root of each, or why it is not supervised."""
         outcome: dict[str, str | HandoffdError] = {}
         places = await _each(dict.fromkeys(roots), self._place, outcome)
-        async with self._members.changing:  # asked for twice at once, it is one project all the same
+        async with self._members.changing:  # two simultaneous requests must add one project
             known = {root: at for root, at in places.items() if at in self._register}
             await _each(known, lambda root: self._adopt(known[root], take=take), outcome)
             new = {at: root for root, at in places.items() if at not in self._register}
-            fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
+            fresh = {root: at for at, root in new.items()}  # two paths of one folder are one project
             others = await self._of_others() if fresh and not take else {}
             lock = partial(_lock, take=take, others=others)
             made = await _each(fresh, lambda root: self._made(fresh[root], lock), outcome)
@@ -248,9 +248,9 @@ class Joining:
         return {root: outcome.get(root, places.get(root, root)) for root in roots}
 
     async def enrol(self, root: str, entry: str) -> str | None:
-        """Supervise a project that the settings name outright; return its root.
+        """Supervise a project that the settings list by path; return its root.
 
-        None when it is supervised already, or a person has removed it. Raises HandoffdError.
+        None if it is already supervised, or if a person has removed it. Raises HandoffdError.
         """
         root = await self._place(root)
         async with self._members.changing:
@@ -274,13 +274,13 @@ class Joining:
         return place
 
     async def _of_others(self) -> Mapping[str, Holder]:
-        """Return what the daemons that run here beside this one supervise, by root."""
+        """Return the projects of the other daemons on this machine, by root."""
         return await to_thread.run_sync(supervised_elsewhere, self._members.services.settings.journal)
 
     async def _made(self, root: str, lock: Callable[[Project], Awaitable[None]] | None = None) -> Project:
         """Return a project with its files trusted, not yet supervised; with `lock`, locked before.
 
-        Where the settings bring it, its first look tells whether it can be had.
+        A project that the settings bring is locked by its first look instead.
         """
         members = self._members
         stored = await members.services.journal.tracks([root])
@@ -298,7 +298,7 @@ class Joining:
     async def _record(
         self, made: Mapping[str, Project], outcome: dict[str, str | HandoffdError], entry: str | None
     ) -> None:
-        """Have the journal know of projects, and supervise them."""
+        """Record projects in the journal, and supervise them."""
         members, waiting = self._members, {project.root: given for given, project in made.items()}
         projects = {project.root: project for project in made.values()}
         for some in _in_turn(projects.values()):
@@ -322,7 +322,7 @@ class Joining:
         self._members.loops.begin(project.root)
 
     async def _adopt(self, root: str, *, take: bool) -> None:
-        """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
+        """Make a project of the settings the person's own: trusted, and not removed by the settings."""
         services, brought = self._members.services, root in self._members.brought_by
         up = self._register.awake.get(root)
         locked = up is not None and up.condition == "locked"
@@ -344,7 +344,7 @@ class Joining:
 
 
 async def _lock(project: Project, *, take: bool, others: Mapping[str, Holder] | None = None) -> None:
-    """Lock a project for a person who adds it. Raises Locked when it is another one's, but for `take`."""
+    """Lock a project for a person who adds it. Without `take`, raises Locked if another daemon has it."""
     taking = command_for(project.root, "add", "--take")
     if others is not None and (holder := others.get(project.root)) is not None:
         hint = f"{taking}  # has it here; or say there: {command_for(project.root, 'remove')}"
@@ -362,7 +362,7 @@ async def _each(
     work: Callable[[str], Awaitable[_T]],
     outcome: dict[str, str | HandoffdError],
 ) -> dict[str, _T]:
-    """Return what `work` returns of each, a few at once; what it raises goes into `outcome`."""
+    """Return the result of `work` for each root, a few at once; its errors go into `outcome`."""
     found: dict[str, _T] = {}
     limit = anyio.CapacityLimiter(_ASKED_AT_ONCE)
 
@@ -384,15 +384,15 @@ def _in_turn(projects: Iterable[Project]) -> Iterable[Sequence[Project]]:
     return (all_of_them[at : at + _RECORDED_AT_ONCE] for at in range(0, len(all_of_them), _RECORDED_AT_ONCE))
 
 
-# --- how people call a project ------------------------------------------------------------------------
+# --- names of projects --------------------------------------------------------------------------------
 MOST_NAMES = 20
-"""At most so many names are listed in an error."""
+"""How many names an error lists at most."""
 
 
 def root_called(name: str, register: Register) -> str:
-    """Return the root of the project called, or lying at (or above), `name`.
+    """Return the root of the project named `name`, or located at or above the path `name`.
 
-    Raises NotFound, naming those there are, and Refused, with their roots, when a name fits several.
+    Raises NotFound, with the known names, and Refused, with their roots, when several have the name.
     """
     if name in register:
         return name  # without a look at the disk, which may not answer
@@ -408,12 +408,12 @@ def root_called(name: str, register: Register) -> str:
         message = f"{name} is the name of several projects; give a path: {_listed(called, len(called))}"
         raise Refused(message, hint="handoffd projects")
     known = _listed(nsmallest(MOST_NAMES, map(register.name_of, register)), len(register))
-    message = f"no supervised project is called or lies at {name} (known: {known})"
+    message = f"no supervised project named or located at {name} (known: {known})"
     raise NotFound(message, hint=command_for(name, "add") if path.is_absolute() else "handoffd projects")
 
 
 def _resolved(path: Path) -> Path | None:
-    """Return where a path leads; None for a name: it means nothing relative to wherever the daemon runs."""
+    """Return a path with links resolved; None for a name, which has nothing to do with the working folder."""
     try:
         return path.resolve() if path.is_absolute() else None
     except (OSError, RuntimeError, ValueError):  # links in a circle, and characters that no path can have

@@ -1,8 +1,7 @@
 """Names used in the settings (executors, accounts, groups), and whether they exist.
 
-An unknown name would limit nothing, start nothing, or keep every project waiting. It is reported with
-everything else that is wrong with the settings, so it is looked for in what was written, not in what was
-accepted.
+An unknown name would limit nothing, start nothing, or keep every project waiting. It is reported together
+with all other problems of the settings, so the checks read the settings as written, not as accepted.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ class _Mention(NamedTuple):
 class _Known(NamedTuple):
     executors: tuple[str, ...]
     accounts: tuple[str, ...] | None = None
-    """None: they cannot be told, because an executor is wrong itself."""
+    """None: unknown, because an executor is invalid itself."""
 
     @classmethod
     def in_book(cls, book: ExecutorBook) -> _Known:
-        """Return the names that executors have which can be used."""
+        """Return the names of the usable executors."""
         accounts = {one.account or one.name for one in book.executors.values() if one.argv}
         return cls(executors=book.names, accounts=tuple(sorted(accounts)))
 
 
 def misfits(written: Mapping[str, Any], locate: Locate) -> tuple[Problem, ...]:
-    """Return what is wrong with the executors of settings as they are written, and with names in them.
+    """Return the problems of the executors in settings as written, and of the names used in them.
 
-    What was written may be anything; what is wrong by itself is told by others.
+    `written` may have any form; other checks report values of the wrong type.
     """
     own = written.get("executors", {})
     if not isinstance(own, Mapping):
@@ -54,7 +53,7 @@ def misfits(written: Mapping[str, Any], locate: Locate) -> tuple[Problem, ...]:
     wrong: tuple[Problem, ...] = ()
     try:
         known = _Known.in_book(load_book(shipped_layer(), Layer(file="", definitions=own)))
-    except InvalidFile as invalid:  # what it is called by is known all the same
+    except InvalidFile as invalid:  # the names are known even so
         wrong = tuple(_placed(problem, *locate(problem.key or "executors")) for problem in invalid.problems)
         shipped = load_book(shipped_layer()).names
         known = _Known(executors=tuple(sorted({*shipped, *map(str, own)})))
@@ -104,7 +103,7 @@ def _section(value: object) -> Mapping[Any, Any]:
 
 
 def _names(value: object, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that a choice of executors holds, each with its key."""
+    """Yield the names in a choice of executors, each with its key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, list | tuple):

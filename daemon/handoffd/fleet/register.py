@@ -1,6 +1,6 @@
-"""The supervised projects: those that are up, as objects, and those at rest, as rows.
+"""The supervised projects: objects for projects that are up, rows for projects at rest.
 
-A root is in one of the two, always: what moves it from one to the other does so at one instant.
+A root is always in exactly one of the two: moving it happens without an await.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Register:
         self.awake: dict[str, Project] = {}
         self._resting: dict[str, Row] = {}
         self._called: dict[str, str | set[str]] = {}
-        """The roots of projects at rest by name: one, as a rule."""
+        """The roots of projects at rest by name; usually one per name."""
         self._guests: Counter[str] = Counter()
 
     def __contains__(self, root: object) -> bool:
@@ -51,7 +51,7 @@ class Register:
 
     # --- moving ----------------------------------------------------------------------------------
     def lay_down(self, root: str, row: Row) -> None:
-        """Have a project at rest from now on."""
+        """Put a project to rest, as a row."""
         self.awake.pop(root, None)
         self._resting[root] = row
         known = self._called.setdefault(row.name, root)
@@ -61,12 +61,12 @@ class Register:
             self._called[row.name] = {known, root}
 
     def get_up(self, root: str, project: Project) -> None:
-        """Have a project up from now on that was at rest."""
+        """Replace the row of a resting project with its object."""
         self.forget(root)
         self.awake[root] = project
 
     def forget(self, root: str) -> None:
-        """Have a project neither up nor at rest."""
+        """Remove a project from both."""
         self.awake.pop(root, None)
         row = self._resting.pop(root, None)
         if row is None:
@@ -90,28 +90,28 @@ class Register:
                 del self._guests[root]
 
     def guests(self, root: str) -> int:
-        """Return how many ask it something now."""
+        """Return how many requests it is answering."""
         return self._guests[root]
 
     # --- names -----------------------------------------------------------------------------------
     def name_of(self, root: str) -> str:
-        """Return what its STATE.json calls a project; else its folder's name. KeyError for a stranger."""
+        """Return a project's name in STATE.json, else its folder's name. KeyError for an unknown root."""
         row = self._resting.get(root)
         return row.name if row is not None else name_of(self.awake[root])
 
     def called(self, name: str) -> list[str]:
-        """Return the roots of all projects of a name, the ones that are up first."""
+        """Return the roots of all projects with this name, projects that are up first."""
         up = [root for root, project in self.awake.items() if name_of(project) == name]
         known = self._called.get(name, ())
         return [*up, *([known] if isinstance(known, str) else sorted(known))]
 
     def names(self) -> Mapping[str, str]:
-        """Return, by root, what each is called by: its name, or its root if several share that."""
+        """Return, by root, how commands name each project: its name, or its root if several share it."""
         return _Names(self)
 
 
 class _Names(Mapping[str, str]):
-    """Looks a name up when it is asked for: most questions are about a few projects."""
+    """Looks names up on demand: most requests are about a few projects."""
 
     def __init__(self, register: Register) -> None:
         self._register = register
@@ -131,23 +131,22 @@ class _Names(Mapping[str, str]):
 
 
 def name_of(project: Project) -> str:
-    """Return what its STATE.json calls a project; else its folder's name."""
+    """Return a project's name in STATE.json, else its folder's name."""
     state = project.main.track.state
     return state.project if state is not None else Path(project.root).name
 
 
-# --- what is there when a daemon starts ---------------------------------------------------------------
-# Most projects are rows, at rest. The journal's tracks are gone through once, one at a time: what a row needs
-# of them is little. The folders are then visited by one thread in one go, before any project has its loop.
-# Visited one by one, from as many threads, a thousand of them take several times longer: the threads wait
-# for the interpreter, not for the disk. Where one does not answer at once, it and those that were asked with
-# it look for themselves, as at any other time.
+# --- loading at the start of a daemon -----------------------------------------------------------------
+# Most projects are rows, at rest, and a row needs little of its tracks: one pass over the journal is enough.
+# Then one thread visits all folders, before any project has its loop. One thread per folder would take
+# several times longer for a thousand of them: the threads wait for the interpreter, not for the disk. When a
+# folder does not answer at once, every project of its batch looks for itself, as it does later.
 _READ_AT_ONCE = 200
-"""Projects of which everything is read from the journal at once."""
+"""How many projects are read completely from the journal at once."""
 
 
 async def load(register: Register, services: Services) -> None:
-    """Enter every project of the journal; take over what earlier lives spent and which limits they met."""
+    """Enter every project of the journal; restore the spending and the limits of earlier daemons."""
     journal = services.journal
     outlines = await journal.outlines(outline_of)
     await services.budgets.load(journal, (one.spent for one in outlines))
@@ -161,7 +160,7 @@ async def load(register: Register, services: Services) -> None:
 
 
 async def enter(roots: Sequence[str], register: Register, services: Services) -> Sequence[str]:
-    """Enter projects that are new here, though the journal may know them; return those that are up."""
+    """Enter new projects, which the journal may already know; return the ones that are up."""
     outlines = await services.journal.outlines(outline_of, roots)
     busy = _enter(roots, by_project(outlines), (), register)
     await make(busy, register, services)
@@ -186,7 +185,7 @@ def _enter(
 
 
 def row_of(root: str, outlines: Sequence[Outline]) -> Row:
-    """Return a project at rest whose folder was not looked at yet."""
+    """Return the row of a project whose folder was not visited yet."""
     by_name = {one.key.track: one for one in outlines}
     main = by_name.get(MAIN)
     states = {MAIN: None} | {name: one.digest for name, one in by_name.items()}
@@ -203,7 +202,7 @@ _ONE_TRACK = (MAIN,)
 
 
 async def make(roots: Sequence[str], register: Register, services: Services) -> None:
-    """Make projects as the journal knows them, whether they are at rest or not known yet."""
+    """Build projects from the journal, whether they are at rest or new."""
     for begin in range(0, len(roots), _READ_AT_ONCE):
         some = roots[begin : begin + _READ_AT_ONCE]
         trusted = await services.journal.trusted(*some)
@@ -216,14 +215,14 @@ async def make(roots: Sequence[str], register: Register, services: Services) -> 
 class _OfTrack(Protocol):
     @property
     def key(self) -> TrackKey:
-        """The track that it is about."""
+        """The track that the entry is about."""
 
 
 _T = TypeVar("_T", bound=_OfTrack)
 
 
 def by_project(entries: Iterable[_T]) -> dict[str, tuple[_T, ...]]:
-    """Return what is about tracks by the root of their project."""
+    """Group entries about tracks by the root of their project."""
     grouped: defaultdict[str, list[_T]] = defaultdict(list)
     for entry in entries:
         grouped[entry.key.project].append(entry)
@@ -235,11 +234,11 @@ LIMIT_S = 0.5
 """How long one visit of many projects may take."""
 _VISITED_AT_ONCE = 50
 _MOST_SILENT = 4
-"""After so many silent visits, all projects that are left look for themselves."""
+"""After this number of silent batches, the remaining projects look for themselves."""
 
 
 async def survey(projects: Sequence[Project], limit_s: float = LIMIT_S) -> None:
-    """Give every project what is in its folder, for its first look; later changes are hinted of."""
+    """Give every project the contents of its folder for its first look; hints report later changes."""
     rest, silent = iter(projects), 0
     while silent < _MOST_SILENT and (some := tuple(islice(rest, _VISITED_AT_ONCE))):
         with anyio.move_on_after(limit_s) as limit:
@@ -258,4 +257,4 @@ def _found(visit: Callable[[], Found]) -> Found | None:
     try:
         return visit()
     except StoreError:
-        return None  # its own look says why
+        return None  # the project's own look reports the error

@@ -1,13 +1,12 @@
-"""Puts changed settings in force while the daemon runs, whole or not at all, and has the rest follow.
+"""Applies changed settings while the daemon runs, completely or not at all, and updates what depends on them.
 
-An edit that cannot be used is reported with everything that is wrong with it, and the last good settings
-stay in force. What only a restart can change is named until then; the rest counts at once. A signal or a
-verb has everything read again that people write: the settings, the folders they name, the projects' own
-files. A change of the file alone has read again what follows from it.
+An unusable edit is reported with all its problems, and the last good settings stay in effect. Changes that
+need a restart are listed until then; the others apply at once. A signal or a verb reads again everything
+that people write: the settings, the folders they name, the projects' own files. A change of the settings file
+alone reads only what depends on it.
 
-The file, and those of secrets that it names, are looked at by their paths and not watched: they may be links
-to links that are exchanged, appear later, or be replaced by an editor in any way there is, and a look at
-them costs some microseconds.
+The settings file and its secret files are polled by path, not watched: a path may lead through links that
+are swapped, appear later, or be replaced by an editor in any way, and a poll costs a few microseconds.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ log = structlog.get_logger(__name__)
 
 # --- the settings file --------------------------------------------------------------------------------
 LOOK_S = 1.0
-"""How often the file is looked at. It must have been the same at two looks: writing it takes a moment."""
+"""How often to poll the file. It must be the same at two polls: writing it takes a moment."""
 
 RESTART = ("state_dir", "runtime_dir", "control.", "watch.backend")
-"""Keys, and beginnings of keys, whose values a daemon keeps to its end."""
+"""Keys, and prefixes of keys, that only a restart changes."""
 
 Mark = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Settings with what is made of them, all of it usable."""
+    """Usable settings, with the executors and prices that they define."""
 
     settings: Settings
     executors: ExecutorBook
@@ -57,7 +56,7 @@ class InForce:
 
 
 def usable(loaded: Loaded) -> InForce:
-    """Return what is to be in force. Raises InvalidFile for executors that cannot be used."""
+    """Return settings ready to apply. Raises InvalidFile for unusable executors."""
     own = Layer(
         file=str(loaded.file or "the settings"),
         definitions=loaded.settings.executors,
@@ -68,12 +67,12 @@ def usable(loaded: Loaded) -> InForce:
 
 
 def needs_restart(key: str) -> bool:
-    """Return whether the value of a key only counts for a daemon that starts with it."""
+    """Return whether a change of the key needs a restart."""
     return key.startswith(RESTART)
 
 
 def live_part(wanted: Settings, running: Settings) -> Settings:
-    """Return what of `wanted` can be in force now; the rest is as in `running`."""
+    """Return `wanted` with every value that needs a restart taken from `running`."""
     watch = wanted.watch.model_copy(update={"backend": running.watch.backend})
     kept = {
         "state_dir": running.state_dir, "runtime_dir": running.runtime_dir, "control": running.control,
@@ -83,7 +82,7 @@ def live_part(wanted: Settings, running: Settings) -> Settings:
 
 
 def marks(files: Sequence[Path]) -> Mark:
-    """Return what tells one state of the files from another; blocks on the disk, a little."""
+    """Return inode, time and size of the files, which change with their content; blocks briefly."""
     found = []
     for file in files:
         try:
@@ -95,37 +94,44 @@ def marks(files: Sequence[Path]) -> Mark:
 
 
 class Reloading:
-    """The settings in force, and how the last reading of them went (`view`)."""
+    """Reads and applies the settings; `view` is the result of the last reading."""
 
-    def __init__(self, services: Services, given: Given | None, loaded_from: Path | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        given: Given | None,
+        loaded_from: Path | None = None,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._look_s = look_s
         self._services = services
         self._given = given
-        self._seen: Mark | None = None  # what changes while the daemon starts is an edit, too
+        self._seen: Mark | None = None  # a change while the daemon starts is an edit, too
         self._secrets: tuple[Path, ...] = ()
         self._one = anyio.Lock()
         self._told: tuple[Problem, ...] = ()
         self.followers: list[Callable[[Settings], None]] = []
-        """Called with the settings that come into force."""
+        """Called with every settings object that is applied."""
         self.view = SettingsView(file=None if loaded_from is None else str(loaded_from))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know of the settings, in words: of the last reading, and of those in force."""
+        """Warnings about the last reading, and about the settings in effect."""
         return (*self.view.warnings, *self._services.settings.notify.warnings)
 
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
-        """Read the settings again whenever their file has changed, until cancelled; tell `changed` of it."""
+        """Read the settings again after each change of their files, until cancelled, and call `changed`."""
         if self._given is None or await to_thread.run_sync(_flows_away, self.view.file):
             return
         latest: Mark | None = None
         while True:
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(self._look_s)
             before, latest = latest, await to_thread.run_sync(marks, self._files(self._given))
             if latest == before and latest != self._seen:
                 changed(await self.reload())
 
     async def reload(self) -> SettingsView:
-        """Read the settings again and put them in force, if they can be used; return what came of it."""
+        """Read the settings again, apply them if they are usable, and return the result."""
         if self._given is None:
             return self.view
         async with self._one:
@@ -137,14 +143,14 @@ class Reloading:
                 self._take(loaded, wanted)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
-            except Exception as error:  # a fault of ours, and no reason to end what runs
-                log.exception("settings not put in force")
+            except Exception as error:  # a bug here must not end the daemon
+                log.exception("settings not applied")
                 self._refuse((self._unforeseen(error),))
             return self.view
 
     def _unforeseen(self, error: Exception) -> Problem:
-        """Return the problem that an edit is which nothing was found wrong with."""
-        message = f"cannot be put in force ({type(error).__name__}; the log of the daemon says more)"
+        """Return the problem of an edit that is valid but could not be applied."""
+        message = f"cannot be applied ({type(error).__name__}; the log of the daemon says more)"
         return Problem(file=self.view.file or "the settings", message=message)
 
     def _files(self, given: Given) -> tuple[Path, ...]:
@@ -152,7 +158,7 @@ class Reloading:
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
-            log.warning("settings refused, the last good ones stay in force", problem=str(problem))
+            log.warning("settings refused, the last good ones stay in effect", problem=str(problem))
         now = self._services.clock.now()
         self.view = replace(self.view, problems=problems, changed=(), since=self.view.since or now)
         if problems != self._told:
@@ -177,7 +183,7 @@ class Reloading:
             log.info("settings read again", in_force=list(changed), after_restart=list(restart))
 
     def _change(self, wanted: InForce) -> None:
-        """Apply new settings; on an error put the former back."""
+        """Apply new settings; on an error restore the former ones."""
         services = self._services
         before = InForce(settings=services.settings, executors=services.executors, prices=services.prices)
         try:
@@ -196,13 +202,15 @@ class Reloading:
 def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, InForce]:
     """Return the settings as they are now.
 
-    Raises InvalidFile, also for a file that is gone or was emptied: an editor on a full disk leaves one.
+    Raises InvalidFile, also for a missing or emptied file: an editor on a full disk leaves one.
     """
     if before is not None and _flows_away(before):
         message = "is a pipe, which cannot be read a second time; restart the daemon"
         raise InvalidFile((Problem(file=before, message=message),))
     loaded = given.load(misfits)
-    if before is not None and not os.path.lexists(before):  # though another may be there, it is not that one
+    if before is not None and not os.path.lexists(
+        before
+    ):  # another file of the search path must not replace it
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
     if loaded.blank and differing(running, loaded.settings):
@@ -212,25 +220,25 @@ def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, 
 
 
 def _flows_away(file: str | None) -> bool:
-    """Return whether settings came by a pipe (`--config <(...)`): what was read from it is gone."""
+    """Return whether settings came through a pipe (`--config <(...)`), which can be read only once."""
     try:
         return file is not None and not stat.S_ISREG(os.stat(file).st_mode)
     except OSError:
         return False
 
 
-# --- everything that people write ---------------------------------------------------------------------
+# --- reloading everything -----------------------------------------------------------------------------
 PLACES_LIMIT_S = 10.0
-"""How long a `reload` waits for the folders of the settings to be looked through."""
+"""How long a `reload` waits for the scan of the folders in the settings."""
 
 _PLACES = ("projects", "workspaces", "roster.")
-"""Keys that say where projects lie."""
+"""Keys that locate projects."""
 _OF_NO_PROJECT = (*_PLACES, "log.", "notify.")
-"""Keys after whose change no project does anything else than before."""
+"""Keys whose change affects no project that is already supervised."""
 
 
 class Renewal:
-    """What `reload` does, and what people should know of the settings in force (`warnings`)."""
+    """Implements `reload`, and lists the problems of the settings (`warnings`)."""
 
     def __init__(self, reloading: Reloading, enrolling: Enrolment, roster: Roster) -> None:
         self._reloading = reloading
@@ -239,19 +247,19 @@ class Renewal:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the settings, or not as they would have it, in words."""
+        """Problems of the settings, and entries that cannot be followed, as messages."""
         return (*self._reloading.warnings, *self._enrolling.notes)
 
     @property
     def trouble(self) -> str | None:
-        """The same of the settings file in a few words; None when it is in force."""
+        """The number of problems in the settings file and the next command; None without problems."""
         problems = len(self._reloading.view.problems)
         if not problems:
             return None
         return f"{problems} problem{'s' * (problems > 1)} (handoffd config check)"
 
     async def renew(self) -> Renewed:
-        """Read it all again; return what came of it."""
+        """Read everything again; return the result."""
         brought, gone = self._enrolling.brought, self._enrolling.gone
         view = await self._reloading.reload()
         await self._enrolling.look_now(PLACES_LIMIT_S)
@@ -264,18 +272,18 @@ class Renewal:
         )
 
     async def follow(self) -> None:
-        """Keep up with the settings file until cancelled."""
+        """Follow the settings file until cancelled."""
         async with anyio.create_task_group() as tasks:
             await self._reloading.watch(lambda view: tasks.start_soon(self._follow, view))
 
     async def _follow(self, view: SettingsView) -> None:
         try:
             await self._tell_of(view)
-        except Exception:  # the poll looks again; a daemon that ends looks at nothing
-            log.exception("settings in force, but not everybody was told")
+        except Exception:  # projects poll again by themselves, but only while the daemon runs
+            log.exception("settings applied, but projects not reloaded")
 
     async def _tell_of(self, view: SettingsView) -> None:
         if any(key.startswith(_PLACES) for key in view.changed):
             await self._enrolling.look_now(PLACES_LIMIT_S)
         if not all(key.startswith(_OF_NO_PROJECT) for key in view.changed):
-            await self._roster.reload()  # what waits for a higher cap, or a slot, need wait no more
+            await self._roster.reload()  # a higher cap or more slots may let waiting tracks start

@@ -1,8 +1,7 @@
-"""All supervised projects, and what may be asked of them.
+"""All supervised projects, and the operations on them.
 
-The roster is what the control layer talks to. In the daemon every project that is up has its loop, and
-one at rest gets up when something is asked of it; without a daemon the same objects carry out a single
-verb.
+The control layer calls the roster. In the daemon every project that is up has its loop, and a request wakes
+a project at rest; without a daemon the same objects carry out a single verb.
 """
 
 from __future__ import annotations
@@ -51,36 +50,43 @@ BEGIN_LIMIT_S = 10.0
 """How long a verb waits for a project that was just added, or that crashed."""
 
 END_LIMIT_S = 60.0
-"""How long `stop --executors` waits for the last process; the shims go on ending them after that."""
+"""How long `stop --executors` waits for the last process; afterwards the shims continue to end them."""
 RECORD_LIMIT_S = 5.0
-"""How long it waits for their ends to be recorded; else the next daemon finds them."""
+"""How long it waits for their ends to be recorded; the next daemon records the rest."""
 
 
 class Roster:
     """The supervised projects, by root."""
 
-    def __init__(self, services: Services, *, rest_after_s: float = REST_AFTER_S) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        rest_after_s: float = REST_AFTER_S,
+        record_limit_s: float = RECORD_LIMIT_S,
+    ) -> None:
         self._services = services
+        self._record_limit_s = record_limit_s
         self._register = Register()
         self._loops = Loops(services, self._register, rest_after_s)
         self._changing = anyio.Lock()
         self.membership = Membership(services, self._register, self._loops, self._changing)
-        """Which projects the settings brought, and how projects come and go."""
+        """Which projects the settings brought; adds and removes projects."""
         self.polled: float | None = None
-        """When the poll got on last, by the monotonic clock; None: it is not waited for yet."""
+        """When the poll last made progress, by the monotonic clock; None before the first poll."""
         self._views = Views(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
-        """Enter every project of the journal; make those that have something to do, without their loops."""
+        """Enter every project of the journal; build the busy ones, without their loops."""
         await load(self._register, self._services)
         await self.membership.load()
 
     async def inspect(self, silent: Container[str] = ()) -> None:
-        """Find out how every project stands, changing nothing; instead of `run`.
+        """Determine the status of every project without changing anything; instead of `run`.
 
-        The folders of `silent` roots are left alone: they are known not to answer.
+        It skips the folders of `silent` roots, which are known not to answer.
         """
         await make(tuple(self._register.resting), self._register, self._services)
         for root, project in self._register.awake.items():
@@ -88,21 +94,21 @@ class Roster:
                 await project.inspect()
 
     async def run(self, watching: Watching) -> None:
-        """Give every project its loop, until cancelled."""
+        """Run the loop of every project, until cancelled."""
         try:
             await self._loops.run(watching)
         finally:
             self.close()
 
     async def begun(self) -> None:
-        """Return when every project there is now has been looked at; never, if one cannot be."""
+        """Return when every current project has been checked; never, if one hangs."""
         for project in tuple(self._register.awake.values()):
             await project.begun.wait()  # no limit: the caller knows how long is too long
         if self._register.resting:
             await self._loops.rounds.been.wait()
 
     def touched(self, root: str) -> None:
-        """Pass a hint on to the project it is about."""
+        """Pass a hint on to its project."""
         project = self._register.awake.get(root)
         if project is not None:
             project.touched()
@@ -110,12 +116,12 @@ class Roster:
             self._loops.rounds.hint(root)
 
     def notice_given_up(self, lost: GivenUp) -> None:
-        """Have it remembered in its track's history that people could not be told of something."""
+        """Record in the history of its track that a notice could not be delivered."""
         event = NoticeGivenUp(sink=lost.sink, count=lost.count, first=lost.first, why=lost.why)
         self._loops.tell(lost.project, lost.track or MAIN, event)
 
     async def poll(self) -> None:
-        """Have every project that is up look at its clock; what is wrong with one is only its business."""
+        """Check the deadlines of every project that is up; a fault of one does not stop the others."""
         for project in tuple(self._register.awake.values()):
             try:
                 with self._register.guest(project.root):
@@ -127,11 +133,11 @@ class Roster:
         self.got_on()
 
     def got_on(self) -> None:
-        """Note that the poll gets on."""
+        """Note that the poll makes progress."""
         self.polled = self._services.clock.monotonic()
 
     async def _look_at_faults(self) -> None:
-        """Wake projects at rest whose executor could not be used, and can be tried again."""
+        """Wake projects at rest whose faulty executor can be tried again."""
         waiting = {root: row.faults for root, row in self._register.resting.items() if row.faults}
         if not waiting:
             return
@@ -152,7 +158,7 @@ class Roster:
 
     @property
     def running(self) -> int:
-        """How many attempts of ours are in flight."""
+        """How many attempts of this daemon are in flight."""
         return sum(project.running for project in self._register.awake.values())
 
     def roots(self) -> frozenset[str]:
@@ -175,33 +181,33 @@ class Roster:
         return len(self._register.resting)
 
     async def end_executors(self, by: str) -> None:
-        """End every executor as an interruption by us, which costs no attempt, and wait for their end."""
+        """End every executor as an interruption, which costs no attempt, and wait for their end."""
         self._loops.ending = True
         projects = tuple(self._register.awake.values())
         for project in projects:
-            project.ending = True  # all of them first: a slot that is given back starts nothing
+            project.ending = True  # all of them first, so that a freed slot starts nothing
         with anyio.move_on_after(END_LIMIT_S):
-            async with anyio.create_task_group() as tasks:  # one that hangs keeps no other one's alive
+            async with anyio.create_task_group() as tasks:  # side by side, because one may hang
                 for project in projects:
                     tasks.start_soon(project.end_executors, by)
-            # Processes end without telling the roster, so it looks.
+            # Processes end without notifying the roster, so it polls.
             while any(project.live_runs for project in projects):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
-            with anyio.move_on_after(RECORD_LIMIT_S):
+            with anyio.move_on_after(self._record_limit_s):
                 while any(project.executing for project in projects):  # noqa: ASYNC110
                     await anyio.sleep(0.01)
 
     # --- for the control layer -------------------------------------------------------------------
     def find(self, name: str) -> str:
-        """Return the root of the project called, or lying at (or above), `name`."""
+        """Return the root of the project named `name`, or located at or above the path `name`."""
         return root_called(name, self._register)
 
     def names(self) -> Mapping[str, str]:
-        """Return, by root, what each project is called by in a command."""
+        """Return, by root, how commands name each project."""
         return self._register.names()
 
     def usage(self) -> Mapping[str, Usage]:
-        """Return what each run that is followed here has used so far."""
+        """Return the usage so far of each run of this daemon."""
         return self._services.meters.usage()
 
     async def views(self) -> tuple[ProjectView, ...]:
@@ -209,7 +215,7 @@ class Roster:
         return await self._views.all()
 
     def forget_views(self) -> None:
-        """Have everything that is told looked up anew: the daemon's settings have changed."""
+        """Drop cached views: the daemon's settings have changed."""
         self._views.forget()
 
     async def view(self, project: str) -> ProjectView:
@@ -217,7 +223,7 @@ class Roster:
         return await self._views.one(project)
 
     async def add(self, root: str, *, take: bool = False) -> ProjectView:
-        """Supervise one more project, trusting its files as they are; `take` it from another daemon, too."""
+        """Supervise a project, trusting its current files; with `take`, even if another daemon has it."""
         return await self.view(await self._joining.add(root, take=take))
 
     async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
@@ -225,13 +231,13 @@ class Roster:
         return await self._joining.add_many(roots, take=take)
 
     async def enrol(self, root: str, entry: str) -> str | None:
-        """Supervise a project that an entry of the settings names outright, unless it is not wished."""
+        """Supervise a project that the settings list by path, unless a person removed it."""
         return await self._joining.enrol(root, entry)
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its history stay.
 
-        Raises Refused while it runs, also when it began to only while it was being asked to leave.
+        Raises Refused while it runs, even if it began to run only during the removal.
         """
         async with self._changing:
             with self._register.guest(project):
@@ -253,19 +259,19 @@ class Roster:
                 return view
 
     async def _retire(self, root: str, *, idle: bool) -> None:
-        """Have the journal let go of a project, now that nothing of it moves."""
+        """Remove an ended project from the journal."""
         self._register.awake[root], _ = await self._loops.recorded(root)
         if idle and self._register.awake[root].running:
             raise _runs(root)
         await self._services.journal.remove_project(root, self._services.clock.now())
 
     async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
-        """Put a verb before the engine, after a look at the disk, and return what it said.
+        """Let the engine decide a verb, after a look at the disk, and return the result.
 
-        `request` is the key it came with.
+        `request` is its idempotency key.
 
-        Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
-        file that waits to be mended, or be judged by rules that were not read.
+        Raises HandoffdError when the project cannot be used: the verb would have to overwrite a broken
+        file that a person must repair first, or be judged by rules that could not be read.
         """
         with self._register.guest(project):
             found = await self._workable(project)
@@ -277,12 +283,12 @@ class Roster:
             return (await found.main.give(verb, request)).result
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
-        """Give the next attempt away; return its prompt if there is one."""
+        """Hand the next attempt to a person or another program; return its prompt if there is one."""
         with remedies(project), self._register.guest(project):
             return await Manual(await self._workable(project), self._services).hand_out(by)
 
     async def apply(self, project: str, within_s: float | None) -> Applied:
-        """Take in the hand-off that is there for an attempt of others."""
+        """Apply the hand-off of an attempt that was handed out."""
         with self._register.guest(project):
             return await Manual(await self._workable(project), self._services).apply(within_s)
 
@@ -308,11 +314,11 @@ class Roster:
         return found
 
     def executors(self) -> tuple[str, ...]:
-        """Return what may be chosen as an executor."""
+        """Return the valid choices of an executor."""
         return (AUTO, *self._services.executors.names)
 
     async def installed(self) -> tuple[str, ...]:
-        """Return the executors whose programs are there, and `auto` where an agent is."""
+        """Return the executors with an installed program, and `auto` if one of them is an agent."""
         return await to_thread.run_sync(installed_names, self._services)
 
     def limits(self) -> tuple[AccountView, ...]:
@@ -320,14 +326,14 @@ class Roster:
         return self._services.accounts.views(self._services.clock.now())
 
     def slots(self) -> SlotsView:
-        """Return who may run, who does, and who waits."""
+        """Return the limits, the running tracks and the queue."""
         return self._services.slots.view()
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """End the wait for an account; return the projects that had met its limit.
 
-        Raises NotFound when it is not limited, HandoffdError when it is only on record, because no daemon
-        runs, and that can be changed nowhere.
+        Raises NotFound when it is not limited. Without a daemon, raises HandoffdError when no project could
+        record the end.
         """
         accounts, now = self._services.accounts, self._services.clock.now()
         return await lift(accounts, account, by, now, self._recorded_in, daemon=self._loops.run_here)
@@ -343,10 +349,10 @@ class Roster:
         self._services.accounts.look(self._services.clock.now())
 
     async def _begun(self, root: str) -> Project:
-        """Wait for a project's loop: beside one that is just beginning, nothing else may decide."""
+        """Wait for a project's loop: while it is starting, nothing else may decide."""
         found = await self._loops.awake(root)
         with anyio.move_on_after(BEGIN_LIMIT_S):
-            # It looks again, because another project takes the place of one that crashed.
+            # Ask again each time, because a new object replaces a crashed project.
             while not found.begun.is_set() and found.condition in {"ok", "invalid_rules"}:
                 with anyio.move_on_after(0.02):
                     await found.begun.wait()
@@ -359,19 +365,19 @@ class Roster:
         )
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
-        """Return what the next turn would do."""
+        """Return what the next turn of the engine would do."""
         with remedies(project), self._register.guest(project):
             found = await self._loops.awake(project)
             await found.look()
             return await peek_of(found, bootstrapped=bootstrapped)
 
     async def backlog(self, project: str) -> BacklogView:
-        """Return the stories that wait in a project."""
+        """Return the queued stories of a project."""
         with self._register.guest(project):
             return backlog_of(await self._loops.awake(project))
 
     async def trust(self, project: str) -> tuple[str, ...]:
-        """Put held settings and rules into force; return what changed, as dotted keys."""
+        """Accept held settings and rules; return the changes, as dotted keys."""
         with self._register.guest(project):
             found = await self._loops.awake(project)
             with remedies(found.root):
@@ -380,16 +386,16 @@ class Roster:
             return keys
 
     async def reload(self) -> tuple[str, ...]:
-        """Read every project's files again; return what is wrong with them."""
+        """Read every project's files again; return their problems."""
         await self._loops.rounds.visit_all()
         projects = tuple(self._register.awake.values())
-        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+        async with anyio.create_task_group() as tasks:  # side by side, because one may not answer
             for project in projects:
                 tasks.start_soon(project.look)
         return tuple(f"{one.root}: {problem}" for one in projects for problem in one.files.problems)
 
     def close(self) -> None:
-        """Let go of every project for good."""
+        """Release every project permanently."""
         for project in self._register.awake.values():
             project.dismiss()
 

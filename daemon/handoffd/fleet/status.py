@@ -1,8 +1,7 @@
-"""What `status` tells of all projects, without waking those at rest.
+"""The views of all projects for `status`, without waking projects at rest.
 
-The tracks of projects at rest are read from the journal and their own files from the folder, many at a time.
-That view stays with the row: while a project rests, nothing that is told of it can change. What one view
-says of a project is `project/status.py`.
+The views of projects at rest are built from the journal and the files in the folder, many at a time. The row
+caches its view: while a project rests, nothing in the view can change. `project/status.py` builds one view.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from handoffd.project.status import view_of
 from handoffd.track.services import Services
 
 _TOLD_AT_ONCE = 100
-"""After so many others have their turn."""
+"""How many views are built before other tasks run."""
 
 
 class Views:
-    """Makes views: of projects that are up as they are now, of those at rest without making them get up."""
+    """Builds views of projects that are up, and of projects at rest without waking them."""
 
     def __init__(self, services: Services, register: Register, loops: Loops, membership: Membership) -> None:
         self._services = services
@@ -62,7 +61,7 @@ class Views:
 
     async def _of(self, roots: Sequence[str]) -> list[ProjectView]:
         views: dict[str, ProjectView] = {}
-        # One may get up or lie down while others are read.
+        # A project may wake or go to rest while others are read.
         while missing := [root for root in roots if root in self._register and root not in views]:
             views |= await glimpse(missing, self._register, self._services)
             for root in missing:
@@ -72,7 +71,7 @@ class Views:
         return [self._told(views[root], names.get(root)) for root in roots if root in views]
 
     def _told(self, view: ProjectView, called: str | None) -> ProjectView:
-        """Return a view with what is known beside it: its name in commands, its origin, how it is watched."""
+        """Add to a view the project's name in commands, its origin, and how it is watched."""
         view = replace(view, called=called, brought_by=self._membership.brought_by.get(view.project))
         unwatched = self._loops.unwatched(view.project)
         if not unwatched:
@@ -83,13 +82,13 @@ class Views:
 
 # --- projects at rest ---------------------------------------------------------------------------------
 _READ_AT_ONCE = 20
-"""After so many others have their turn."""
+"""How many projects are read before other tasks run."""
 LIMIT_S = 0.5
-"""How long reading the files of one batch may take; then they are told of by the journal alone."""
+"""How long reading the files of one batch may take; after that its views come from the journal alone."""
 
 
 async def glimpse(roots: Sequence[str], register: Register, services: Services) -> Mapping[str, ProjectView]:
-    """Return the views of the projects among these that rest. Raises StoreError."""
+    """Return the views of the resting projects among `roots`. Raises StoreError."""
     views: dict[str, ProjectView] = {}
     unseen: list[str] = []
     for root in roots:
@@ -117,7 +116,7 @@ async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, 
         if root in texts:
             await project.files.take(texts[root])
         views[root] = await view_of(project, services.slots)
-        if row.hints == hints[root]:  # else what was read may be of before that
+        if row.hints == hints[root]:  # after a hint, the files that were read may be out of date
             row.view = views[root]
     await checkpoint()
     return views
@@ -135,6 +134,6 @@ def _read(roots: Sequence[str]) -> Mapping[str, Texts]:
     for root in roots:
         try:
             found[root] = read_texts(Path(root))
-        except HandoffdError:  # its own look says why
+        except HandoffdError:  # the project's own look reports the error
             continue
     return found

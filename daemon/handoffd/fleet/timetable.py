@@ -1,8 +1,8 @@
-"""Starts by the clock: finds what is due, has it started once, and remembers what became of it.
+"""Starts stories on schedule: finds the due ones, starts each once, and records the outcome.
 
-What has been dealt with is in the journal: a start in the very transaction of its event, anything else
-by itself. So this can be asked at any time, after any crash: it reckons from there. A project that cannot
-be worked on just now is tried again as long as its start would still be on time.
+The journal records every outcome: a start in the transaction of its event, anything else by itself. After a
+crash the next look continues from there. A start whose project is temporarily unavailable is tried again as
+long as it would still be on time.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from handoffd.track.services import Services
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
-"""How late something may be started on an idle machine."""
+"""How late a start may be on an idle machine."""
 
 PLAN_EVERY: Final = timedelta(seconds=5)
-"""How late a project that came or went is noticed."""
+"""How late the arrival or removal of a project is noticed."""
 
 NAME_EVERY: Final = timedelta(seconds=60)
-"""How late it is noticed that a project is called otherwise."""
+"""How late the new name of a project is noticed."""
 
 AGAIN: Final = timedelta(seconds=15)
-"""After so long a start is tried again that could not be put before its project."""
+"""How long to wait before giving a start to an unavailable project again."""
 
 GIVE_LIMIT_S: Final = 30.0
 AT_ONCE: Final = 32
-"""Starts that are put before their projects at the same time."""
+"""How many starts are given to their projects at the same time."""
 
 Key = tuple[str, str]
 Begin = Callable[[str, Started], Awaitable[Result]]
-"""Starts a story in the project at a root. Raises HandoffdError when the project cannot be asked."""
+"""Starts a story in the project at a root. Raises HandoffdError when the project is unavailable."""
 
 
 class Supervised(Protocol):
-    """The projects there are."""
+    """The supervised projects."""
 
     def names(self) -> Mapping[str, str]:
-        """Return what each project is called, by root."""
+        """Return the name of each project, by root."""
 
 
 class Timetable:
-    """The schedules of all projects. `begin` is set before `look` is called; for `views` it need not be."""
+    """The schedules of all projects. Set `begin` before calling `look`; `views` does not need it."""
 
     def __init__(self, services: Services, supervised: Supervised) -> None:
         self._services = services
@@ -72,7 +72,7 @@ class Timetable:
         self._trusted_read = False
         self._planned_at: datetime | None = None
         self._held_until_s = 0.0
-        """Until then the journal is not asked again, which did not answer."""
+        """When to query the journal again after an error, by the monotonic clock."""
         self._entries: dict[Key, Planned] = {}
         self._stored: dict[Key, StoredSchedule] = {}
         self._times: dict[str, FireTimes] = {}
@@ -81,7 +81,7 @@ class Timetable:
         self._limit = anyio.CapacityLimiter(AT_ONCE)
 
     async def look(self) -> None:
-        """Start what is due by now."""
+        """Start every due schedule."""
         now = self._services.clock.now()
         try:
             if self._must_plan(now):
@@ -92,11 +92,11 @@ class Timetable:
         ready = []
         while self._coming and self._coming[0][0] <= now:
             ready.append(heapq.heappop(self._coming)[1])
-        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+        async with anyio.create_task_group() as tasks:  # side by side, because one may not answer
             for key in ready:
                 tasks.start_soon(self._attend, self._entries[key], now)
 
-    # --- which there are -------------------------------------------------------------------------
+    # --- finding the schedules -------------------------------------------------------------------
     def _must_plan(self, now: datetime) -> bool:
         if self._services.clock.monotonic() < self._held_until_s:
             return False
@@ -106,13 +106,12 @@ class Timetable:
         return (self._some or bool(self._entries)) and due
 
     async def _plan(self, now: datetime) -> None:
-        """Find out which schedules there are, have the journal know them, and reckon when each is due."""
+        """Find all schedules, record them in the journal, and compute when each is due."""
         await self._read_trusted()
         seen, roots = self._wanted, self._roots()
         old = self._named_at is None or abs(now - self._named_at) >= NAME_EVERY
-        back = (
-            self._planned_at is not None and now < self._planned_at
-        )  # what is known since later, is since now
+        # After the clock was set back, schedules recorded with a later time count from now.
+        back = self._planned_at is not None and now < self._planned_at
         if seen != self._seen or old or back or roots != self._known:
             names = self._names()
             # In a thread: a pattern may mean thousands of projects.
@@ -123,10 +122,10 @@ class Timetable:
         self._seen, self._known, self._planned_at = seen, roots, now
 
     async def _enter(self, entries: dict[Key, Planned], roots: frozenset[str], now: datetime) -> None:
-        """Take over which schedules there are. What is gone is forgotten: it begins anew if it comes back."""
+        """Replace the schedules. A removed one is forgotten: if it returns, it starts over."""
         schedules = self._services.journal.schedules
         left = [key for one in await schedules.all() if (key := (one.project, one.schedule)) not in entries]
-        if left:  # a project that is being made anew is not gone
+        if left:  # a project that is being rebuilt has not left
             away = {one.root for one in await self._services.journal.projects()} - roots
             await schedules.forget([key for key in left if key[0] not in away])
         await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
@@ -140,12 +139,12 @@ class Timetable:
 
     @property
     def _wanted(self) -> object:
-        """What the settings say, to be compared."""
+        """The settings that define schedules, for comparison."""
         settings = self._services.settings
         return settings.schedule.starts, settings.scheduling, self._services.own_schedules.revision
 
     async def _read_trusted(self) -> None:
-        """Learn what projects want whose settings were not looked at yet: what a person trusted of them."""
+        """Read the trusted schedules of projects whose own settings were not read yet."""
         if self._trusted_read:
             return
         for root, text in (await self._services.journal.schedules.trusted_in(SETTINGS)).items():
@@ -155,14 +154,14 @@ class Timetable:
 
     @property
     def _some(self) -> bool:
-        """Whether there is anything to start; else it does not matter what projects there are."""
+        """Whether there are schedules at all; without any, the list of projects does not matter."""
         return bool(self._services.settings.schedule.starts or self._services.own_schedules.starts)
 
     def _roots(self) -> frozenset[str]:
         return frozenset(self._supervised.names()) if self._some else frozenset()
 
     def _names(self) -> dict[str, str]:
-        """Return what projects are called, as it is now."""
+        """Return the current names of the projects."""
         return dict(self._supervised.names()) if self._some else {}
 
     def _all(self, names: Mapping[str, str]) -> dict[Key, Planned]:
@@ -171,7 +170,7 @@ class Timetable:
         return {one.key: one for one in planned(settings.schedule.starts, own.starts, names, groups)}
 
     def _reckoned(self) -> list[tuple[datetime, Key]]:
-        """Return when each schedule is to be looked at, as a heap."""
+        """Return when to check each schedule, as a heap."""
         reckoned: dict[tuple[str, datetime], datetime | None] = {}  # a pattern may mean thousands of projects
         coming = []
         for key, one in self._entries.items():
@@ -190,23 +189,23 @@ class Timetable:
             self._times[fingerprint] = FireTimes(one.start.cron, one.start.timezone)
         return self._times[fingerprint]
 
-    # --- what is due -----------------------------------------------------------------------------
+    # --- due schedules ---------------------------------------------------------------------------
     async def _attend(self, one: Planned, now: datetime) -> None:
-        """Do what is to be done about a schedule, and reckon when it is due again."""
+        """Handle a due schedule, and compute when it is due again."""
         again: datetime | None = now + AGAIN
         try:
             async with self._limit:
                 again = await self._settle(one, now)
-        except StoreError as error:  # what became of it could not be written: it is asked for again
+        except StoreError as error:  # the outcome could not be recorded, so it must be settled again
             self._postpone(one, error.message)
-        except Exception:  # no other start is lost with it
+        except Exception:  # the other starts must not be lost
             log.exception("schedule not attended to", project=one.root, schedule=one.schedule)
             self._postpone(one, "its start failed; the log of the daemon says more")
         if again is not None and one.key in self._entries:
             heapq.heappush(self._coming, (again, one.key))
 
     async def _settle(self, one: Planned, now: datetime) -> datetime | None:
-        """Return when to look at the schedule again."""
+        """Start a due schedule or record why not; return when to check it again."""
         lateness = Lateness(
             catch_up=one.start.catch_up == "one",
             at_most=timedelta(hours=one.start.catch_up_h),
@@ -223,7 +222,7 @@ class Timetable:
         return None if following is None else following + one.jitter
 
     async def _start(self, one: Planned, found: Due) -> bool:
-        """Put a start before its project; return whether it is dealt with."""
+        """Give a start to its project; return whether that is settled."""
         assert self.begin is not None
         event = started(one, found.at.astimezone(self._times_of(one).zone))
         try:
@@ -241,10 +240,10 @@ class Timetable:
         return True
 
     async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:
-        """Return whether a start without an answer is dealt with all the same; else it is tried again."""
+        """Return whether a failed start is settled even so; otherwise it is tried again."""
         await self._recall(one)
         if self._stored[one.key].handled >= found.at:
-            return True  # it was committed all the same
+            return True  # it was committed in spite of the error
         message = error.message if isinstance(error, HandoffdError) else "the project does not answer"
         passing = (
             isinstance(error, StoreError | Locked | NotFound | TimeoutError) or error.code == "RESTARTING"
@@ -263,7 +262,7 @@ class Timetable:
     async def _remember(
         self, one: Planned, at: datetime, outcome: FireOutcome, why: str, story: str | None
     ) -> None:
-        """Keep what became of a schedule that was due `at`, and started nothing."""
+        """Record the outcome of a schedule that was due `at` and started nothing."""
         fire = Fire(
             project=one.root, schedule=one.schedule, due=at, at=self._services.clock.now(), outcome=outcome,
             story=story, why=why,
@@ -273,7 +272,7 @@ class Timetable:
         log.info("schedule passed over", project=one.root, schedule=one.schedule, outcome=outcome, why=why)
 
     async def _recall(self, one: Planned) -> None:
-        """Take over what the journal knows of a schedule by now."""
+        """Read the recorded outcome of a schedule from the journal again."""
         found = await self._services.journal.schedules.of(*one.key)
         if found is not None:
             self._stored[one.key] = found
@@ -282,12 +281,12 @@ class Timetable:
     async def told(
         self, root: str | None = None
     ) -> tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]:
-        """Return what `views` does, and the schedules of the settings that concern no project."""
+        """Return the result of `views`, and the schedules of the settings that concern no project."""
         await self._read_trusted()
         return await self.views(root), idle(self._services.settings.schedule.starts, self._shown())
 
     def _shown(self) -> Mapping[Key, Planned]:
-        """Return the schedules as they were last looked up; at first as they are."""
+        """Return the schedules of the last look; before the first one, the current ones."""
         return self._entries if self._planned_at is not None else self._all(self._names())
 
     async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
@@ -305,15 +304,15 @@ class Timetable:
 
 # --- schedules as values ------------------------------------------------------------------------------
 def own_starts(text: str) -> tuple[ScheduledStart, ...]:
-    """Return the schedules in the settings of a project; none where nothing can be made of these."""
+    """Return the schedules in the settings of a project; none if the settings are invalid."""
     try:
         return load_project(text, SETTINGS).schedule
-    except InvalidFile:  # of another release; the project's next look tells of it
+    except InvalidFile:  # written by another release; the project's next look reports it
         return ()
 
 
 def started(one: Planned, due: datetime) -> Started:
-    """Return the fact that a schedule asks for its story, because it is `due`; in its own time zone."""
+    """Return the event that starts the story of a schedule; `due` is in the schedule's time zone."""
     start = one.start
     return Started(
         story=start.story(due), task_type="story" if start.custom is None else "custom",
@@ -324,7 +323,7 @@ def started(one: Planned, due: datetime) -> Started:
 
 
 def idle(starts: Iterable[SharedStart], planned: Collection[tuple[str, str]]) -> tuple[IdleSchedule, ...]:
-    """Return which schedules of the settings are among no project's (root, name), `planned`."""
+    """Return the schedules of the settings that concern no project; `planned` has (root, name) pairs."""
     concern = {schedule for _, schedule in planned}
     return tuple(
         IdleSchedule(schedule=one.name, projects=one.projects) for one in starts if one.name not in concern
@@ -334,7 +333,7 @@ def idle(starts: Iterable[SharedStart], planned: Collection[tuple[str, str]]) ->
 def schedule_view(
     one: Planned, times: FireTimes, stored: StoredSchedule | None, now: datetime, problem: str | None
 ) -> ScheduleView:
-    """Return a schedule as it is told. `problem` is why its start waits, if it does."""
+    """Return the view of a schedule. `problem` is the reason if its start waits."""
     start = one.start
     handled = now if stored is None else stored.handled
     due = times.after(handled)

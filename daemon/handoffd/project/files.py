@@ -54,7 +54,7 @@ class ProjectFiles:
         """As the journal has it; None until it was asked. Only this object changes that."""
         self._texts: Texts | None = None
         self._turn = asyncio.Lock()
-        """Else what was judged before a person trusted it could be put in force after that."""
+        """Serialises reading and trusting, so that an older judgement cannot replace a person's trust."""
         self.settings = ProjectSettings()
         self.rules: RuleBook = book_of(shipped_layers(None))
         self.problems: tuple[Problem, ...] = ()

@@ -78,7 +78,7 @@ class Folder:
     def _another(self) -> StoreError:
         trust = command_for(str(self._root), "trust")
         why = (
-            f"another folder lies at {self._root} than the one that was worked on, without its STATE.json:"
+            f"another folder is at {self._root} than the one that was worked on, without its STATE.json:"
             f" move that one back, or go on in this one with `{trust}`"
         )
         return StoreError(why, code=PROJECT_GONE, hint=trust)

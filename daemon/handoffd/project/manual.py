@@ -258,8 +258,8 @@ class Manual:
         state = self._require_state()
         if state.step == DONE:
             return f"{state.story or 'the story'} is done"
-        told = f": {state.last_error}" if state.last_error and state.status is not Status.PASS else ""
-        return f"{_attempt(state.step, state.attempt, state.story)} is {state.status}{told}"
+        why = f": {state.last_error}" if state.last_error and state.status is not Status.PASS else ""
+        return f"{_attempt(state.step, state.attempt, state.story)} is {state.status}{why}"
 
     def _following(self, kind: AppliedKind) -> str:
         """Return what leads on: another `apply` while an attempt of others is not judged yet."""

@@ -343,7 +343,7 @@ class Project:
 
     # --- the clock -------------------------------------------------------------------------------
     async def poll(self) -> None:
-        """Find attempts whose time is over or that stand still, and whatever else no hint told of."""
+        """Find overdue and idle attempts, and everything else that no hint reports."""
         if self.begun.is_set():
             for track in self.tracks.values():
                 track.remind()

@@ -280,7 +280,7 @@ class Reconciler:
             self._services.own_schedules.learn(self._root, self._files.settings.schedule)
 
     async def _become_automatic(self) -> None:
-        """Take the project to Level 2 if its settings say so (`auto: true`)."""
+        """Take the project to Level 2 if its settings ask for it (`auto: true`)."""
         main = self._tracks[MAIN]
         if self._files.settings.auto and main.track.state is not None and not main.track.ledger.automatic:
             await main.give(Resumed(by="auto: true"))

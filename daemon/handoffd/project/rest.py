@@ -1,9 +1,8 @@
-"""A project at rest: what is kept of it, when one may lie down, and whether its folder is as it was.
+"""A project at rest: its row, when a project may rest, and whether its folder has changed.
 
-Most projects have nothing to do most of the time: done, at a gate, paused, left to a person. Such a one is a
-row here: no task, no lock, no models. Everything else about it is in the journal and in its folder, and it
-is made anew from both when something happens to it. These are functions of values; `fleet/loops.py` acts on
-them.
+Most projects are idle most of the time: done, at a gate, paused, left to a person. Such a project is a row
+here: no task, no lock, no models. Everything else about it is in the journal and in its folder, and it is
+rebuilt from both when something happens to it. These are functions of values; `fleet/loops.py` calls them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from handoffd.project.folder import Found
 from handoffd.protocol.state import Status
 
 Digests = Mapping[str, str | None]
-"""Of the STATE file of each track, as it should be there; None: it should not."""
+"""The expected digest of the STATE file of each track; None: there should be no file."""
 
 _TRACE_BYTES = 16
 _NOTHING_SPENT = Usage()
@@ -31,33 +30,33 @@ _NOTHING_SPENT = Usage()
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """What is kept of one project at rest; one of these is all that most projects cost."""
+    """One project at rest; this row is all that most projects cost."""
 
     name: str
     automatic: bool
     """Whether it is at Level 2."""
     tracks: tuple[str, ...]
     states: Digests | None
-    """What the journal says is in its folder; None once `trace` says that."""
+    """The contents of its folder according to the journal; None once `trace` records them."""
     trace: bytes | None = None
-    """What was in its folder when it was last looked at; None: not in this daemon's life."""
+    """The contents of its folder at the last visit; None before this daemon's first visit."""
     folder: str | None = None
-    """The name of that folder's lock, which is not held; it tells folders apart."""
+    """The name of that folder's lock, which is not held; it identifies the folder."""
     view: ProjectView | None = None
-    """What `status` tells of it, once it was asked for."""
+    """Its cached view for `status`."""
     faults: tuple[tuple[str, Fault], ...] = ()
-    """Why executors cannot be used, by the track that met it: the poller looks whether that is over."""
+    """Faulty executors, by the track that met the fault; the poller checks whether the fault is over."""
     hints: int = 0
-    """How many there were: what was read before the latest one may be old."""
+    """The number of hints so far: files read before the latest hint may be out of date."""
 
     def forget_view(self) -> None:
-        """Forget what is told of it, also what is being read just now."""
+        """Drop the cached view, also one that is being built at this moment."""
         self.view, self.hints = None, self.hints + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackActivity:
-    """What goes on in one track. `queues`: it holds a slot, or waits for a slot or an account."""
+    """The activity of one track. `queues`: it holds a slot, or waits for a slot or an account."""
 
     track: Track
     idle: bool
@@ -67,7 +66,7 @@ class TrackActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What goes on in one project. `guests` are verbs and questions that are being answered."""
+    """The activity of one project. `guests` counts the requests that are being answered."""
 
     tracks: tuple[TrackActivity, ...]
     hinted: bool = False
@@ -78,18 +77,18 @@ class Activity:
 
 
 def stays_up(activity: Activity) -> str | None:
-    """Return why a project must not lie down now; None when nothing of it can change by itself.
+    """Return why a project must not rest now; None when nothing of it can change by itself.
 
-    What waits for time to pass stays up, too, however long: the poller looks after projects that are up only.
+    A project that waits for a certain time stays up, however long: the poller skips projects at rest.
     """
     if activity.guests:
-        return "somebody asks it something"
+        return "a request is being answered"
     if activity.hinted:
         return "a hint was not followed yet"
     if activity.condition != "ok":
-        return "it waits to be mended"
+        return "it waits for a repair"
     if activity.crashed:
-        return "people are still told of its crash"
+        return "its crash is still reported"
     if activity.ending:
         return "its executors are being ended"
     return next((why for track in activity.tracks if (why := _goes_on(track))), None)
@@ -106,17 +105,17 @@ def _goes_on(activity: TrackActivity) -> str | None:
 
 
 def is_quiet(track: Track) -> bool:
-    """Return whether nothing happens to a track until something is done from outside.
+    """Return whether nothing happens to a track without an action from outside.
 
-    One with a story that could be started next is not quiet, whether that needs a person's word or not: the
-    settings say so, which change.
+    A track with a story to start next is not quiet, even if that needs a person's approval now: the setting
+    that requires the approval can change.
     """
     running = track.state is not None and track.state.status is Status.RUNNING
     return track.ledger.dispatch is None and not running and not wants_turn(track, auto_continue=True)
 
 
 class Outline(NamedTuple):
-    """What a starting daemon needs to know of a track that it may leave at rest."""
+    """What a starting daemon needs to know about a track that it may leave at rest."""
 
     key: TrackKey
     name: str | None
@@ -129,7 +128,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(stored: StoredTrack) -> Outline:
-    """Return the outline of a track as the journal has it."""
+    """Return the outline of a stored track."""
     state, ledger = stored.track.state, stored.track.ledger
     return Outline(
         key=stored.key,
@@ -145,11 +144,11 @@ def outline_of(stored: StoredTrack) -> Outline:
 
 # --- what is in its folder -----------------------------------------------------------------------
 def trace_of(folder: str, texts: Texts, states: Digests) -> bytes:
-    """Return a short trace of a folder; two that are alike have nothing between them to look at."""
-    told = blake2b(digest_size=_TRACE_BYTES)
+    """Return a short digest of a folder's contents: equal traces mean that nothing has changed."""
+    trace = blake2b(digest_size=_TRACE_BYTES)
     for part in (folder, *_parts(texts), *_parts(states)):
-        told.update(repr(part).encode())
-    return told.digest()
+        trace.update(repr(part).encode())
+    return trace.digest()
 
 
 def _parts(named: Mapping[str, str | None]) -> Iterable[tuple[str, str | None]]:
@@ -162,7 +161,7 @@ def states_in(found: Found) -> Digests:
 
 
 def trace_in(found: Found) -> bytes | None:
-    """Return the trace of what a visit found; None when that is something to look at in any case."""
+    """Return the trace of what a visit found; None when the project must look for itself in any case."""
     if found.error is not None or found.halves or found.texts is None or found.owner is not None:
         return None
     return trace_of(found.lock.name, found.texts, states_in(found))

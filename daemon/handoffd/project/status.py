@@ -1,6 +1,6 @@
-"""What `status`, `peek` and `backlog` tell of one project: the journal's track and the live facts about it.
+"""The views of one project for `status`, `peek` and `backlog`: the journal's track and live facts about it.
 
-A view is of one moment: what has to be waited for is asked first, and dropped if another attempt is in
+A view shows one moment: everything that needs an await is read first, and dropped if another attempt is in
 flight by then.
 """
 
@@ -29,7 +29,7 @@ from handoffd.track.track import TrackSupervisor
 async def view_of(project: Project, slots: Slots) -> ProjectView:
     """Return the view of a project."""
     flights = [await _flight_of(project, track) for track in project.tracks.values()]
-    # From here on nothing is waited for: what is told is of one moment, of all its tracks.
+    # No await from here on: the view shows one moment of all tracks.
     tracks = [_track_view(project, flight, slots) for flight in flights]
     main = project.main.track
     condition = project.condition
@@ -250,7 +250,7 @@ def _done_first(ledger: Ledger, blocked_by: Iterable[str], done: Iterable[str]) 
 
 
 def _as_recorded(name: str, track: Track) -> TrackView | None:
-    """Return what the journal knows of a track; nothing of what is live, or follows from the rules."""
+    """Return the recorded part of a track's view, without live facts or consequences of the rules."""
     state, dispatch = track.state, track.ledger.dispatch
     if state is None:
         return None
@@ -323,7 +323,7 @@ def _question(state: State) -> str:
 
 # --- the backlog --------------------------------------------------------------------------------------
 def backlog_of(project: Project) -> BacklogView:
-    """Return a project's backlog, with what keeps each of its stories."""
+    """Return a project's backlog, and what each of its stories waits for."""
     main = project.main
     track, by_itself = main.track, unasked(main.track.ledger, auto_continue=main.continues)
     upcoming = coming(track.ledger, auto_continue=main.continues)

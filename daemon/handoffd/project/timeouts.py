@@ -1,12 +1,11 @@
-"""Attempts whose time is over, and executors that stand still: the poller's part of one project.
+"""Overdue attempts and idle executors: the poller's part of one project.
 
-It reads the daemon's own records only, never the project's folder: one that hangs must not hold up the clock
-of the others. What it finds becomes a fact for the track; `engine/ends.py` says what follows.
+It reads the daemon's own records only, never the project's folder: a hanging folder must not hold up the
+deadlines of other projects. Each finding becomes a fact for its track; `engine/ends.py` decides what follows.
 
-What is remembered of a silence is in memory only. A daemon that is started anew knows nothing of an earlier
-one and waits for the whole of it again: late is harmless, an agent ended for no reason is not. For the same
-reason two looks never count for more time than they should be apart: while the machine slept, or this
-process was stopped, no executor could have shown a sign of life.
+A silence is remembered in memory only. A restarted daemon waits for the whole limit again: ending an idle
+agent late is harmless, ending a working one is not. For the same reason two looks never count for more than
+the poll interval: while the machine sleeps, or this process is stopped, no executor shows a sign of life.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Watch:
         return replace(self, since=vitals, looked_at=now, quiet_s=0.0)
 
     def silence(self, vitals: Vitals, limit_min: float, idle: Idle) -> Silence:
-        """Return what people are told of the time since the last sign of life."""
+        """Return the measurements since the last sign of life, for notices."""
         return Silence(
             quiet_min=self.quiet_s / 60,
             limit_min=limit_min,

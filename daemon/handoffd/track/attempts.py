@@ -382,7 +382,7 @@ def ended_at(record: ExitRecord) -> datetime | None:
 
 
 def exit_of(record: ExitRecord, *, tail: str, seen: Seen | None = None, ending: Ending | None = None) -> Exit:
-    """Return an exit record in the engine's form, with what the output reported."""
+    """Return an exit record in the engine's form, together with the facts from the output."""
     seen, ending = seen or Seen(), ending or Ending(end=None)
     return Exit(
         code=record.code,

@@ -170,7 +170,7 @@ class Interpreter:
         )
 
     async def _baseline(self, order: MeasureBaseline, effect_id: int) -> None:
-        # Measured again, the results would be those of an executor at work.
+        # A second measurement would include the work of an executor.
         if not self._is_in(order.dispatch, {Phase.BASELINE}):
             await self._done(effect_id, "superseded")
             return

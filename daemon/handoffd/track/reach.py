@@ -52,7 +52,7 @@ async def resolved(root: str, limit_s: float = LIMIT_S) -> str:
     """Return where a folder is, without symbolic links. Raises NotFound, and StoreError for silence."""
     path = await _within(limit_s, partial(_folder, root), root)
     if path is None:
-        raise NotFound(f"{root} is no folder", hint="give the root of a project")
+        raise NotFound(f"{root} is not a folder", hint="give the root of a project")
     return path
 
 

@@ -97,9 +97,9 @@ class Turns:
     def cause_ended(self, track: Track, start: StartRecord | None) -> CauseEnded | None:
         """Return that executors can be tried again; blocks on the disk. `start`: of the one that runs."""
         faults, now = track.passing_faults, self._services.clock.now()
-        mended = [fault.executor for fault in faults if self._executor_choice.is_over(fault)]
-        if mended or (mended := self._proven(track, start)):
-            return CauseEnded(executors=tuple(mended))
+        usable = [fault.executor for fault in faults if self._executor_choice.is_over(fault)]
+        if usable or (usable := self._proven(track, start)):
+            return CauseEnded(executors=tuple(usable))
         due = tuple(fault.executor for fault in faults if fault.is_due(now, worked(fault, self._services)))
         return CauseEnded(executors=due, trial=True) if due else None
 

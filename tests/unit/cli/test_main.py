@@ -129,7 +129,7 @@ def test_exit_codes(control: Controlled, handoffd: Commands, words: list[str], c
 
 def test_an_error_says_what_why_and_what_next(control: Controlled, handoffd: Commands) -> None:
     """Two lines for a person."""
-    assert "handoffd: no supervised project is called or lies at nope\n  next: handoffd projects\n" == (
+    assert "handoffd: no supervised project named or located at nope\n  next: handoffd projects\n" == (
         handoffd("status", "nope").err
     )
 

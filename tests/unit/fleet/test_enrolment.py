@@ -1,4 +1,4 @@
-"""The supervised projects in step with what the settings mean."""
+"""Projects that come and go as the settings change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from tests.support.eventually import eventually
 from tests.support.house import House, daemon, house, make_project, unwritable
 
-from handoffd.fleet.enrolment import Enrolment
+from handoffd.fleet.enrolment import Enrolment, Placed, arrivals, departures
 from handoffd.fleet.roster import Roster
+from handoffd.inspection.discovery import Wanted, wanted_of
 from handoffd.settings.model import Settings
 
 
@@ -24,14 +26,14 @@ def project(root: Path) -> str:
 
 
 def wish(here: House, **sections: Any) -> None:
-    """Put other settings in force."""
+    """Apply other settings."""
     values = here.services.settings.model_dump() | {"roster": {"scan_s": 0.05}} | sections
     here.services.settings = Settings.model_validate(values)
 
 
 @asynccontextmanager
 async def enrolling(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[House, Roster, Enrolment]]:
-    """Lend a daemon that keeps its projects in step with the settings."""
+    """Lend a daemon that follows the projects of its settings."""
     async with house(tmp_path) as here, daemon(here) as roster:
         wish(here, **sections)
         looking = Enrolment(here.services, roster)
@@ -41,8 +43,8 @@ async def enrolling(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[Hous
             tasks.cancel_scope.cancel()
 
 
-async def test_a_workspace_is_looked_through_again_and_again(tmp_path: Path) -> None:
-    """What appears is brought; what the settings mean no more is let go."""
+async def test_a_workspace_is_scanned_repeatedly(tmp_path: Path) -> None:
+    """New projects arrive, and projects that it no longer covers leave."""
     first = project(tmp_path / "work" / "a")
     async with enrolling(tmp_path, workspaces=[str(tmp_path / "work")]) as (here, roster, looking):
         await eventually(lambda: roster.roots() == {first})
@@ -55,8 +57,8 @@ async def test_a_workspace_is_looked_through_again_and_again(tmp_path: Path) -> 
         await eventually(lambda: looking.gone == 1)
 
 
-async def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
-    """Whoever asks is answered when all of it is through; or not in time, which does no harm."""
+async def test_a_scan_on_request_starts_at_once(tmp_path: Path) -> None:
+    """The answer comes after the whole scan, or says that the time was too short."""
     async with enrolling(tmp_path, roster={"scan_s": 3600}) as (here, roster, looking):
         assert await looking.look_now(60)
         root = project(tmp_path / "work" / "a")
@@ -68,8 +70,8 @@ async def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
         assert not await looking.look_now(0)
 
 
-async def test_what_cannot_be_had_is_noted_and_tried_again(tmp_path: Path) -> None:
-    """A root, a pattern and a workspace that are not there; nothing else is held up."""
+async def test_missing_entries_are_noted_and_tried_again(tmp_path: Path) -> None:
+    """A path, a pattern and a workspace that do not exist hold up nothing else."""
     there = project(tmp_path / "there")
     wanted = {
         "projects": [there, str(tmp_path / "late"), str(tmp_path / "none/*")],
@@ -83,8 +85,8 @@ async def test_what_cannot_be_had_is_noted_and_tried_again(tmp_path: Path) -> No
         await eventually(lambda: roster.roots() == {there, late} and len(looking.notes) == 2)
 
 
-async def test_what_a_person_removed_is_only_named(tmp_path: Path) -> None:
-    """With what brings it back."""
+async def test_a_project_that_a_person_removed_is_only_noted(tmp_path: Path) -> None:
+    """The note has the command that brings it back."""
     root = project(tmp_path / "there")
     async with enrolling(tmp_path, projects=[root]) as (_, roster, looking):
         await eventually(lambda: roster.roots() == {root})
@@ -97,8 +99,8 @@ async def test_what_a_person_removed_is_only_named(tmp_path: Path) -> None:
         assert frozenset() == roster.roots()
 
 
-async def test_a_workspace_may_only_name_what_it_finds(tmp_path: Path) -> None:
-    """A person adds it."""
+async def test_a_workspace_may_only_suggest_projects(tmp_path: Path) -> None:
+    """A person adds them."""
     root, work = project(tmp_path / "work" / "a"), str(tmp_path / "work")
     async with enrolling(tmp_path, workspaces=[{"path": work, "add": "ask"}]) as (_, roster, looking):
         (note,) = await eventually(lambda: looking.notes)
@@ -106,11 +108,11 @@ async def test_a_workspace_may_only_name_what_it_finds(tmp_path: Path) -> None:
         assert frozenset() == roster.roots()
 
         await roster.add(root)
-        assert () == looking.notes  # at once, not with the next look
+        assert () == looking.notes  # at once, not with the next scan
 
 
-async def test_what_is_named_is_added_as_the_workspace_means_it(tmp_path: Path) -> None:
-    """The command that is told leaves out what it leaves out, and goes as deep."""
+async def test_the_suggested_command_repeats_the_workspace(tmp_path: Path) -> None:
+    """It has the same depth and exclusions."""
     work = tmp_path / "my work"
     project(work / "a/b/c")
     project(work / "old/x")
@@ -122,35 +124,25 @@ async def test_what_is_named_is_added_as_the_workspace_means_it(tmp_path: Path) 
         assert "old/x" not in note
 
 
-async def test_nothing_is_let_go_while_its_place_is_gone(tmp_path: Path) -> None:
-    """An unmounted disk is no edit of the settings."""
-    root = project(tmp_path / "disk" / "a")
-    async with enrolling(tmp_path, workspaces=[str(tmp_path / "disk")]) as (_, roster, looking):
+@pytest.mark.parametrize("link", [False, True], ids=["unmounted disk", "missing link"])
+async def test_no_project_leaves_while_its_place_is_missing(tmp_path: Path, link: bool) -> None:
+    """Projects behind a link have paths that the entry does not contain."""
+    root, place = project(tmp_path / "disk" / "a"), tmp_path / ("link" if link else "disk")
+    if link:
+        place.symlink_to(tmp_path / "disk")
+    async with enrolling(tmp_path, workspaces=[str(place)]) as (_, roster, looking):
         await eventually(lambda: roster.roots() == {root})
-        (tmp_path / "disk").rename(tmp_path / "away")
+        assert await looking.look_now(60)
+        assert {root} == roster.roots()
+        place.rename(tmp_path / "away")
         await eventually(lambda: looking.notes != ())
         assert await looking.look_now(60)
 
         assert {root} == roster.roots()
 
 
-async def test_a_link_that_is_gone_takes_no_project_with_it(tmp_path: Path) -> None:
-    """Projects lie where it led, by names that the entry does not have."""
-    root = project(tmp_path / "real" / "a")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    async with enrolling(tmp_path, workspaces=[str(tmp_path / "link")]) as (_, roster, looking):
-        await eventually(lambda: roster.roots() == {root})
-        assert await looking.look_now(60)
-        assert {root} == roster.roots()
-        (tmp_path / "link").unlink()
-        await eventually(lambda: looking.notes != ())
-        assert await looking.look_now(60)
-
-        assert {root} == roster.roots()
-
-
-async def test_a_walk_that_takes_long_is_not_begun_again_and_again(tmp_path: Path) -> None:
-    """What it finds counts once it has found it; until then it is said that it goes on."""
+async def test_a_long_walk_is_not_restarted(tmp_path: Path) -> None:
+    """A note reports its progress, and its result counts once it is there."""
     root = project(tmp_path / "work/zz/a")
     for number in range(3000):
         (tmp_path / f"work/{number}").mkdir()
@@ -169,8 +161,8 @@ async def test_a_walk_that_takes_long_is_not_begun_again_and_again(tmp_path: Pat
         assert any("is still being looked through (" in note for note in notes)
 
 
-async def test_a_journal_that_takes_nothing_is_noted(tmp_path: Path) -> None:
-    """And tried again."""
+async def test_an_unwritable_journal_is_noted_and_tried_again(tmp_path: Path) -> None:
+    """For arrivals and for departures."""
     found, named = project(tmp_path / "work" / "a"), project(tmp_path / "named")
     wanted = {"workspaces": [str(tmp_path / "work")], "projects": [named]}
     async with house(tmp_path) as here, daemon(here) as roster:
@@ -190,8 +182,8 @@ async def test_a_journal_that_takes_nothing_is_noted(tmp_path: Path) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_named_roots_are_there_before_anything_is_looked_for(tmp_path: Path) -> None:
-    """A daemon that says it is ready has those that need no walk."""
+async def test_listed_projects_need_no_scan(tmp_path: Path) -> None:
+    """A daemon that is ready supervises them."""
     root = make_project(tmp_path)
     found = project(tmp_path / "work" / "a")
     async with house(tmp_path) as here:
@@ -204,3 +196,63 @@ async def test_named_roots_are_there_before_anything_is_looked_for(tmp_path: Pat
         assert {root} == roster.roots()
         assert found not in roster.roots()
         roster.close()
+
+
+# --- entries as values -----------------------------------------------------------------------------
+def wanted(**sections: object) -> tuple[Wanted, ...]:
+    """Return the entries of these settings."""
+    return wanted_of(Settings.model_validate({"state_dir": "/s", "runtime_dir": "/r", **sections}))
+
+
+def placed(base: str | None, **sections: object) -> Placed:
+    """Return the only entry of these settings, with its base."""
+    (one,) = wanted(**sections)
+    return Placed(wanted=one, base=base)
+
+
+WORK = placed("/projects", workspaces=["/projects"])
+LISTED = placed("/srv/c", projects=["/srv/c"])
+FLAT = placed("/projects", workspaces=[{"path": "/projects", "depth": 1}])
+WITHOUT_X = placed("/projects", workspaces=[{"path": "/projects", "exclude": ["/x/"]}])
+UNMOUNTED = placed(None, workspaces=["/projects"])
+LINKED = placed("/data", workspaces=["/projects"])
+NESTED = {"/projects/a": "/projects", "/projects/x/b": "/projects", "/srv/c": "/srv/*"}
+
+
+@pytest.mark.parametrize(
+    ("brought_by", "entries", "leaving"),
+    [
+        pytest.param(
+            {"/projects/a": "/projects", "/projects/b": "/gone/*", "/srv/c": "/srv/c"}, (WORK, LISTED), set(),
+            id="covered by its own or another entry",
+        ),
+        pytest.param(NESTED, (FLAT,), {"/projects/x/b", "/srv/c"}, id="too deep"),
+        pytest.param(NESTED, (WITHOUT_X,), {"/projects/x/b", "/srv/c"}, id="excluded"),
+        pytest.param(NESTED, (), set(NESTED), id="no entry left"),
+        pytest.param({"/data/a": "/projects", "/data/b": "/other"}, (UNMOUNTED,), {"/data/b"}, id="no disk"),
+        pytest.param({"/data/a": "/projects"}, (LINKED,), set(), id="behind a link"),
+    ],
+)  # fmt: skip
+def test_only_projects_without_an_entry_leave(
+    brought_by: dict[str, str], entries: tuple[Placed, ...], leaving: set[str]
+) -> None:
+    """A missing base does not count: the settings have not changed."""
+    assert leaving == departures(brought_by, entries)
+
+
+def test_thousands_of_listed_projects_are_not_compared_with_each_other() -> None:
+    """Each is looked up: comparing all pairs took minutes."""
+    roots = [f"/srv/{number}" for number in range(20_000)]
+    entries = tuple(Placed(wanted=one, base=one.base) for one in wanted(projects=roots[1:]))
+
+    assert {roots[0]} == departures(dict(zip(roots, roots, strict=True)), entries)
+
+
+def test_new_projects_arrive_in_the_order_of_the_scan() -> None:
+    """Without known projects and projects that a person removed."""
+    assert ("/b", "/d") == arrivals(["/b", "/a", "/c", "/d"], {"/a"}, {"/c"})
+
+
+def test_a_listed_path_covers_itself_only() -> None:
+    """Not the folders below it."""
+    assert (True, False) == (LISTED.covers("/srv/c"), LISTED.covers("/srv/c/d"))

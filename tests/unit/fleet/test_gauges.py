@@ -6,9 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.support.eventually import eventually
-from tests.support.house import NoWatch, daemon, house, make_project
+from tests.support.house import NoWatch, begun, daemon, house, make_project
 
-from handoffd.engine.events import Initialised, Started
+from handoffd.engine.events import Started
 from handoffd.fleet.gauges import gauges
 from handoffd.metrics.recorder import Gauge
 from handoffd.settings.model import SchedulingSettings
@@ -24,8 +24,7 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
     """A story at its gate, the slot given back, the journal written, nothing in the machine's way."""
     async with house(tmp_path) as lent, daemon(lent) as roster:
         root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
+        await begun(roster, root)
         await roster.give(root, Started(story="US-001", automatic=True))
 
         await eventually(lambda: roster.running == 0 and lent.told.notices)  # at its gate, and people know

@@ -16,8 +16,10 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.house import (
     NOW,
+    STARTED,
     House,
     at,
+    begun,
     daemon,
     dispatch_of,
     house,
@@ -27,7 +29,7 @@ from tests.support.house import (
 from tests.unit.journal.making import record
 
 from handoffd.capacity.budgets import Flight
-from handoffd.engine.events import Approved, Event, Initialised, Noted, Started
+from handoffd.engine.events import Approved, Event, Initialised, Noted
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
@@ -268,8 +270,7 @@ async def test_a_project_with_nothing_to_do_is_a_row(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="executor: agent\n")
         async with daemon(here, rest_after_s=3600) as roster:
-            await roster.add(root)
-            await roster.give(root, INITIALISED)
+            await begun(roster, root)
             before = await roster.view(root)
         async with resting(here, root) as (roster, register):
             assert {} == register.awake
@@ -300,7 +301,7 @@ async def test_a_story_goes_from_rest_to_its_gate_and_from_there_to_its_end(tmp_
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         async with resting(here, root, INITIALISED) as (roster, register):
-            await roster.give(root, Started(story="US-001"))
+            await roster.give(root, STARTED)
             await eventually(lambda: (shown(root)["step"], roster.resting) == ("review", 1))
             view = await roster.view(root)
             assert (True, "a person's decision") == (view.tracks[0].gate, view.tracks[0].waits_for)
@@ -392,6 +393,7 @@ async def test_a_resting_project_is_removed_and_stands_as_it_stood_when_it_is_ba
         async with resting(here, root, INITIALISED) as (roster, register):
             await roster.remove(root)
             assert (0, {}, ()) == (roster.count, register.resting, await here.journal.projects())
+            assert "bootstrap" == shown(root)["step"]
             roster.touched(root)
             with pytest.raises(NotFound):
                 await roster.give(root, Noted(text="to nobody"))

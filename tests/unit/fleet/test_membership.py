@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import HAND_OVER, at, daemon, house, make_project, unwritable
+from tests.support.house import HAND_OVER, INITIALISED, at, daemon, house, make_project, unwritable
 
-from handoffd.engine.events import Initialised, Started
+from handoffd.engine.events import Started
 from handoffd.errors import StoreError
 from handoffd.fleet.membership import LetGo
 from handoffd.fleet.roster import Roster
@@ -83,7 +83,7 @@ async def test_what_was_let_go_comes_back_with_its_history(tmp_path: Path) -> No
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
         await roster.trust(root)
-        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, INITIALISED)
 
         assert LetGo(gone=frozenset({root})) == await roster.membership.let_go([root])
         assert (0, ()) == (roster.count, await here.journal.projects())
@@ -101,7 +101,7 @@ async def test_what_runs_goes_when_that_is_over(tmp_path: Path) -> None:
     async with house(tmp_path, HOLD) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
         await roster.trust(root)
-        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, INITIALISED)
         await roster.give(root, Started(story="US-001", bootstrapped=True, by="eve"))
         await eventually(lambda: up(roster, root).executing)
 
@@ -121,7 +121,7 @@ async def test_a_project_that_leaves_says_so(tmp_path: Path) -> None:
     root = make_project(tmp_path)
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
-        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, INITIALISED)
         (await roster._loops.awake(root)).leaving = True
 
         (track,) = (await roster.view(root)).tracks

@@ -19,20 +19,17 @@ from handoffd.settings.loading import Given
 
 @asynccontextmanager
 async def renewing(
-    tmp_path: Path, told: type[Roster] = Roster
+    tmp_path: Path, reloaded: type[Roster] = Roster
 ) -> AsyncIterator[tuple[House, Roster, Renewal, Path]]:
-    """Lend a daemon that keeps up with its settings, and their file. `told`: who hears of a change."""
+    """Lend a daemon that follows its settings, and their file; a change reloads the roster `reloaded`."""
     async with house(tmp_path) as here, daemon(here) as roster:
         file = tmp_path / "handoffd.yaml"
         write(here, file, "")
         given = Given(flags={"config": str(file)}, environ={"HOME": str(tmp_path)})
         here.services.settings = given.load().settings
         enrolling = Enrolment(here.services, roster)
-        renewal = Renewal(
-            Reloading(here.services, given, file),
-            enrolling,
-            roster if told is Roster else told(here.services),
-        )
+        reloading = Reloading(here.services, given, file, look_s=0.01)
+        renewal = Renewal(reloading, enrolling, roster if reloaded is Roster else reloaded(here.services))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(enrolling.run)
             tasks.start_soon(renewal.follow)
@@ -48,8 +45,8 @@ def write(here: House, file: Path, text: str) -> None:
     new.rename(file)
 
 
-async def test_all_of_it_is_read_again_when_asked(tmp_path: Path) -> None:
-    """Settings, where projects lie, and what projects' own files say."""
+async def test_a_reload_reads_everything_again(tmp_path: Path) -> None:
+    """The settings, the places of projects, and the projects' own files."""
     root = make_project(tmp_path)
     async with renewing(tmp_path) as (here, roster, renewal, file):
         write(here, file, f"projects: [{root}]\n")
@@ -73,8 +70,8 @@ async def test_all_of_it_is_read_again_when_asked(tmp_path: Path) -> None:
         assert [None] == [renewal.trouble, *renewal.warnings]
 
 
-async def test_what_the_file_says_is_followed(tmp_path: Path) -> None:
-    """Nobody has to ask."""
+async def test_the_settings_file_is_followed(tmp_path: Path) -> None:
+    """Without a request."""
     root = make_project(tmp_path)
     async with renewing(tmp_path) as (here, roster, _, file):
         write(here, file, f"projects: [{root}]\n")
@@ -86,15 +83,15 @@ async def test_what_the_file_says_is_followed(tmp_path: Path) -> None:
 
 
 class Deaf(Roster):
-    """A roster that cannot be told to look again."""
+    """A roster that fails to reload."""
 
     async def reload(self) -> tuple[str, ...]:
-        """Fail as a journal does that cannot be read."""
+        """Fail like an unreadable journal."""
         raise StoreError("the journal cannot be read")
 
 
-async def test_a_journal_that_cannot_be_read_is_no_end(tmp_path: Path) -> None:
-    """What changes in the settings after that is followed as ever."""
+async def test_an_unreadable_journal_does_not_stop_following(tmp_path: Path) -> None:
+    """Later changes of the settings apply."""
     async with renewing(tmp_path, Deaf) as (here, _, _, file):
         write(here, file, "language: zh-TW\n")
         await eventually(lambda: here.services.settings.language == "zh-TW")

@@ -1,4 +1,4 @@
-"""All projects: found, added, removed, and each crashing for itself."""
+"""All projects: added, removed, restarted after a crash, and limited together."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ from tests.support.eventually import eventually
 from tests.support.house import (
     AT_ITS_LIMIT,
     HAND_OVER,
+    INITIALISED,
     LIMIT_S,
     NOW,
+    STARTED,
     House,
     at,
+    begun,
     bid,
     daemon,
     house,
     make_project,
+    supervised,
     unwritable,
-)
+)  # fmt: skip
 from tests.support.runs import end_processes, processes
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339
-from handoffd.engine.events import Aborted, Initialised, Noted, Started, Verb
+from handoffd.engine.events import Aborted, Initialised, Noted, Started
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
@@ -41,7 +45,7 @@ from handoffd.watch.watcher import Watcher
 
 
 def shown(root: str) -> dict[str, object]:
-    """Return what STATE.json says."""
+    """Return the content of STATE.json."""
     found: dict[str, object] = json.loads(at(root, ".ai/STATE.json").read_text())
     return found
 
@@ -59,51 +63,9 @@ async def test_adding_a_project_dispatches_nothing_and_trusts_its_files(tmp_path
         assert ".ai/step-rules.yaml" in (await here.journal.trusted())[root]
 
 
-async def test_what_is_no_folder_is_not_added(tmp_path: Path) -> None:
-    """And leaves nothing behind."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        with pytest.raises(NotFound):
-            await roster.add(str(tmp_path / "nowhere"))
-        assert (0, ()) == (roster.count, await here.journal.projects())
-
-
-async def test_a_project_is_found_by_path_by_a_path_inside_and_by_name(tmp_path: Path) -> None:
-    """An unknown one names those there are; an ambiguous name wants a path."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path / "a")
-        await roster.add(root)
-        assert [root] * 3 == [roster.find(name) for name in (root, f"{root}/docs/bdd", "shop")]
-        with pytest.raises(NotFound) as unknown:
-            roster.find("shpo")
-        assert "(known: shop)" in unknown.value.message
-
-        await roster.add(make_project(tmp_path / "b"))
-        with pytest.raises(Refused):
-            roster.find("shop")
-
-
-async def test_a_removed_project_keeps_its_files_and_its_history(tmp_path: Path) -> None:
-    """Added again, it stands where it stood."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
-
-        await roster.remove(root)
-
-        assert (0, "bootstrap") == (roster.count, shown(root)["step"])
-        with pytest.raises(NotFound):
-            await roster.view(root)
-        assert "bootstrap" == (await roster.add(root)).tracks[0].step
-
-
 async def test_a_project_with_a_running_executor_is_not_removed(tmp_path: Path) -> None:
-    """Nobody would hear its end."""
-    async with house(tmp_path, "sleep 600") as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
-        await roster.give(root, Started(story="US-001"))
+    """Its end would be lost."""
+    async with supervised(tmp_path, INITIALISED, STARTED, agent="sleep 600") as (_, roster, root):
         await eventually(lambda: roster.running == 1)
 
         with pytest.raises(Refused):
@@ -112,11 +74,8 @@ async def test_a_project_with_a_running_executor_is_not_removed(tmp_path: Path) 
 
 
 async def test_a_verb_looks_at_the_disk_first(tmp_path: Path) -> None:
-    """What somebody wrote before the verb was written before it."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
+    """An edit from before the verb is applied before the verb."""
+    async with supervised(tmp_path, INITIALISED) as (_, roster, root):
         at(root, ".ai/STATE.json").write_text(json.dumps(shown(root) | {"human_note": "first"}))
 
         await roster.give(root, Noted(text="second"))
@@ -124,14 +83,14 @@ async def test_a_verb_looks_at_the_disk_first(tmp_path: Path) -> None:
         assert "first\n\nsecond" == shown(root)["human_note"]
 
 
-async def test_a_project_that_crashes_is_restarted_and_no_other_one_notices(tmp_path: Path) -> None:
-    """The crash is counted, and the project goes on where it stood."""
+async def test_a_crash_leaves_other_projects_running(tmp_path: Path) -> None:
+    """The crash is counted, and the caller of the verb gets the error."""
     async with house(tmp_path) as here, daemon(here) as roster:
         good, bad = make_project(tmp_path / "good"), make_project(tmp_path / "bad")
         for root in (good, bad):
             await roster.add(root)
             await roster.give(root, Initialised(project=root))
-        # No reader lets such a note through: it stands for a broken invariant of our own.
+        # No reader lets such a note through: it represents a bug in the daemon.
         with pytest.raises(TypeError):
             await roster.give(bad, Noted(text=b"no text"))  # type: ignore[arg-type]
 
@@ -139,8 +98,8 @@ async def test_a_project_that_crashes_is_restarted_and_no_other_one_notices(tmp_
         await eventually(lambda: roster.crashes == 1)
 
 
-async def test_it_has_begun_when_every_project_was_looked_at(tmp_path: Path) -> None:
-    """Not before: a project without its loop has not."""
+async def test_begun_waits_for_the_first_look_at_every_project(tmp_path: Path) -> None:
+    """It never returns for a project without a loop."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
@@ -156,8 +115,8 @@ async def test_it_has_begun_when_every_project_was_looked_at(tmp_path: Path) -> 
         assert limit.cancelled_caught
 
 
-async def test_a_project_that_is_not_watched_says_so_until_it_is(tmp_path: Path) -> None:
-    """Its changes are seen later: who waits for one shall know why."""
+async def test_the_status_warns_about_an_unwatched_project(tmp_path: Path) -> None:
+    """The warning explains why changes are seen late, until the watch works again."""
     async with house(tmp_path) as here:
         roster = Roster(here.services)
         watcher = Watcher(roster.touched, WatchSettings(backend="watchfiles", sweep_s=0.1))
@@ -188,17 +147,15 @@ async def test_a_project_that_is_not_watched_says_so_until_it_is(tmp_path: Path)
 
 
 async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
-    """The next daemon repeats the attempt, under its old number."""
+    """The next daemon repeats the attempt with the same number."""
     async with house(tmp_path, f"test -e go || sleep 600\n{HAND_OVER}") as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             await eventually(lambda: roster.running == 1)
 
             await roster.end_executors("the test")
-            # The daemon's clock stands still here: what it had not shown yet would look like an older edit.
+            # The clock does not move here: a STATE.json not yet written would look like an older edit.
             await eventually(lambda: shown(root)["status"] == "pending")
 
         at(root, "go").touch()
@@ -208,14 +165,12 @@ async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
 
 
 async def test_an_executor_is_adopted_by_the_next_daemon(tmp_path: Path) -> None:
-    """One start, and its result is applied."""
+    """The executor starts once, and its result is applied."""
     waiting = "echo x >> starts; until test -e go; do sleep 0.05; done"
     async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             await eventually(at(root, "starts").exists)
 
         async with daemon(here):
@@ -225,14 +180,14 @@ async def test_an_executor_is_adopted_by_the_next_daemon(tmp_path: Path) -> None
         assert "x\n" == at(root, "starts").read_text()
 
 
-async def test_without_loops_a_verb_is_taken_and_left_to_the_daemon(tmp_path: Path) -> None:
-    """The same objects, the same locks; what follows happens when a daemon comes."""
+async def test_without_a_daemon_a_verb_is_recorded_for_the_next_daemon(tmp_path: Path) -> None:
+    """The next daemon carries out its consequences."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         alone = Roster(here.services)
         await alone.add(root)
-        await alone.give(root, Initialised(project="shop"))
-        assert "accepted" == (await alone.give(root, Started(story="US-001"))).type
+        await alone.give(root, INITIALISED)
+        assert "accepted" == (await alone.give(root, STARTED)).type
         alone.close()
         assert ("bdd", "pending") == (shown(root)["step"], shown(root)["status"])
 
@@ -240,11 +195,9 @@ async def test_without_loops_a_verb_is_taken_and_left_to_the_daemon(tmp_path: Pa
             await eventually(lambda: shown(root)["step"] == "review")
 
 
-async def test_trust_and_reload_tell_what_they_found(tmp_path: Path) -> None:
-    """Held keys by name; problems with their place."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
+async def test_trust_returns_changed_keys_and_reload_returns_problems(tmp_path: Path) -> None:
+    """A problem has its file and line."""
+    async with supervised(tmp_path) as (_, roster, root):
         at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
         assert () == await roster.reload()
         assert ("test.command",) == await roster.trust(root)
@@ -255,61 +208,36 @@ async def test_trust_and_reload_tell_what_they_found(tmp_path: Path) -> None:
 
 
 async def test_a_peek_needs_a_state(tmp_path: Path) -> None:
-    """And then tells the next turn."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
+    """With one, it shows the next turn."""
+    async with supervised(tmp_path) as (_, roster, root):
         with pytest.raises(Refused):
             await roster.peek(root, bootstrapped=True)
-        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, INITIALISED)
 
         peek = await roster.peek(root, bootstrapped=True)
 
         assert ("bdd", "agent", None) == (peek.step, peek.executor, peek.prompt)
 
 
-async def test_a_hint_about_an_unknown_root_is_no_harm(tmp_path: Path) -> None:
-    """A watcher may be late."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        roster.touched("/srv/gone")
-
-        assert 0 == roster.count
-
-
-async def test_a_name_is_not_taken_for_a_path_beside_the_daemon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A daemon that was started in a project does not find it by every typo."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        monkeypatch.chdir(root)
-
-        with pytest.raises(NotFound):
-            roster.find("typo")
-
-
-async def test_a_project_that_is_added_twice_at_once_is_one(tmp_path: Path) -> None:
-    """Two callers, one supervisor, and a verb given at once is decided by its loop."""
+async def test_simultaneous_adds_make_one_project(tmp_path: Path) -> None:
+    """Its loop decides a verb given at once."""
     async with house(tmp_path) as here, daemon(here) as roster:
         root = make_project(tmp_path)
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(roster.add, root)
-        given = await roster.give(root, Initialised(project="shop"))
+        given = await roster.give(root, INITIALISED)
 
         assert (1, "ok", "accepted") == (roster.count, (await roster.view(root)).condition, given.type)
         assert 0 == roster.crashes
 
 
-async def test_while_executors_are_ended_nobody_gets_their_slots(tmp_path: Path) -> None:
-    """What waited in line does not begin when what ran is stopped."""
+async def test_slots_of_ended_executors_stay_free(tmp_path: Path) -> None:
+    """Queued tracks do not start while the running ones are being ended."""
     async with house(tmp_path, "sleep 600") as here, daemon(here) as roster:
         roots = [make_project(tmp_path / str(number)) for number in range(here.services.slots.total + 2)]
         for root in roots:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
         await eventually(lambda: roster.running == here.services.slots.total)
 
         await roster.end_executors("the test")
@@ -317,13 +245,12 @@ async def test_while_executors_are_ended_nobody_gets_their_slots(tmp_path: Path)
         assert 0 == roster.running
 
 
-async def test_a_look_without_a_lock_tells_what_is_wrong(tmp_path: Path) -> None:
-    """And repairs nothing: whoever only looks may be beside a daemon."""
+async def test_inspecting_beside_a_daemon_reports_problems(tmp_path: Path) -> None:
+    """It repairs nothing."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
+            await begun(roster, root)
         at(root, ".ai/STATE.json").write_text("{broken")
 
         async with daemon(here):
@@ -336,21 +263,14 @@ async def test_a_look_without_a_lock_tells_what_is_wrong(tmp_path: Path) -> None
         assert "invalid_state" == condition
 
 
-async def begun(roster: Roster, root: str, *verbs: Verb) -> None:
-    """Add a project, initialise it, and give it verbs."""
-    await roster.add(root)
-    for verb in (Initialised(project="shop"), *verbs):
-        await roster.give(root, verb)
-
-
-async def test_a_project_that_is_removed_while_it_waits_leaves_the_line(tmp_path: Path) -> None:
-    """A slot that becomes free is given to somebody who is there."""
+async def test_a_queued_project_that_is_removed_leaves_the_queue(tmp_path: Path) -> None:
+    """The freed slot does not go to it."""
     waiting = f"until test -e {tmp_path}/go; do sleep 0.05; done"
     async with house(tmp_path, f"{waiting}\n{HAND_OVER}", slots=1) as here, daemon(here) as roster:
         first, second = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        await begun(roster, first, Started(story="US-001"))
+        await begun(roster, first, STARTED)
         await eventually(lambda: roster.running == 1)
-        await begun(roster, second, Started(story="US-001"))
+        await begun(roster, second, STARTED)
         await eventually(lambda: here.services.slots.place(TrackKey(second)) == 1)
 
         await roster.remove(second)
@@ -361,15 +281,13 @@ async def test_a_project_that_is_removed_while_it_waits_leaves_the_line(tmp_path
         assert 0 == roster.crashes
 
 
-async def test_a_project_that_is_removed_while_it_begins_to_work_keeps_no_slot(tmp_path: Path) -> None:
-    """It is removed and works no more, or stays and works: nothing in between."""
-    async with house(tmp_path, "sleep 600") as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await begun(roster, root)
+async def test_a_removal_during_a_start_keeps_no_slot(tmp_path: Path) -> None:
+    """The project is either removed and idle, or stays and works."""
+    async with supervised(tmp_path, INITIALISED, agent="sleep 600") as (here, roster, root):
 
         async def start() -> None:
             with suppress(HandoffdError):
-                await roster.give(root, Started(story="US-001"))
+                await roster.give(root, STARTED)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(start)
@@ -381,11 +299,9 @@ async def test_a_project_that_is_removed_while_it_begins_to_work_keeps_no_slot(t
         await roster.end_executors("the test")
 
 
-async def test_nobody_waits_for_an_answer_of_a_project_that_was_removed(tmp_path: Path) -> None:
-    """Whoever asked meanwhile is told so."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await begun(roster, root)
+async def test_verbs_during_a_removal_are_answered(tmp_path: Path) -> None:
+    """Each is accepted or gets an error."""
+    async with supervised(tmp_path, INITIALISED) as (_, roster, root):
         told: list[str] = []
 
         async def note() -> None:
@@ -405,11 +321,8 @@ async def test_nobody_waits_for_an_answer_of_a_project_that_was_removed(tmp_path
 
 
 async def test_a_project_can_be_added_again_while_it_is_being_removed(tmp_path: Path) -> None:
-    """One after the other, with all it knew."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await begun(roster, root)
-
+    """It keeps its history."""
+    async with supervised(tmp_path, INITIALISED) as (_, roster, root):
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(roster.remove, root)
@@ -420,12 +333,12 @@ async def test_a_project_can_be_added_again_while_it_is_being_removed(tmp_path: 
         assert ("ok", "bootstrap") == ((await roster.view(root)).condition, shown(root)["step"])
 
 
-async def test_what_is_gone_for_good_can_be_removed(tmp_path: Path) -> None:
-    """Its attempt in flight is one of a machine that was switched off since."""
+async def test_a_deleted_project_can_be_removed(tmp_path: Path) -> None:
+    """Even with an attempt in flight from before a power failure."""
     async with house(tmp_path, "sleep 600") as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await begun(roster, root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             await eventually(lambda: list(here.services.settings.runs_dir.glob("*/start.json")))
         end_processes(tmp_path)
         shutil.rmtree(root)
@@ -438,8 +351,8 @@ async def test_what_is_gone_for_good_can_be_removed(tmp_path: Path) -> None:
             assert 0 == roster.count
 
 
-async def test_a_poll_notes_that_it_gets_on(tmp_path: Path) -> None:
-    """By the clock that is asked; before the first one it is not waited for."""
+async def test_a_poll_records_its_progress(tmp_path: Path) -> None:
+    """By the injected clock; before the first poll there is no record."""
     async with house(tmp_path) as here, daemon(here) as roster:
         assert roster.polled is None
 
@@ -451,12 +364,12 @@ async def test_a_poll_notes_that_it_gets_on(tmp_path: Path) -> None:
         assert roster.polled >= first + 100
 
 
-async def test_what_the_poller_cannot_tell_of_one_project_is_not_the_others_business(tmp_path: Path) -> None:
-    """Its records cannot be read; the attempts of others end in time."""
+async def test_a_project_with_unreadable_records_does_not_stop_the_poll(tmp_path: Path) -> None:
+    """The attempts of others still time out."""
     async with house(tmp_path, "sleep 600") as here, daemon(here) as roster:
         bad, good = make_project(tmp_path / "a"), make_project(tmp_path / "b")
         for root in (bad, good):
-            await begun(roster, root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
         await eventually(lambda: len(list(here.services.settings.runs_dir.glob("*/start.json"))) == 2)
         (run, *_) = await here.journal.runs(bad)
         (here.services.run_dir(run.id) / "claim").unlink()
@@ -469,8 +382,8 @@ async def test_what_the_poller_cannot_tell_of_one_project_is_not_the_others_busi
         (here.services.run_dir(run.id) / "claim").rmdir()
 
 
-async def test_a_verb_writes_over_no_file_that_waits_to_be_mended(tmp_path: Path) -> None:
-    """It is refused, with the place of the fault; so is a clock that would."""
+async def test_a_broken_file_is_never_overwritten(tmp_path: Path) -> None:
+    """A verb is refused with the place of the fault, and a deadline leaves the file alone."""
     async with house(tmp_path) as here, daemon(here) as roster:
         root = make_project(tmp_path)
         await begun(roster, root, Started(story="US-001", automatic=False))
@@ -489,11 +402,11 @@ async def test_a_verb_writes_over_no_file_that_waits_to_be_mended(tmp_path: Path
         assert '{"made": "by hand",' == at(root, ".ai/STATE.json").read_text()
 
 
-async def test_executors_are_ended_even_if_that_cannot_be_recorded(tmp_path: Path) -> None:
-    """Whoever stops them wants the machine, and one project's fault is not the others'."""
-    async with house(tmp_path, "sleep 600") as here, daemon(here) as roster:
+async def test_executors_are_ended_even_if_the_journal_cannot_record_it(tmp_path: Path) -> None:
+    """A fault of the journal does not keep a process alive."""
+    async with house(tmp_path, "sleep 600") as here, daemon(here, record_limit_s=0.1) as roster:
         for name in ("a", "b"):
-            await begun(roster, make_project(tmp_path / name), Started(story="US-001"))
+            await begun(roster, make_project(tmp_path / name), STARTED)
         await eventually(lambda: len(list(here.services.settings.runs_dir.glob("*/start.json"))) == 2)
 
         with unwritable(here), anyio.fail_after(60):
@@ -502,13 +415,9 @@ async def test_executors_are_ended_even_if_that_cannot_be_recorded(tmp_path: Pat
             await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))
 
 
-async def test_that_people_could_not_be_told_is_part_of_the_history(tmp_path: Path) -> None:
-    """Of the track it was about, or of the main one; of a project that is not there, only the log tells."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
-
+async def test_an_undelivered_notice_is_recorded_in_its_track(tmp_path: Path) -> None:
+    """In the main track if its own is unknown; not at all for an unknown project."""
+    async with supervised(tmp_path, INITIALISED) as (here, roster, root):
         before = here.journal.newest
         for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
             roster.notice_given_up(
@@ -521,31 +430,26 @@ async def test_that_people_could_not_be_told_is_part_of_the_history(tmp_path: Pa
 
 
 # --- limited accounts -----------------------------------------------------------------------------
-async def start(roster: Roster, root: str) -> None:
-    """Have a project work on a story."""
-    await roster.add(root)
-    await roster.give(root, Initialised(project="shop"))
-    await roster.give(root, Started(story="US-001"))
 
 
 async def until_it_waits(here: House, roster: Roster, root: str) -> None:
-    """Wait until a project stands in the line of the agent's account, and is said to."""
+    """Wait until a project waits for the agent's account, and its view shows that."""
     await eventually(lambda: here.services.accounts.waits(TrackKey(root)))
     assert "purse's usage limit, until" in str((await roster.view(root)).tracks[0].waits_for)
 
 
 async def until_its_gate(root: str) -> None:
-    """Wait until a story has come to its gate."""
+    """Wait until a story reaches its gate."""
     await eventually(lambda: shown(root)["step"] == "review")
 
 
-async def test_a_limit_is_everybodys_and_lifted_for_everybody(tmp_path: Path) -> None:
-    """Also for one that never met it; each that met it has that in its history."""
+async def test_a_limit_holds_and_is_lifted_for_all_projects(tmp_path: Path) -> None:
+    """Also for one that never met it; every project that met it records the end."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, daemon(here) as roster:
         met, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        await start(roster, met)
+        await begun(roster, met, STARTED)
         await eventually(lambda: len(roster.limits()) == 1)
-        await start(roster, other)
+        await begun(roster, other, STARTED)
         for root in (met, other):
             await until_it_waits(here, roster, root)
         assert () == await here.journal.runs(other, 10)
@@ -559,15 +463,15 @@ async def test_a_limit_is_everybodys_and_lifted_for_everybody(tmp_path: Path) ->
             await roster.lift_limit("purse", "mei")
 
 
-async def test_one_in_line_for_a_slot_keeps_nobody_from_trying_an_account(tmp_path: Path) -> None:
-    """When a limit is over one track tries alone, but not one that could not begin."""
+async def test_a_track_without_a_slot_does_not_block_the_trial_of_an_account(tmp_path: Path) -> None:
+    """After a limit one track tries alone, but never one that cannot start."""
     first = make_project(tmp_path / "a")
     scheduling = {"groups": {"full": {"slots": 1, "projects": [first]}}}
     async with house(tmp_path, AT_ITS_LIMIT, scheduling=scheduling) as here, daemon(here) as roster:
         other = make_project(tmp_path / "b")
-        await start(roster, first)
+        await begun(roster, first, STARTED)
         await until_it_waits(here, roster, first)
-        await start(roster, other)
+        await begun(roster, other, STARTED)
         await until_it_waits(here, roster, other)
         here.services.slots.occupy(bid("/srv/full", group="full"))
 
@@ -580,13 +484,13 @@ async def test_one_in_line_for_a_slot_keeps_nobody_from_trying_an_account(tmp_pa
         assert waits_for.startswith("1st in group full (1 of 1 in use: ")
 
 
-async def test_a_limit_is_lifted_for_everybody_while_a_project_is_broken(tmp_path: Path) -> None:
-    """That it could not be recorded there is said; the others go on."""
+async def test_lifting_a_limit_reports_a_broken_project(tmp_path: Path) -> None:
+    """The other projects go on."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, daemon(here) as roster:
         broken, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        await start(roster, broken)
+        await begun(roster, broken, STARTED)
         await until_it_waits(here, roster, broken)
-        await start(roster, other)
+        await begun(roster, other, STARTED)
         await until_it_waits(here, roster, other)
         at(broken, ".ai/STATE.json").write_text("{ broken")
 
@@ -596,12 +500,12 @@ async def test_a_limit_is_lifted_for_everybody_while_a_project_is_broken(tmp_pat
         await until_its_gate(other)
 
 
-async def test_without_a_daemon_a_lift_that_can_be_recorded_nowhere_fails(tmp_path: Path) -> None:
-    """There is nobody who would go on."""
+async def test_without_a_daemon_an_unrecorded_lift_fails(tmp_path: Path) -> None:
+    """No daemon would act on it."""
     async with house(tmp_path, AT_ITS_LIMIT) as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await start(roster, root)
+            await begun(roster, root, STARTED)
             await until_it_waits(here, roster, root)
         at(root, ".ai/STATE.json").write_text("{ broken")
         alone = Roster(here.services)
@@ -611,12 +515,12 @@ async def test_without_a_daemon_a_lift_that_can_be_recorded_nowhere_fails(tmp_pa
         alone.close()
 
 
-async def test_the_next_daemon_knows_what_is_limited(tmp_path: Path) -> None:
-    """From the journal, before anything is dispatched; and so does whoever only looks."""
+async def test_the_next_daemon_restores_limits(tmp_path: Path) -> None:
+    """From the journal, before it dispatches anything; a read-only roster does the same."""
     async with house(tmp_path, AT_ITS_LIMIT) as here:
         root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await start(roster, root)
+            await begun(roster, root, STARTED)
             await until_it_waits(here, roster, root)
             known = roster.limits()
 
@@ -632,8 +536,8 @@ async def test_the_next_daemon_knows_what_is_limited(tmp_path: Path) -> None:
             assert 1 == len(await here.journal.runs(root, 10))
 
 
-async def test_what_can_be_chosen_are_names_and_auto(tmp_path: Path) -> None:
-    """No patterns."""
+async def test_executors_are_listed_by_name_with_auto(tmp_path: Path) -> None:
+    """The base `command` cannot be chosen."""
     async with house(tmp_path) as here:
         choices = Roster(here.services).executors()
         assert {"auto", "agent", "claude", "rehearsal"} <= set(choices)

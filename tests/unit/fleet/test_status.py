@@ -1,28 +1,54 @@
-"""Views of all projects and of one, whoever is up and whoever rests."""
+"""Views of all projects, up or at rest: correct, cached until a hint, and without waking a project."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import daemon, house, make_project
+from tests.support.house import INITIALISED, House, at, begun, daemon, house, make_project
 
-from handoffd.engine.events import Initialised
+from handoffd.engine.views import ProjectView
 from handoffd.errors import NotFound
-from handoffd.fleet.status import _TOLD_AT_ONCE
+from handoffd.fleet.register import Register, load
+from handoffd.fleet.status import _READ_AT_ONCE, _TOLD_AT_ONCE, glimpse
+from handoffd.project.rest import Row
 
 
-async def test_those_that_are_up_and_those_at_rest_are_told_of_together(tmp_path: Path) -> None:
-    """By root, and nobody gets up for it."""
+@asynccontextmanager
+async def rested(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[House, dict[str, ProjectView]]]:
+    """Lend a house with initialised projects, by default one, and their views from while they were up."""
+    async with house(tmp_path) as here:
+        roots = [
+            make_project(tmp_path / name, settings=text) for name, text in (settings or {"a": ""}).items()
+        ]
+        async with daemon(here) as roster:
+            for root in roots:
+                await begun(roster, root)
+            views = {root: replace(await roster.view(root), called=None) for root in roots}
+        yield here, views
+
+
+async def loaded(here: House) -> Register:
+    """Return the projects in the journal of a house, at rest."""
+    register = Register()
+    await load(register, here.services)
+    return register
+
+
+async def test_projects_up_and_at_rest_are_listed_together(tmp_path: Path) -> None:
+    """By root, and without waking any."""
     async with house(tmp_path) as here, daemon(here, rest_after_s=0.01) as roster:
         roots = [make_project(tmp_path / name) for name in "ab"]
         for root in roots:
             await roster.add(root)
         await eventually(lambda: roster.resting == 2)
         with roster._register.guest(roots[0]):
-            await roster.give(roots[0], Initialised(project="shop"))
+            await roster.give(roots[0], INITIALISED)
 
             views = await roster.views()
 
@@ -32,36 +58,92 @@ async def test_those_that_are_up_and_those_at_rest_are_told_of_together(tmp_path
             assert 1 == roster.resting
 
 
-async def test_a_stranger_is_not_told_of(tmp_path: Path) -> None:
-    """With the command that would add it."""
+async def test_an_unknown_project_has_no_view(tmp_path: Path) -> None:
+    """The error has the command that adds it."""
     async with house(tmp_path) as here, daemon(here) as roster:
         with pytest.raises(NotFound) as unknown:
             await roster.view("/srv/nowhere")
         assert "handoffd add /srv/nowhere" == unknown.value.hint
 
 
-async def test_many_are_told_of_in_turns(tmp_path: Path) -> None:
-    """None is left out."""
+async def test_views_of_many_projects_are_complete(tmp_path: Path) -> None:
+    """They are built in batches."""
     async with house(tmp_path) as here:
-        for number in range(_TOLD_AT_ONCE + 1):
-            await here.journal.add_project(f"/srv/{number:04}", f"{number}", here.clock.now())
+        roots = [f"/srv/{number:04}" for number in range(_TOLD_AT_ONCE + 1)]
+        for root in roots:
+            await here.journal.add_project(root, root[5:], here.clock.now())
         async with daemon(here, rest_after_s=0.01) as roster:
-            assert [f"/srv/{number:04}" for number in range(_TOLD_AT_ONCE + 1)] == [
-                view.project for view in await roster.views()
-            ]
+            assert roots == [view.project for view in await roster.views()]
 
 
-async def test_what_is_kept_can_be_forgotten(tmp_path: Path) -> None:
-    """It also tells what follows from the daemon's settings, which change."""
+async def test_cached_views_can_be_dropped(tmp_path: Path) -> None:
+    """They depend on the daemon's settings, which can change."""
     async with house(tmp_path) as here, daemon(here, rest_after_s=0.01) as roster:
         root = make_project(tmp_path)
         await roster.add(root)
         await eventually(lambda: roster.resting == 1)
         before = await roster.view(root)
-        kept = replace(before, called=None)  # others may come that have its name
-        assert [kept] == [row.view for row in roster._register.resting.values()]
+        cached = replace(before, called=None)  # another project with its name may arrive
+        assert [cached] == [row.view for row in roster._register.resting.values()]
 
         roster.forget_views()
 
         assert [None] == [row.view for row in roster._register.resting.values()]
         assert before == await roster.view(root)
+
+
+# --- projects at rest --------------------------------------------------------------------------------
+async def test_a_resting_project_has_the_same_view_as_before(tmp_path: Path) -> None:
+    """From the journal's track and the project's own files; the row caches it."""
+    async with rested(tmp_path, a="language: en\n", b="language: zh-TW\n") as (here, before):
+        register = await loaded(here)
+
+        assert before == await glimpse(list(before), register, here.services)
+        assert before == {root: row.view for root, row in register.resting.items()}
+        assert (before, {}) == (await glimpse(list(before), register, here.services), register.awake)
+
+
+async def test_a_held_edit_is_shown_and_does_not_apply(tmp_path: Path) -> None:
+    """It waits for a person's trust."""
+    async with rested(tmp_path) as (here, roots):
+        (root,) = roots
+        at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
+
+        view = (await glimpse([root], await loaded(here), here.services))[root]
+        assert (None, True) == (view.test_command, "test.command waits for" in view.warnings[0])
+
+
+async def test_the_journal_alone_shows_a_project_whose_folder_is_missing(tmp_path: Path) -> None:
+    """Its next look reports the missing folder."""
+    async with rested(tmp_path) as (here, roots):
+        (root,) = roots
+        at(root, ".").rename(tmp_path / "moved")
+
+        (view,) = (await glimpse([root], await loaded(here), here.services)).values()
+        assert "bootstrap" == view.tracks[0].step
+
+
+async def test_a_view_from_before_a_hint_is_not_cached(tmp_path: Path) -> None:
+    """The hint came while the files were being read."""
+    async with rested(tmp_path) as (here, roots):
+        (root,) = roots
+        register = await loaded(here)
+        row = register.resting[root]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(glimpse, [root], register, here.services)
+            await anyio.lowlevel.checkpoint()
+            row.hints += 1
+        assert row.view is None
+
+
+async def test_only_resting_projects_are_read_from_the_journal(tmp_path: Path) -> None:
+    """Without unknown ones, and in batches."""
+    async with house(tmp_path) as here:
+        register = Register()
+        roots = [f"/srv/gone/{number}" for number in range(_READ_AT_ONCE + 1)]
+        for root in roots:
+            register.lay_down(root, Row(name="x", automatic=True, tracks=("main",), states=None))
+
+        views = await glimpse([*roots, "/srv/unknown"], register, here.services)
+
+        assert sorted(roots) == sorted(views)

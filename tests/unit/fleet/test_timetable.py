@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.support.house import NOW, House, at, daemon, house, make_project, unwritable
+from tests.support.house import NOW, House, at, begun, daemon, house, make_project, unwritable
 
 from handoffd.api.service import Service
 from handoffd.engine.decision import Accepted, Refusal, Result
-from handoffd.engine.events import Aborted, Initialised, Paused, Started
+from handoffd.engine.events import Aborted, Paused, Started
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import Timetable
@@ -448,8 +448,7 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
     both = (DAILY, DAILY.model_copy(update={"name": "patient", "overlap": "queue", "start": "Q-{date}"}))
     async with house(tmp_path) as here, real(here, *both) as (roster, table):
         root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
+        await begun(roster, root)
         await roster.give(root, Paused())
         await roster.give(root, Started(story="US-1"))
         await table.look()
@@ -488,8 +487,7 @@ async def test_a_story_that_was_queued_does_not_stop_its_schedule(tmp_path: Path
     patient = DAILY.model_copy(update={"overlap": "queue", "start": "Q-{date}"})
     async with house(tmp_path) as here, real(here, patient) as (roster, table):
         root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
+        await begun(roster, root)
         await roster.give(root, Paused())
         await roster.give(root, Started(story="US-1"))
         await table.look()
