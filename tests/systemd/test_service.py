@@ -26,7 +26,7 @@ def killed(service: Service, unit: str, kill: Callable[[int], object]) -> None:
 
 
 def test_units(service: Service) -> None:
-    """systemd finds nothing wrong; the exposure of the daemon is at most 2.2, of an account's 1.7 of 10."""
+    """systemd accepts them; the exposure is at most 2.2, of an account's 1.7."""
     verified = service.analyze(
         f"verify {service.units}/{service.daemon}.service {service.units}/{service.launcher}.service"
     )
@@ -37,7 +37,7 @@ def test_units(service: Service) -> None:
 
 
 def test_what_the_machine_cannot_do(service: Service) -> None:
-    """Only that is left out of the daemon's unit, and told in it; `doctor` finds nothing but two boot ids."""
+    """`install` comments only that out; `doctor` finds no fault."""
     text = service.box.path(f"{service.units}/{service.daemon}.service").read_text(encoding="utf-8")
     doctor = service.types("handoffd doctor").stdout
 
@@ -51,7 +51,7 @@ def test_what_the_machine_cannot_do(service: Service) -> None:
 
 @pytest.mark.form(Form.SYSTEM)
 def test_root_asks(service: Service, story: Story) -> None:
-    """root has no daemon of its own: status, doctor and service status tell how to ask the account's."""
+    """root's verbs name the command for the account's daemon."""
     answers = {
         "status": Path(story.path).name,
         "doctor": "1 project can be worked on",
@@ -67,7 +67,7 @@ def test_root_asks(service: Service, story: Story) -> None:
 
 
 def test_restart(service: Service, story: Story) -> None:
-    """`systemctl restart` of the daemon: the agent goes on, its result counts, nothing is started twice."""
+    """The agent continues, its result counts, nothing starts twice."""
     before = service.main_pid(service.daemon)
     assert 0 == service.systemctl(f"restart {service.daemon}").returncode
 
@@ -76,7 +76,7 @@ def test_restart(service: Service, story: Story) -> None:
 
 
 def test_stop(service: Service, story: Story) -> None:
-    """`systemctl stop`: the agent goes on; what it hands over meanwhile counts at the next start."""
+    """The agent continues; its hand-off counts at the next start."""
     assert 0 == service.systemctl(f"stop {service.daemon}").returncode
     assert "inactive" == service.show(service.daemon, "ActiveState")
     assert story.works
@@ -90,7 +90,7 @@ def test_stop(service: Service, story: Story) -> None:
 
 
 def test_reload(service: Service, story: Story) -> None:
-    """`systemctl reload` puts new settings in force; refused ones fail it, and the last good ones stay."""
+    """New settings apply; with invalid ones reload fails and the old ones stay."""
     file = service.box.path(service.settings)
     good = file.read_text(encoding="utf-8")
     before, limit = service.main_pid(service.daemon), limit_of_claude(service)
@@ -122,7 +122,7 @@ def limit_of_claude(service: Service) -> int | None:
 
 
 def test_watchdog(service: Service, story: Story) -> None:
-    """A daemon that stands still (SIGSTOP) is ended by the watchdog and started again; the agent goes on."""
+    """It restarts a daemon that hangs (SIGSTOP); the agent continues."""
     with service.drop_in(service.daemon, "[Service]\nWatchdogSec=5\n"):
         killed(service, service.daemon, lambda pid: service.box.must(f"kill -STOP {pid}"))
 
@@ -131,7 +131,7 @@ def test_watchdog(service: Service, story: Story) -> None:
 
 
 def test_reload_of_the_launcher(service: Service, story: Story) -> None:
-    """`systemctl reload` of the launcher: another one takes over, the agent goes on, nothing is warned of."""
+    """Another takes over, the agent continues, systemd warns of nothing."""
     pid, log = service.main_pid(service.launcher), service.log(service.launcher)
     before = children(service, pid)
     assert 0 == service.systemctl(f"reload {service.launcher}").returncode
@@ -150,7 +150,7 @@ def children(service: Service, pid: int) -> set[str]:
 
 
 def test_two_reloads_of_the_launcher(service: Service, story: Story) -> None:
-    """`systemctl reload` of the launcher, twice at once: its unit has not ended, and the agent goes on."""
+    """At once: the unit stays up, the agent continues."""
     pid, restarts = service.main_pid(service.launcher), service.show(service.launcher, "NRestarts")
     reload = f"{service.manager} reload {service.launcher}"
     assert 0 == service.administers(f"{reload} && {reload}").returncode
@@ -164,7 +164,7 @@ def test_two_reloads_of_the_launcher(service: Service, story: Story) -> None:
 
 
 def test_restart_of_the_launcher(service: Service, story: Story) -> None:
-    """`systemctl restart` of the launcher: the agent goes on, and the next launcher starts the next step."""
+    """The agent continues; the next launcher starts the next step."""
     before = service.main_pid(service.launcher)
     assert 0 == service.systemctl(f"restart {service.launcher}").returncode
 
@@ -173,7 +173,7 @@ def test_restart_of_the_launcher(service: Service, story: Story) -> None:
 
 
 def test_no_launcher(service: Service, story: Story) -> None:
-    """The launcher is stopped: the next agent is in the daemon's unit and ends with it; `doctor` names it."""
+    """The next agent ends with the daemon's unit; `doctor` reports it."""
     assert 0 == service.systemctl(f"stop {service.launcher}").returncode
     story.finish()
     agent = story.after(1)
@@ -195,28 +195,28 @@ def test_no_launcher(service: Service, story: Story) -> None:
 
 
 def test_kill_of_the_daemon(service: Service, story: Story) -> None:
-    """`kill -9` of the daemon: it is started again; the agent goes on."""
+    """systemd starts it again; the agent continues."""
     killed(service, service.daemon, lambda pid: service.box.must(f"kill -9 {pid}"))
 
     story.goes_on()
 
 
 def test_kill_of_the_launcher(service: Service, story: Story) -> None:
-    """`kill -9` of the launcher: the agent goes on, and the next launcher starts the next step."""
+    """The agent continues; the next launcher starts the next step."""
     killed(service, service.launcher, lambda pid: service.box.must(f"kill -9 {pid} $(pgrep -P {pid})"))
 
     story.goes_on()
 
 
 def test_kill_of_the_shim(service: Service, story: Story) -> None:
-    """`kill -9` of a run's shim: the launcher ends what it leaves, and the step is begun again at no cost."""
+    """The launcher ends the run's rest; the step repeats at no cost."""
     service.box.must(f"kill -9 $(ps -o ppid= -p {story.agent.pid})")
 
     story.is_begun_again()
 
 
 def test_kill_of_all_three(service: Service, story: Story) -> None:
-    """`kill -9` of daemon, launcher and shim: what is left of the run is ended, and the step begun again."""
+    """Of daemon, launcher and shim: the run's rest ends, the step repeats."""
     launcher = service.main_pid(service.launcher)
     service.box.must(
         f"kill -9 {service.main_pid(service.daemon)} {launcher} $(pgrep -P {launcher})"
@@ -227,7 +227,7 @@ def test_kill_of_all_three(service: Service, story: Story) -> None:
 
 
 def test_upgrade(service: Service, story: Story) -> None:
-    """Another version is installed in place: the agent goes on, and hands over to the new daemon."""
+    """The agent continues, and hands over to the new daemon."""
     version = f"0.1.0+{service.form}"
     module = service.box.path("/opt/checkout/daemon/handoffd/__init__.py")
     text = module.read_text(encoding="utf-8")
@@ -241,7 +241,7 @@ def test_upgrade(service: Service, story: Story) -> None:
 
 
 def test_reboot(service: Service, story: Story) -> None:
-    """The machine reboots: the service comes by itself, and the step is begun again at no cost."""
+    """The service starts by itself; the step repeats at no cost."""
     service.box.reboot()
     service.answers()
 
@@ -249,7 +249,7 @@ def test_reboot(service: Service, story: Story) -> None:
 
 
 def test_reboot_with_agents_that_leave_by_themselves(service: Service) -> None:
-    """Agents answer SIGTERM with an exit code: their steps, too, are begun again at no cost, and go on."""
+    """Agents exit on SIGTERM; their steps repeat at no cost."""
     with contextlib.ExitStack() as stories:
         begun = [
             stories.enter_context(contextlib.closing(Story(service, f"leaves-{code}", leaves=code)))
@@ -266,7 +266,7 @@ def test_reboot_with_agents_that_leave_by_themselves(service: Service) -> None:
 
 @pytest.mark.form(Form.USER)
 def test_last_logout(service: Service, story: Story) -> None:
-    """Without lingering: told before; it ends the agent, and at the next login the step is begun again."""
+    """`doctor` reports missing lingering; the agent ends, the next login repeats the step."""
     service.box.must(f"loginctl disable-linger {service.account}")
     try:
         assert "lingering is off" in service.service("status").stdout
@@ -281,7 +281,7 @@ def test_last_logout(service: Service, story: Story) -> None:
 
 
 def test_power_cut(service: Service, story: Story) -> None:
-    """Everything ends at once: the service comes by itself, and the step is begun again at no cost."""
+    """The service starts by itself; the step repeats at no cost."""
     service.box.cut_power()
     service.answers()
 
@@ -289,7 +289,7 @@ def test_power_cut(service: Service, story: Story) -> None:
 
 
 def test_credentials(service: Service, story: Story) -> None:
-    """The agent has the key; the environment of daemon and launcher has not, and neither has the journal."""
+    """The agent has the key; daemon, launcher and journal do not."""
     assert SECRET == story.key.strip()
 
     for unit in (service.daemon, service.launcher):
@@ -300,7 +300,7 @@ def test_credentials(service: Service, story: Story) -> None:
 
 
 def test_purge(service: Service, story: Story) -> None:
-    """`service uninstall --purge` is refused while an agent works; then nothing is left but the project."""
+    """Refused while an agent works; afterwards only the project is left."""
     refused = service.service("uninstall --purge")
     assert 1 == refused.returncode, refused.stdout
     assert story.works

@@ -15,7 +15,7 @@ from tests.systemd.service import Form, Service, Story
 
 
 def test_a_credential_that_is_missing(service: Service) -> None:
-    """The daemon is not started again and again; every verb says so, and what to type once it is there."""
+    """No endless restarts; every verb names the cause and the command."""
     service.box.must(f"mv {service.secret} {service.secret}.away")
     assert 0 != service.systemctl(f"restart {service.daemon}").returncode
     assert ("failed", "0") == (
@@ -32,7 +32,7 @@ def test_a_credential_that_is_missing(service: Service) -> None:
 
 
 def test_a_program_that_is_gone(service: Service, story: Story) -> None:
-    """It was moved: every verb says so, and names a command that mends it; the agent goes on."""
+    """Every verb names the cause and the fix; the agent continues."""
     with moved(service):
         assert 0 != service.systemctl(f"restart {service.daemon}").returncode
         command = told_next(service, "203/EXEC").removeprefix("sudo ")
@@ -62,7 +62,7 @@ def moved(service: Service) -> Iterator[None]:
 
 @pytest.mark.form(Form.SYSTEM)
 def test_an_account_that_is_gone(service: Service, story: Story) -> None:
-    """It was renamed: every verb says so, and names a command that starts the daemon once it is back."""
+    """Every verb names the cause and the command for afterwards."""
     assert 0 == service.systemctl(f"stop {service.daemon}").returncode
     with renamed(service):
         assert 0 != service.systemctl(f"start {service.daemon}").returncode

@@ -38,7 +38,7 @@ def begun(box: Box, account: str) -> list[str]:
 
 
 def test_your_own_machine(box: Box, alice: str) -> None:
-    """From the installation to a story, an upgrade with a live agent, and back; the projects stay."""
+    """Installation, a story, an upgrade with a live agent, removal; the projects stay."""
     done = walked(box, alice, OWN_MACHINE)
 
     assert 0 == done.returncode, done.stdout
@@ -53,7 +53,7 @@ def test_your_own_machine(box: Box, alice: str) -> None:
 
 
 def test_a_server(box: Box, alice: str) -> None:
-    """With an account for agents under the machine's systemd, and back; the projects stay."""
+    """The same with an account for agents under the machine's systemd."""
     done = walked(box, alice, SERVER)
 
     assert 0 == done.returncode, done.stdout
