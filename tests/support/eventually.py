@@ -15,7 +15,9 @@ import anyio
 Value = TypeVar("Value")
 
 _FIRST_S = 0.002
-_LONGEST_S = 0.05
+_LONGEST_S = 0.2
+_OF_THE_WAIT = 0.05
+"""A pause is a twentieth of the wait so far: asking a daemon takes processor time from what it works on."""
 
 
 async def eventually(condition: Callable[[], Value | Awaitable[Value]], within_s: float = 60) -> Value:
@@ -49,9 +51,7 @@ def eventually_sync(condition: Callable[[], Value], within_s: float = 60) -> Val
 
 def _pauses(within_s: float) -> Iterator[float | None]:
     """Yield how long to rest before each further look, at last None."""
-    limit = time.monotonic() + within_s
-    pause_s = _FIRST_S
-    while time.monotonic() < limit:
-        yield pause_s
-        pause_s = min(pause_s * 1.5, _LONGEST_S)
+    begun = time.monotonic()
+    while (waited_s := time.monotonic() - begun) < within_s:
+        yield min(max(_FIRST_S, waited_s * _OF_THE_WAIT), _LONGEST_S)
     yield None

@@ -1,4 +1,4 @@
-"""`handoffd demo`: as a new user gives it."""
+"""`handoffd demo`, as a new user gives it."""
 
 from __future__ import annotations
 
