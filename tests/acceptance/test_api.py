@@ -61,7 +61,7 @@ def note(daemon: Daemon, project: Path, key: str) -> httpx.Response:
 def test_a_verb_is_given_once_though_the_daemon_is_killed_before_it_answers(
     daemon: Daemon, tmp_path: Path, when: str, replayed: bool
 ) -> None:
-    """After its event was committed it is told, before that it is done: one note in either case."""
+    """After its commit the answer is replayed, before it the work is done: one note either way."""
     armed, hooks = tmp_path / "armed", tmp_path / "hooks"
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(_ARMED)

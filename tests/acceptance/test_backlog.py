@@ -25,7 +25,7 @@ MORE = ["US-002", "US-003", "US-004"]
 
 
 def done(daemon: Daemon, project: Path) -> list[str]:
-    """Return the stories that were brought to their end, in order, as people were told of them."""
+    """Return the stories that were brought to their end, in order, as the notices reported them."""
     return [
         order["story"]
         for event in daemon.events(project)
@@ -68,7 +68,7 @@ def verified(daemon: Daemon) -> str:
 
 
 def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
-    """Behind what runs, as urgent as was said; the blocked one when it can; what nobody can start stays."""
+    """By priority behind what runs; the blocked one when it can; what cannot start stays."""
     project = sample(tmp_path, executor="held", rules=ONE_STEP)
     held = {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]}
     with running(tmp_path, {"auto_continue": True, "executors": {"held": held}}) as daemon:
@@ -149,7 +149,7 @@ def typed(daemon: Daemon, command: str) -> None:
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_the_next_commands_lead_on_until_a_blocked_story_is_done(tmp_path: Path, aside: bool) -> None:
-    """The story that it waits for was never heard of, or was set aside at its second step for this one."""
+    """The story that it waits for is unknown, or was set aside at its second step for this one."""
     gate = "review: {next_on_pass: done}"
     rules = f"pipelines: {{story: {{first: bdd}}}}\nsteps: {{bdd: {{next_on_pass: review}}, {gate}}}\n"
     project = sample(tmp_path, rules=rules)
@@ -243,7 +243,7 @@ def schedules(**changes: Any) -> dict[str, Any]:
 
 
 def grow_old(daemon: Daemon, days: int = 2) -> None:
-    """Have the journal say that its schedules are known for so many days."""
+    """Have the journal say that it has known its schedules for `days` days."""
     then = (SystemClock().now() - timedelta(days=days)).isoformat()
     with closing(sqlite3.connect(daemon.state_dir / "journal.db", timeout=60)) as journal:
         journal.execute("UPDATE schedules SET armed_at = ?", (then,))
@@ -251,7 +251,7 @@ def grow_old(daemon: Daemon, days: int = 2) -> None:
 
 
 def schedule(daemon: Daemon, project: Path) -> dict[str, Any]:
-    """Return the schedule of a project, as it is told."""
+    """Return the schedule of a project, as status reports it."""
     [found] = daemon.get("/v1/schedules", project=str(project))["schedules"]
     told: dict[str, Any] = found
     return told

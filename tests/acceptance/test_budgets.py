@@ -15,7 +15,7 @@ printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STE
 mv .ai/new .ai/HANDOFF.md
 printf '{"type": "result", "is_error": false, "result": "done", "total_cost_usd": 0.5}\\n'
 """
-"""Costs half a dollar a run, and says so as claude does."""
+"""Costs half a dollar a run, and reports it as claude does."""
 
 RULES = """\
 steps:
@@ -118,7 +118,7 @@ sleep 600
 
 
 def test_an_attempt_is_ended_at_its_cap_while_it_runs(tmp_path: Path) -> None:
-    """By what its stream has told so far and the price table; no attempt is spent, a person is told."""
+    """By what its stream has told so far and the price table; no attempt is spent, a person gets a notice."""
     project = make_project(tmp_path)
     whole = settings(tmp_path, attempt_usd=2)
     (tmp_path / "agent.sh").write_text(SPENDER)

@@ -51,7 +51,7 @@ class Chat:
         return answer
 
     def say(self, text: str) -> tuple[str, list[str]]:
-        """Return what became of a message, and the lines that the person reads."""
+        """Return the result of a message, and the lines that the person reads."""
         answer = self.ask(text)
         return answer["action"], answer["report"].splitlines()
 
@@ -225,7 +225,7 @@ def test_a_story_at_level_1(
 
 
 def _once_heard(chat: Chat, go_on: str) -> Json:
-    """Return the answer to `continue` once the hand-off that lies there was heard and judged."""
+    """Return the answer to `continue` once the daemon has judged the hand-off that is there."""
     answers: list[Json] = []
 
     def heard() -> bool:
@@ -258,7 +258,7 @@ def test_one_chat_about_several_projects(daemon: Daemon, tmp_path: Path) -> None
 
 
 def test_an_agent_cannot_approve_by_writing_into_the_chat(daemon: Daemon, tmp_path: Path) -> None:
-    """A message from a process of an executor is refused like the verb, and is told what it was taken for."""
+    """A message from a process of an executor is refused like the verb; the answer names the verb."""
     project = sample(tmp_path)
     chat = Chat(daemon, project)
     daemon.verb("start", project, story="US-001")

@@ -67,7 +67,7 @@ def day_of(moment: str) -> float:
 def test_a_jump_of_the_wall_clock_changes_no_attempt_no_limit_and_no_notice(
     tmp_path: Path, days: int
 ) -> None:
-    """What runs goes on and has its time, who does not listen is tried as before, and work goes on."""
+    """Runs keep their time limits, a deaf server gets its retries as before, and work goes on."""
     clock = WallClock(tmp_path)
     project, slow, later = make_project(tmp_path), beside(tmp_path, "slow"), beside(tmp_path, "later")
     (slow / ".ai/step-rules.yaml").write_text(IMPATIENT)

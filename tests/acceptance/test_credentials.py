@@ -28,7 +28,7 @@ def _settings(base: Path) -> Json:
 
 
 def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Path) -> None:
-    """Not the log, not what is told of settings, runs and events, not the daemon's own environment."""
+    """Not the log, not the answers about settings, runs and events, not the daemon's own environment."""
     project = make_project(tmp_path)
     given = tmp_path / "credentials"
     given.mkdir()

@@ -55,14 +55,14 @@ def _answer(daemon: Daemon) -> list[Said]:
 
 
 def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_path: Path) -> None:
-    """The limit of a namespace is as real as the machine's; without it nothing is said."""
+    """The limit of a namespace is as real as the machine's; without it doctor is silent."""
     projects = [make_project(tmp_path), beside(tmp_path, "b")]
     daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
     try:
         daemon.start()
         for project in projects:
             daemon.verb("init", project)
-        daemon.terminate()  # in a house of its own it cannot see who asks, and lets nobody add anything
+        daemon.terminate()  # in a namespace of its own it cannot see who asks, and refuses every `add`
         daemon.prefix = in_a_house_of_its_own("echo 1 > /proc/sys/user/max_inotify_watches")
         daemon.start()
 
@@ -79,7 +79,7 @@ def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_
         assert found["action"].startswith("sudo sysctl fs.inotify.max_user_")
         assert "max_user_watches=" in found["action"]
         assert found["action"].endswith("| sudo tee /etc/sysctl.d/60-handoffd.conf")
-        daemon.terminate()  # by a signal: it would let nobody else end it
+        daemon.terminate()  # by a signal: it would refuse `stop`
     finally:
         daemon.close()
 
@@ -103,7 +103,7 @@ def test_a_mount_that_hangs_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
-    """The daemon says so, and it is a fault until it is back or removed."""
+    """Doctor reports a fault until the project is back or removed."""
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
         daemon.verb("init", project)
@@ -116,7 +116,7 @@ def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
 
 
 def test_tests_that_only_the_terminal_could_run(tmp_path: Path) -> None:
-    """`init` and `doctor` try them where the daemon runs them; with its PATH mended they work."""
+    """`init` and `doctor` try them where the daemon runs them; with its PATH repaired they work."""
     project, terminal = make_project(tmp_path), tmp_path / "terminal"
     (project / "package.json").write_text('{"scripts": {"test": "mocha"}}')
     terminal.mkdir()

@@ -1,4 +1,4 @@
-"""Ends without a hand-off under the real daemon: asked once more, paused with a remedy, in one session."""
+"""Ends without a hand-off under the real daemon: asked again, paused with a remedy, in one session."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_who_ends_cleanly_without_a_hand_off_is_asked_for_just_that(daemon: Daem
 
 
 def test_a_missing_program_pauses_the_project_until_it_is_there(daemon: Daemon, tmp_path: Path) -> None:
-    """A person is told once, with the remedy; `resume` goes on with the first attempt."""
+    """One notice names the remedy; `resume` goes on with the first attempt."""
     project = sample(tmp_path, executor="late")
 
     start(daemon, project)
@@ -88,7 +88,7 @@ def test_a_missing_program_pauses_the_project_until_it_is_there(daemon: Daemon, 
 def test_a_session_is_continued_by_a_retry_and_by_a_hand_off_that_is_asked_for(
     daemon: Daemon, tmp_path: Path, first: str, rules: str, asked: str | None
 ) -> None:
-    """By a retry where the step says so, by the other always; another step begins one of its own."""
+    """By a retry where the step's rule asks for it, by the question always; another step begins its own."""
     script = {"bdd": [first, "pass"], "stream": {"session": "s-1"}}
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
 
@@ -171,7 +171,7 @@ def test_an_account_that_works_in_another_project_is_tried_sooner(tmp_path: Path
 
 
 def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path) -> None:
-    """Once somebody is, `resume` goes on with the same attempt."""
+    """Once the login is there, `resume` goes on with the same attempt."""
     script = {"bdd": ["error:Not logged in · Please run /login", "pass"]}
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")

@@ -1,4 +1,4 @@
-"""How attempts end, under the real daemon: hanging, lying still, half-written, garbage, stale."""
+"""How attempts end, under the real daemon: hanging, idle, half-written, garbage, stale."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sleep 600
 
 
 def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tmp_path: Path) -> None:
-    """The track says timeout, a person is told, and no process of the attempt is left."""
+    """The status is timeout, a person gets a notice, and no process of the attempt is left."""
     rules = "steps: {bdd: {timeout_min: 0.12}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
 
@@ -68,11 +68,11 @@ def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
         daemon.wait_at(project, "review", "needs_human")
 
         ends = [one["event"]["exit"]["by"] for one in daemon.events(project) if "exit" in one["event"]]
-        assert ends in (["deadline"], ["stop"])  # whoever looked first: the shim, or the poller
+        assert ends in (["deadline"], ["stop"])  # by the shim or the poller, as one looks first
 
 
 def test_an_executor_that_has_handed_over_and_rests_is_ended(daemon: Daemon, tmp_path: Path) -> None:
-    """Its hand-off counts; nobody waits for the timeout."""
+    """Its hand-off counts at once, long before the timeout."""
     project = sample(tmp_path, script={"bdd": ["linger"]})
 
     start(daemon, project)
@@ -82,7 +82,7 @@ def test_an_executor_that_has_handed_over_and_rests_is_ended(daemon: Daemon, tmp
 
 
 def test_an_executor_that_stands_still_is_ended_and_people_were_warned(tmp_path: Path) -> None:
-    """Long before its timeout; the attempt counts, and the error names the signs that were looked at."""
+    """Long before its timeout; the attempt counts, and the error names the missing signs of life."""
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]}, rules=rules)
     with running(tmp_path, {"execute": {"stall_min": 0.1}}) as daemon:
@@ -98,7 +98,7 @@ def test_an_executor_that_stands_still_is_ended_and_people_were_warned(tmp_path:
 
 
 def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
-    """A hand-off of another attempt is no hand-off; the one that is missing is asked for."""
+    """A hand-off of another attempt does not count; the agent is asked for its own."""
     project = sample(tmp_path, script={"bdd": ["stale", "pass"]})
 
     start(daemon, project)
@@ -112,7 +112,7 @@ def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("act", ["half", "garbage"])
 def test_a_broken_handoff_fails_at_the_exit_with_its_line(daemon: Daemon, tmp_path: Path, act: str) -> None:
-    """At the end of the process, asked for once more in vain, the attempt is failing; the line is named."""
+    """Read at its exit and asked for again in vain, it fails the attempt; the error names the line."""
     project = sample(tmp_path, script={"bdd": [act] * 6})
 
     start(daemon, project)
@@ -154,7 +154,7 @@ def test_a_second_crash_in_a_row_costs_an_attempt_and_says_how(daemon: Daemon, t
 
 
 def test_a_state_file_written_by_the_executor_is_restored(daemon: Daemon, tmp_path: Path) -> None:
-    """STATE.json is ours while an executor runs, and a person is told."""
+    """While an executor runs the daemon restores STATE.json and sends a notice."""
     project = sample(tmp_path, script={"bdd": ["tamper+hang", "pass"]})
     state = project / ".ai/STATE.json"
 

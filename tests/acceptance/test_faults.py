@@ -33,7 +33,7 @@ test "$HANDOFFD_STEP" = scaffold && touch .added
 printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
 mv .ai/new .ai/HANDOFF.md
 """
-"""Hands over when the test says so, and leaves a line for every start."""
+"""Hands over when the test releases it, and leaves a line for every start."""
 
 TESTS = """\
 echo tested >> tests.log
@@ -100,7 +100,7 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def lines(project: Path, name: str) -> list[str]:
-    """Return the lines that somebody has left in the project."""
+    """Return the lines that agents have left in the project."""
     file = project / name
     return file.read_text().splitlines() if file.exists() else []
 
@@ -112,7 +112,7 @@ def condition(daemon: Daemon, project: Path) -> str:
 
 
 def kill_twice(daemon: Daemon, project: Path, phase: str, log: str, count: int) -> None:
-    """Kill the daemon when a phase is reached and its program has left so many lines, and once more."""
+    """Kill the daemon when a phase is reached and its program has left `count` lines, and again."""
     daemon.wait_for(project, lambda track: track["phase"] == phase)
     eventually_sync(lambda: len(lines(project, log)) == count)
     for _ in range(2):
@@ -176,7 +176,7 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
 
 
 def test_records_that_somebody_deleted_stop_nothing(tmp_path: Path) -> None:
-    """The hand-off is there; nobody crashes for a folder of ours."""
+    """The hand-off is there; a missing folder of ours crashes nothing."""
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path)) as daemon:
         shutil.rmtree(daemon.state_dir / "runs" / start(daemon, project)["dispatch"])
@@ -187,7 +187,7 @@ def test_records_that_somebody_deleted_stop_nothing(tmp_path: Path) -> None:
 
 
 def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path: Path) -> None:
-    """The project is told missing, and the hand-off counts when it is back."""
+    """Status calls the project missing, and the hand-off counts when it is back."""
     project, away = make_project(tmp_path), tmp_path / "away"
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
@@ -208,7 +208,7 @@ def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path:
 
 @pytest.mark.parametrize("name", [".ai/STATE.json", ".ai/HANDOFF.md"])
 def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> None:
-    """Whoever put it there takes it away; the story goes on."""
+    """Once the obstacle is gone, the story goes on."""
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
@@ -297,18 +297,18 @@ def test_a_starting_daemon_waits_for_a_verb_that_is_given_without_one(tmp_path: 
 
 @contextmanager
 def hanging_mount(place: Path) -> Iterator[None]:
-    """Mount a file system that nobody answers for, where this account may."""
+    """Mount a file system without a server, where this account may."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        nobody = os.open("/dev/fuse", os.O_RDWR)
+        unserved = os.open("/dev/fuse", os.O_RDWR)
     except OSError:
         pytest.skip("there is no /dev/fuse here")
-    options = f"fd={nobody},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
+    options = f"fd={unserved},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
     if libc.mount(b"nobody", os.fsencode(place), b"fuse.nobody", 0, options.encode()) != 0:
-        os.close(nobody)
+        os.close(unserved)
         pytest.skip("mounting is not allowed here")
     try:
         yield
     finally:
-        os.close(nobody)  # whoever waits gets an error
+        os.close(unserved)  # waiting calls get an error
         libc.umount2(os.fsencode(place), 2)

@@ -1,4 +1,4 @@
-"""Steps at which only a person decides, while the step table that says so is edited under a real daemon."""
+"""Steps at which only a person decides, while a person edits the step table under a real daemon."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings(base: Path) -> Json:
 
 
 def edit_table(daemon: Daemon, project: Path, table: str) -> None:
-    """Edit the step table as a person does, and put it into force."""
+    """Edit the step table as a person does, and trust it."""
     (project / ".ai/step-rules.yaml").write_text(table)
     trusted = daemon.verb("trust", project)["trusted"]
     assert ["steps.review.requires_human"] == trusted

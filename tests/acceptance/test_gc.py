@@ -47,7 +47,7 @@ def test_what_is_old_goes_and_the_story_goes_on(tmp_path: Path) -> None:
 
 
 def test_it_is_done_once_a_day_by_itself(tmp_path: Path) -> None:
-    """Nobody has to think of it."""
+    """The daemon does it by itself."""
     project, clock = make_project(tmp_path), WallClock(tmp_path)
     with living_by(clock, tmp_path, lambda _: keeping(tmp_path, daily=True)) as daemon:
         start(daemon, project)

@@ -40,7 +40,7 @@ def env_of(daemon: Daemon) -> dict[str, str]:
 
 
 def taken(daemon: Daemon, base: Path, post_check: str | None = None) -> Path:
-    """Return a project whose first step somebody has taken."""
+    """Return a project whose first step an agent has taken."""
     root = base / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
@@ -100,12 +100,12 @@ def test_ten_hooks_at_once_send_an_agent_back_once(daemon: Daemon, tmp_path: Pat
 
 
 def test_what_is_put_right_counts(daemon: Daemon, tmp_path: Path) -> None:
-    """The agent is sent back, mends it and hands in again: that is the next attempt."""
+    """The agent is sent back, repairs it and hands in again: that is the next attempt."""
     root, env = taken(daemon, tmp_path, "test -e good || { echo it is bad; exit 1; }"), env_of(daemon)
     hand_over(root)
     first = hook(event(root), env)
     (root / "good").touch()
-    hand_over(root, summary="mended")
+    hand_over(root, summary="repaired")
     second = hook(event(root, stop_hook_active=True), env)
 
     assert [2, 0] == [first.code, second.code]
@@ -114,7 +114,7 @@ def test_what_is_put_right_counts(daemon: Daemon, tmp_path: Path) -> None:
 
 
 def test_a_verdict_that_came_before_the_hook_is_told(eager: Daemon, tmp_path: Path) -> None:
-    """The daemon has heard the hand-off by itself, and nobody was told."""
+    """The daemon has applied the hand-off by itself, and the agent does not know it yet."""
     root = taken(eager, tmp_path, "echo it is bad; exit 1")
     hand_over(root)
     eventually_sync(lambda: state_in(root)["status"] == "failing")
@@ -174,7 +174,7 @@ def test_an_attempt_of_the_daemon_s_own_is_nobody_else_s(daemon: Daemon, tmp_pat
 
 
 def test_without_a_daemon_it_is_the_same(tmp_path: Path) -> None:
-    """Ten hooks, one verdict: they take turns, and nobody waits for more than its check."""
+    """Ten hooks, one verdict: they take turns, and none waits for more than its check."""
     env = environment(tmp_path)
     root = tmp_path / "shop"
     (root / ".ai").mkdir(parents=True)

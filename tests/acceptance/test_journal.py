@@ -105,7 +105,7 @@ def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
         assert ([first["dispatch"]], [later["dispatch"]]) == (restored["overtaken"], restored["ended"])
 
         daemon.start()
-        # STATE.json is newer than the journal: the story stands where that says, and waits for a person.
+        # STATE.json is newer than the journal: the story is where the file says, and waits for a person.
         daemon.wait_at(project, "sdd-delta", "running")
         assert [first["dispatch"], later["dispatch"]] == starts(project)
         assert_clean(daemon)
@@ -198,7 +198,7 @@ def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Pat
 
 
 def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -> None:
-    """After a restart the project waits and says so; made again from its events, it stands at its gate."""
+    """After a restart the project waits and status gives the reason; repaired, it is at its gate again."""
     project = sample(tmp_path)
     with running(tmp_path) as daemon:
         daemon.verb("start", project, story="US-001")

@@ -43,7 +43,7 @@ def test_a_story_goes_through_all_levels(daemon: Daemon, tmp_path: Path) -> None
     taken = daemon.verb("dispatch", project)
     assert ("dispatched", "bdd") == (taken["type"], taken["step"])
     carry_out(taken["prompt"], project)
-    daemon.wait_at(project, "bdd", "pass")  # heard without anybody handing it in
+    daemon.wait_at(project, "bdd", "pass")  # applied although no person handed it in
     assert ["external"] == [run["executor"] for run in daemon.runs(project)]
     told = daemon.verb("apply", project)
     assert ("taken", "taken already: bdd attempt 1 of US-001 is pass") == (told["type"], told["message"])

@@ -42,7 +42,7 @@ def test_a_state_that_is_written_is_adopted(daemon: Daemon, tmp_path: Path) -> N
     "past", [{"step": "review", "status": "pass"}, {"step": "scaffold"}, {"step": "done", "status": "pass"}]
 )
 def test_no_gate_is_passed_by_writing(daemon: Daemon, tmp_path: Path, past: dict[str, str]) -> None:
-    """Whatever is written: it is held, people are told, and only their confirmation passes it."""
+    """The daemon holds every such edit and sends a notice; only a confirmation passes it."""
     project = sample(tmp_path)
     start_story(project, "US-001")
     before = read_state(project)

@@ -196,14 +196,14 @@ def refused(daemon: Daemon, project: Path, times: int) -> Json:
 
     def waits(track: Json) -> bool:
         waiting = "first's refusing provider, until" in (track["waits_for"] or "")
-        return waiting and track["last_error"] is not None  # it is told at its next turn, a moment later
+        return waiting and track["last_error"] is not None  # status has it at its next turn, a moment later
 
     eventually_sync(lambda: times == len(daemon.runs(project)))
     return daemon.wait_for(project, waits)
 
 
 def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rarely(tmp_path: Path) -> None:
-    """A person is told at the second; a restart begins no pause anew; another project goes on."""
+    """The second sends a notice; a restart begins no pause anew; another project goes on."""
     clock, project, other = (
         WallClock(tmp_path),
         make_project(tmp_path, "shop"),

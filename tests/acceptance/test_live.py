@@ -1,4 +1,4 @@
-"""Under the real daemon: what a running agent does and uses is told while it runs, across a `kill -9`."""
+"""Under the real daemon: status reports what a running agent does and uses, across a `kill -9`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PADDING = "x" * 2000
 
 
 def turns(count: int, begin: int) -> str:
-    """Return so many turns of an agent, of 30 tokens each, in so many lines of 2 KB."""
+    """Return `count` turns of an agent, of 30 tokens each, in lines of 2 KB."""
     return "".join(_turn(number) for number in range(begin, begin + count))
 
 
@@ -34,7 +34,7 @@ def _turn(number: int) -> str:
 
 
 def settings_of(base: Path) -> dict[str, Any]:
-    """Return settings with an agent that says its two parts when it is told to."""
+    """Return settings with an agent that says its two parts when the test releases them."""
     (base / "agent.sh").write_text(AGENT.format(base=base))
     words = ["/bin/sh", str(base / "agent.sh")]
     agent = {"extends": "rehearsal-stream", "argv": words}
@@ -63,7 +63,7 @@ def test_what_an_agent_does_and_uses_is_told_while_it_runs_and_outlives_the_daem
         (tmp_path / "second").write_text(turns(600, 100))
         (tmp_path / "go").touch()
         daemon.start()
-        # All of it went by while nobody read along, or was just beginning to: its middle may be gone.
+        # All of it went by before the daemon read along: its middle may be gone.
         track = daemon.wait_for(project, lambda track: "Turn 699" in str(track["activity"]))
         so_far = used(daemon, project)
         assert so_far is not None

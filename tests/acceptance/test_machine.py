@@ -1,6 +1,6 @@
 """What is short for the whole daemon: a journal that takes nothing, descriptors, file watches, time.
 
-Nothing is started meanwhile, what runs goes on, people are told once, and it ends by itself.
+Nothing is started meanwhile, what runs goes on, people get one notice, and it ends by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def beside(base: Path, name: str) -> Path:
 
 @contextmanager
 def limited(daemon: Daemon, what: int, value: int) -> Iterator[None]:
-    """Lower a limit of the running daemon, and of nobody else."""
+    """Lower a limit of the running daemon alone."""
     before = resource.prlimit(daemon.pid, what)
     resource.prlimit(daemon.pid, what, (value, before[1]))
     try:
@@ -45,7 +45,7 @@ def unwritable_journal(daemon: Daemon) -> Iterator[None]:
 
 
 def test_a_journal_that_takes_nothing_starts_nothing_and_ends_nothing(tmp_path: Path) -> None:
-    """Its end is applied once when it can be written again; people are told once, for all projects."""
+    """Its end is applied once when it can be written again; one notice speaks for all projects."""
     project, other = make_project(tmp_path), beside(tmp_path, "b")
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
@@ -133,7 +133,7 @@ def until_status(manager: socket.socket, beginning: str) -> None:
 
 
 def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: Path) -> None:
-    """No attempt is spent, nobody is asked to do anything, and it goes on when there are some again."""
+    """No attempt is spent, no person has to act, and it goes on when there are some again."""
     project, other = make_project(tmp_path), beside(tmp_path, "b")
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
@@ -145,7 +145,7 @@ def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: P
             )
             assert ("pending", 1) == (waiting["status"], waiting["attempt"])
             (tmp_path / "release").touch()
-            daemon.wait_for(project, lambda track: track["phase"] is None)  # its end is heard of
+            daemon.wait_for(project, lambda track: track["phase"] is None)  # the daemon has seen its end
             assert [] == lines(other, "starts.log")
 
         daemon.wait_at(other, "review", "needs_human")

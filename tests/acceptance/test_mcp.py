@@ -42,7 +42,7 @@ async def session(
 
 
 async def told(client: Client, tool: str, **given: Any) -> Json:
-    """Return the structured answer of a tool that is no error."""
+    """Return the structured answer of a tool that did not fail."""
     answer = await client.call_tool(tool, given)
     assert not answer.is_error, answer.content
     found: Json = answer.structured_content
@@ -58,7 +58,7 @@ async def refused(client: Client, tool: str, **given: Any) -> Json:
 
 
 async def waits_at(client: Client, project: str, step: str, status: str) -> Json:
-    """Return the status of a project's story once it stands there."""
+    """Return the status of a project's story once it is there."""
 
     async def reached() -> Json | None:
         (view,) = (await told(client, "status", project=project))["projects"]

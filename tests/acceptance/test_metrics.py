@@ -1,4 +1,4 @@
-"""What Prometheus is told by a real daemon, and what its dashboard asks for."""
+"""What Prometheus reads from a real daemon, and what its dashboard asks for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMETHEUS = REPOSITORY / "config" / "prometheus"
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on just now."""
+    """Return a port that is free just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -86,7 +86,7 @@ def test_a_story_in_numbers(daemon: Daemon) -> None:
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(daemon: Daemon) -> None:
-    """Every series that they name is told, but that of accounts at their limit: there is none."""
+    """The daemon has every series that they name, but that of accounts at their limit: there is none."""
     told = {name for name, _ in samples(scraped(daemon))}
     asked = set(re.findall(r"\b(?:handoffd|process)_[a-z_]+", (PROMETHEUS / "dashboard.json").read_text()))
     alerts = re.findall(r"expr: (.*)", (PROMETHEUS / "alerts.yaml").read_text())

@@ -1,4 +1,4 @@
-"""Notices under the real daemon: none is lost, whatever dies, and a repetition can be told by its id."""
+"""Notices under the real daemon: none is lost, whatever dies, and a repetition has the same id."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def telling(server: Server, **more: object) -> Callable[[Daemon], Json]:
 
 
 def to_review(daemon: Daemon, project: Path) -> None:
-    """Go to the first step that needs a person, and wait until the command has told of it."""
+    """Go to the first step that needs a person, and wait until the command has sent its notice."""
     daemon.verb("start", project, story="US-001")
     daemon.wait_at(project, "review", "needs_human")
     eventually_sync(lambda: "needs_human" in [one["kind"] for one in daemon.told(project)])
@@ -46,7 +46,7 @@ def untold(daemon: Daemon, sink: str) -> Json:
 
 
 def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id(tmp_path: Path) -> None:
-    """Recorded before it is sent: the server had it in its hands, and nobody knew whether it took it."""
+    """Recorded before it is sent: the server had received it, and the daemon cannot know more."""
     project = sample(tmp_path)
     with serving(200) as server, running(tmp_path, telling(server)) as daemon:
         server.hold.clear()
@@ -111,11 +111,11 @@ def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_it
 
 
 def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path: Path) -> None:
-    """Over a restart as well; until then `status` tells of it."""
+    """Over a restart as well; until then `status` lists it."""
     project = sample(tmp_path)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:
         log = tmp_path / "daemon.log"
-        to_review(daemon, project)  # the command is told at once
+        to_review(daemon, project)  # the command gets it at once
         eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"))
         said = untold(daemon, "webhook")
         assert said["undelivered"] >= 1
@@ -151,7 +151,7 @@ def test_what_is_given_up_is_told_by_log_status_and_history(tmp_path: Path) -> N
 
 
 def test_an_address_that_is_taken_out_of_the_settings_is_told_nothing_more(tmp_path: Path) -> None:
-    """The next daemon drops what waited for it, and says so."""
+    """The next daemon drops what waited for it, and logs that."""
     project = sample(tmp_path)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:
         to_review(daemon, project)

@@ -133,7 +133,7 @@ def test_a_project_whose_daemon_is_stopped_belongs_to_it_all_the_same(tmp_path: 
 
 
 def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
-    """The first to come has the project. The other one says so, and takes nothing there for an edit."""
+    """The first to come has the project. The other one names it, and takes nothing there for an edit."""
     project = sample(tmp_path)
     both = {"workspaces": [str(project.parent)]}
     with running(place(tmp_path, "a"), both) as first:
@@ -263,7 +263,7 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
 
 
 def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    """Return what became of a command with a daemon's settings, whether that runs or not."""
+    """Return the result of a command with a daemon's settings, whether that runs or not."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(daemon.base),
@@ -275,7 +275,7 @@ def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_agent_that_locks_its_project_against_the_daemon_is_ended(tmp_path: Path) -> None:
-    """It took the lock while no daemon ran. Only that process is ended, and a person hears of it."""
+    """It took the lock while no daemon ran. Only that process is ended, and a person gets a notice."""
     project = sample(tmp_path, executor="locker")
     with running(tmp_path, {"executors": AGENTS}) as daemon:
         daemon.verb("start", project, story="US-001")

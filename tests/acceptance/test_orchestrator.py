@@ -181,7 +181,7 @@ def test_a_hook_script_leads_a_story_beside_a_daemon(
 
 
 def test_an_approval_of_the_reference_is_held(daemon: Daemon, with_daemon: Scripts, tmp_path: Path) -> None:
-    """STATE.json is no proof of a person; one command confirms it."""
+    """STATE.json does not prove a person's word; one command confirms it."""
     project = project_in(tmp_path / "work")
     at_the_review(with_daemon, daemon, project)
 
@@ -216,7 +216,7 @@ def at_the_review(scripts: Scripts, daemon: Daemon, project: Path) -> None:
 
 
 def test_a_dispatch_of_the_reference_is_heard(daemon: Daemon, with_daemon: Scripts, tmp_path: Path) -> None:
-    """Its attempt is somebody else's; the hand-off counts all the same, and the next turn is ours."""
+    """Another tool made the attempt; its hand-off counts all the same, and the next turn is ours."""
     project = project_in(tmp_path / "work")
     with_daemon.orchestrator("start-story", project, "US-001")
     now = rfc3339(SystemClock().now() - timedelta(seconds=1))

@@ -55,12 +55,12 @@ def test_a_phrase(daemon: Daemon, tmp_path: Path, name: str, row: Json, say: str
     for words in row.get("tells", ()):
         assert any(word in answer["report"] for word in words.split("|")), told
     _check_facts(row, before, after, told)
-    _check_words(row, say, answer, after.stands.get(about or "", {}))
+    _check_words(row, say, answer, after.tracks.get(about or "", {}))
     _check_prompt(row, answer)
 
 
 def _said(daemon: Daemon, workspace: Workspace, row: Json, say: str) -> Json:
-    """Return the answer to what is said last: to `then`, about the project of the answer before."""
+    """Return the answer to the last message: to `then`, about the project of the answer before."""
     at, here = row.get("at", "A"), row.get("here")
     body: Json = {"text": say, "by": "pat"}
     if at is not None:
@@ -82,33 +82,33 @@ def _check_facts(row: Json, before: Facts, after: Facts, told: str) -> None:
     expected = {name: before.dispatches.get(name, 0) + (name in dispatches) for name in after.dispatches}
     assert expected == after.dispatches, told
     moves = {*dispatches, *row.get("moves", ()), *row.get("opens", ())}
-    for name, stands in before.stands.items():
-        changed = {key for key, value in stands.items() if after.stands[name][key] != value}
+    for name, track in before.tracks.items():
+        changed = {key for key, value in track.items() if after.tracks[name][key] != value}
         noted = {"human_note"} if "keeps" in row else set()
         waits = {"backlog"} if name in row.get("queues", {}) else set()
-        assert name in moves or changed <= noted | waits, (told, stands, after.stands[name])
-        if stands["gate"] and name not in {*row.get("opens", ()), *row.get("parks", {})}:
-            closed = after.stands[name]["gate"] or row["action"] == "rejected"
-            assert closed, (told, after.stands[name])
+        assert name in moves or changed <= noted | waits, (told, track, after.tracks[name])
+        if track["gate"] and name not in {*row.get("opens", ()), *row.get("parks", {})}:
+            closed = after.tracks[name]["gate"] or row["action"] == "rejected"
+            assert closed, (told, after.tracks[name])
 
 
-def _check_words(row: Json, say: str, answer: Json, stands: Json) -> None:
-    """What was said is kept, the story is the one that was named, and no other one is lost."""
+def _check_words(row: Json, say: str, answer: Json, track: Json) -> None:
+    """The message is kept, the story is the one that it named, and no other one is lost."""
     if (keeps := row.get("keeps")) is not None:
         wanted = [say] if keeps is True else keeps.split("|")
-        assert any(word in (stands["human_note"] or "") for word in wanted), stands
+        assert any(word in (track["human_note"] or "") for word in wanted), track
     for story in row.get("queues", {}).values():
-        assert story in stands["backlog"], stands
+        assert story in track["backlog"], track
     for story in row.get("parks", {}).values():
-        assert story in [*stands["parked"], *stands["backlog"]], stands
+        assert story in [*track["parked"], *track["backlog"]], track
     if "story" in row:
-        assert row["story"] == stands["story"], stands
+        assert row["story"] == track["story"], track
     if "step" in row:
         assert row["step"] == answer["result"]["step"], answer["result"]
 
 
 def _check_prompt(row: Json, answer: Json) -> None:
-    """The prompt asks for what was said, and for one step."""
+    """The prompt asks for what the message said, and for one step."""
     prompt = (answer["result"] or {}).get("prompt", "")
     if "task" in row:
         assert row["task"] in prompt

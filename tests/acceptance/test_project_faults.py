@@ -1,6 +1,6 @@
 """What happens to one project's files and folders while it is worked on: it alone is concerned.
 
-It is marked, a person is told, and it recovers by itself when the cause is gone.
+It is marked, a person gets a notice, and it recovers by itself when the cause is gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def directory_in_place(project: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("broken", [read_only, directory_in_place])
 def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, broken: object) -> None:
-    """It is marked, told of, and goes on by itself; no attempt is spent."""
+    """It is marked, a notice names it, and it goes on by itself; no attempt is spent."""
     assert broken in (read_only, directory_in_place)
     spoil = read_only if broken is read_only else directory_in_place
     project, other = make_project(tmp_path), beside(tmp_path, "b")
@@ -96,7 +96,7 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
 
 
 def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Path) -> None:
-    """Nobody has to say anything; a person is told once that it is missing, when that has lasted."""
+    """No verb is needed; one notice says that it is missing, when that has lasted."""
     project, away = make_project(tmp_path), tmp_path / "away"
     with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
         start(daemon, project)
@@ -195,7 +195,7 @@ def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: P
     try:
         daemon.start()
         daemon.verb("init", project)
-        daemon.terminate()  # in a house of its own it cannot see who asks, and lets nobody add anything
+        daemon.terminate()  # in a namespace of its own it cannot see who asks, and refuses every `add`
         daemon.prefix = in_a_house_of_its_own("echo 0 > /proc/sys/user/max_inotify_watches")
         daemon.start()
         warned = eventually_sync(
@@ -207,7 +207,7 @@ def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: P
         text = (project / ".ai/STATE.json").read_text()
         (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
         daemon.wait_for(project, lambda track: track["attempt"] == 2)
-        daemon.terminate()  # by a signal: it would let nobody else end it
+        daemon.terminate()  # by a signal: it would refuse `stop`
     finally:
         daemon.close()
 
@@ -221,7 +221,7 @@ def in_a_house_of_its_own(command: str) -> tuple[str, ...]:
 
 
 def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
-    """A real overflow: the daemon stands still while more happens than the kernel keeps for it."""
+    """A real overflow: the daemon is stopped while more happens than the kernel keeps for it."""
     project, noisy = make_project(tmp_path), beside(tmp_path, "b")
     queued = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if queued > 100_000:
@@ -235,7 +235,7 @@ def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
         os.kill(daemon.pid, signal.SIGSTOP)
         for number in range(queued // 2 + 100):  # two events each
             (noisy / f".ai/noise{number}").touch()
-        # Written when the queue is full: of this nobody will ever be told.
+        # Written when the queue is full: the kernel reports it to no process.
         (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
         os.kill(daemon.pid, signal.SIGCONT)
 

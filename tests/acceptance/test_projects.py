@@ -1,4 +1,4 @@
-"""Projects under the real daemon: edited, paused, broken, mended, waiting, worked on by hand."""
+"""Projects under the real daemon: edited, paused, broken, repaired, waiting, worked on by hand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def initialised(daemon: Daemon, base: Path) -> Path:
 
 
 def test_adding_dispatches_nothing(daemon: Daemon, tmp_path: Path) -> None:
-    """A project is at Level 1 until somebody starts a story."""
+    """A project is at Level 1 until a person starts a story."""
     project = initialised(daemon, tmp_path)
 
     view = daemon.get("/v1/status", project=str(project))["projects"][0]
@@ -170,7 +170,7 @@ def test_a_paused_project_dispatches_nothing_until_it_is_resumed(daemon: Daemon,
 
 
 def test_a_second_executor_waits_for_the_slot(daemon: Daemon, tmp_path: Path) -> None:
-    """Why a track waits is said, and it goes on by itself."""
+    """Status says why a track waits, and it goes on by itself."""
     first = sample(tmp_path / "a", executor="gated")
     second = sample(tmp_path / "b", executor="gated")
     daemon.verb("start", first, story="US-001")

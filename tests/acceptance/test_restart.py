@@ -69,7 +69,7 @@ def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> N
 
 
 def test_an_attempt_was_over_when_its_executor_ended(tmp_path: Path) -> None:
-    """Not when a daemon was there again to hear of it."""
+    """Not when a daemon was there again to see it."""
     project = sample(tmp_path, executor="held", rules="steps: {bdd: {next_on_pass: review}}")
     with running(tmp_path, HELD) as daemon:
         daemon.verb("start", project, story="US-001")

@@ -44,7 +44,7 @@ def edit(project: Path, **changes: object) -> None:
 def test_a_story_sleeps_at_its_gate_through_a_kill_and_wakes_to_an_approval(
     daemon: Daemon, tmp_path: Path
 ) -> None:
-    """Nothing runs twice for it, and what somebody wrote meanwhile is found."""
+    """Nothing runs twice for it, and the daemon finds what was written meanwhile."""
     project = sample(tmp_path)
     daemon.verb("start", project, story="US-001")
     daemon.wait_at(project, "review", "needs_human")

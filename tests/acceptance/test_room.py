@@ -1,4 +1,4 @@
-"""The daemon stops dispatching before the disk is full, says so, and goes on when there is room."""
+"""The daemon stops dispatching before the disk is full, gives the reason, and goes on when there is room."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ until test -e {base}/release; do sleep 0.05; done
 printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
 mv .ai/new .ai/HANDOFF.md
 """
-"""Hands over when the test says so, and leaves a line for every start."""
+"""Hands over when the test releases it, and leaves a line for every start."""
 
 RULES = """\
 steps:
@@ -60,7 +60,7 @@ def waits_for_room(track: Json) -> bool:
 
 
 def all_told(daemon: Daemon, *projects: Path) -> list[str]:
-    """Return what people were told of the disk, in all projects and by the daemon."""
+    """Return the notices about the disk, in all projects and by the daemon."""
     told = [notice for project in projects for notice in daemon.told(project)]
     return [notice["action"] for notice in told if notice["text"].startswith("a disk is almost full")]
 

@@ -132,7 +132,7 @@ steps:
 
 
 def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> None:
-    """The last good settings stay in force, and a good edit is taken by itself, whole."""
+    """The last good settings still apply, and a good edit is taken by itself, whole."""
     with running(tmp_path, {**QUICK, "execute": {"slots": 1}}) as daemon:
         daemon.configure({**QUICK, "execute": {"slots": 0}, "lnguage": "en", "executors": {"x": {"argv": 7}}})
 
@@ -155,10 +155,10 @@ def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> 
 
 
 def test_an_executor_that_cannot_be_used_is_a_problem_with_its_line(tmp_path: Path) -> None:
-    """What only shows when the settings are put together is found before they are in force."""
+    """A fault that only the whole settings show is found before they apply."""
     with running(tmp_path, QUICK) as daemon:
         daemon.config.write_text(daemon.config.read_text()[:-1] + ',\n"language": "en"}')
-        text = daemon.config.read_text().replace('"gated": {', '"mine": {"extends": "nobody"},\n"gated": {')
+        text = daemon.config.read_text().replace('"gated": {', '"mine": {"extends": "missing"},\n"gated": {')
         daemon.config.write_text(text)
 
         (problem,) = daemon.post("/v1/reload", {})["settings"]["problems"]
@@ -168,7 +168,7 @@ def test_an_executor_that_cannot_be_used_is_a_problem_with_its_line(tmp_path: Pa
 
 
 def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
-    """It is not half in force; afterwards it is."""
+    """No half of it applies; afterwards all of it does."""
     with running(tmp_path, QUICK) as daemon:
         daemon.configure({**QUICK, "watch": {"sweep_s": 0.5, "backend": "watchfiles"}, "language": "zh-TW"})
         os.kill(daemon.pid, signal.SIGHUP)
@@ -182,7 +182,7 @@ def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
 
 
 def test_a_settings_file_that_is_gone_is_no_edit(tmp_path: Path) -> None:
-    """An editor, or a deployment, takes it away for a moment; what it said stays in force."""
+    """An editor, or a deployment, takes it away for a moment; the settings still apply."""
     root = project(tmp_path / "named")
     with running(tmp_path, {**QUICK, "projects": [str(root)]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(root)])
@@ -196,7 +196,7 @@ def test_a_settings_file_that_is_gone_is_no_edit(tmp_path: Path) -> None:
 
 
 def test_a_cap_that_is_raised_lets_go_on_what_waited(tmp_path: Path) -> None:
-    """Settings in force count for what waits, without a restart."""
+    """New settings count for waiting stories, without a restart."""
     root = sample(tmp_path, executor="gated", rules=SHORT)
     capped = {**QUICK, "execute": {"slots": 1}}
     other = sample(tmp_path / "other", executor="gated", rules=SHORT)
@@ -254,7 +254,7 @@ def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) 
 
 
 def test_a_project_that_loses_its_ai_gets_it_back(tmp_path: Path) -> None:
-    """STATE.json is written again from the journal; nobody has to say anything."""
+    """STATE.json is written again from the journal, without a verb."""
     root = project(tmp_path / "work" / "a")
     with running(tmp_path, {**QUICK, "workspaces": [str(tmp_path / "work")]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(root)])

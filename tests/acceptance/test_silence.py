@@ -55,7 +55,7 @@ def test_half_open_requests_keep_nobody_out(daemon: Daemon) -> None:
             for _ in range(MANY):
                 connection = held.enter_context(socket.socket(socket.AF_UNIX))
                 connection.connect(str(daemon.socket))
-                with suppress(BrokenPipeError):  # one process cannot have so many
+                with suppress(BrokenPipeError):  # one process cannot have all of them
                     connection.sendall(b"GET /v1/st")
             said = [typed(daemon, "-m", "handoffd", *words) for words in (["status", "--json"], ["projects"])]
             answers = [process.communicate(timeout=60) for process in said]
@@ -68,7 +68,7 @@ def test_half_open_requests_keep_nobody_out(daemon: Daemon) -> None:
 
 
 def test_a_daemon_that_is_stopped_is_said_to_run(daemon: Daemon, tmp_path: Path) -> None:
-    """Whoever asks: it does not answer, which process it is, and what wakes it. None acts without it."""
+    """Every command says that it does not answer, its process, and what wakes it. None acts without it."""
     project = sample(tmp_path)
     daemon.verb("start", project, story="US-001")
     daemon.wait_at(project, "review", "needs_human")

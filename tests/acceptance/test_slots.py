@@ -1,4 +1,4 @@
-"""Who runs and who waits, under the real daemon: turns, limits, priority, memory, staggered starts."""
+"""Running and waiting stories under the real daemon: turns, limits, priority, memory, staggered starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
 
 STEPS = ("bdd", "sdd-delta", "contract")
-"""Those of the shipped table before the gate."""
+"""The steps of the shipped table before the gate."""
 
 AGENT = """\
 cat > /dev/null
@@ -56,7 +56,7 @@ def start(daemon: Daemon, *projects: Path) -> None:
 
 
 def has_asked(track: Json) -> bool:
-    """Return whether a track runs, or is told why it does not."""
+    """Return whether a track runs, or why it does not."""
     return track["status"] in {"running", "needs_human"} or bool(track["waits_for"])
 
 
@@ -78,12 +78,12 @@ def let_end(base: Path, name: str, step: str) -> None:
 
 
 def waits(daemon: Daemon, project: Path) -> str:
-    """Return what a project is told to wait for."""
+    """Return what a project waits for, as status says it."""
     return str(daemon.track(project)["waits_for"])
 
 
 def test_six_projects_take_turns_on_two_slots(tmp_path: Path) -> None:
-    """Each of their steps is one turn; who waits is told its place, and who is in the way."""
+    """Each of their steps is one turn; a waiting one knows its place, and what is in the way."""
     names = "abcdef"
     projects = {name: make_project(tmp_path, name) for name in names}
     with running(tmp_path, settings(tmp_path, 2)) as daemon:
@@ -108,9 +108,9 @@ def test_six_projects_take_turns_on_two_slots(tmp_path: Path) -> None:
 
 
 def is_behind_or_through(track: Json) -> bool:
-    """Return whether a track stands in line for its next step, has begun it, or has come to its gate.
+    """Return whether a track waits in line for its next step, has begun it, or has come to its gate.
 
-    It has begun when nobody else waits any more.
+    It has begun when no other track waits any more.
     """
     if track["step"] == "review" or "for a slot" in (track["waits_for"] or ""):
         return True
@@ -118,7 +118,7 @@ def is_behind_or_through(track: Json) -> bool:
 
 
 def test_an_executor_that_is_full_keeps_nobody_from_another(tmp_path: Path) -> None:
-    """The others go past it, and what it is that they wait for is said."""
+    """The others go past it, and status says what it waits for."""
     scheduling = {"per_executor": {"first": 1}}
     a, b, c = (make_project(tmp_path, name) for name in "abc")
     d, e = (make_project(tmp_path, name, "executor: second\n") for name in "de")
@@ -161,7 +161,7 @@ def test_the_important_go_first(tmp_path: Path) -> None:
 
 
 def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: Path) -> None:
-    """It is said how much there is; settings that are read again need no restart."""
+    """Status says how much there is; settings that are read again need no restart."""
     project = make_project(tmp_path, "a")
     (tmp_path / "all-go").touch()
     with running(tmp_path, settings(tmp_path, 2, min_free_memory_mb=10**9)) as daemon:
@@ -176,7 +176,7 @@ def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: P
 
 
 def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) -> None:
-    """Raised, they let in who is next; lowered, they let nobody in until enough have ended."""
+    """Raised, they let the next one in; lowered, they let none in until enough have ended."""
     a, b, c = (make_project(tmp_path, name) for name in "abc")
     with running(tmp_path, settings(tmp_path, 1)) as daemon:
         start(daemon, a, b, c)
@@ -196,7 +196,7 @@ def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) 
 
 
 def test_starts_are_staggered(tmp_path: Path) -> None:
-    """The next one is told for how long it waits, and goes on by itself."""
+    """Status says how long the next one waits, and it goes on by itself."""
     a, b, c = (make_project(tmp_path, name) for name in "abc")
     with running(tmp_path, settings(tmp_path, 9, stagger_s=1.5)) as daemon:
         for project in (a, b, c):

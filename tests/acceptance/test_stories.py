@@ -31,7 +31,7 @@ def pass_review(daemon: Daemon, project: Path, **arguments: str) -> None:
 
 
 def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
-    """Nobody is asked but at the review, and the project's own tests pass in the end."""
+    """Only the review asks a person, and the project's own tests pass in the end."""
     project = sample(tmp_path)
 
     start(daemon, project)

@@ -19,7 +19,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_what_it_reports_is_told_in_words(daemon: Daemon, tmp_path: Path) -> None:
-    """To the next attempt, and to whoever reads the log; its exit code tells nothing."""
+    """To the next attempt and to a reader of the log; its exit code tells nothing."""
     script = {"stream": {"input_tokens": 1000, "cost_usd": 0.5}, "bdd": ["error:the moon is full", "pass"]}
     project = sample(tmp_path, script=script, executor="rehearsal-stream")
 

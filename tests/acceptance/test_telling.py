@@ -1,4 +1,4 @@
-"""People are told again, and at the right time, by the real daemon."""
+"""Reminders of the real daemon, at the right time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
 
 
 def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tmp_path: Path) -> None:
-    """Until it goes on; that it stands is told once."""
+    """Until it goes on; the stall itself has one notice."""
     project, away = sample(tmp_path), tmp_path / "away"
     with serving(200) as server:
         again = telling(server, remind={"after_min": [SOON_MIN, 8 * SOON_MIN]})
@@ -96,7 +96,7 @@ def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice
             )
             assert ("webhook", "quiet", quiet["end"]) == (held["sink"], held["reason"], held["until"][11:16])
             assert [] == server.requests
-            assert [] == daemon.get("/v1/status")["notices"]  # nothing failed, so nobody is warned
+            assert [] == daemon.get("/v1/status")["notices"]  # nothing failed, so there is no warning
 
         with running(tmp_path, telling(server)) as daemon:
             eventually_sync(lambda: server.requests)
@@ -108,7 +108,7 @@ def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice
 
 
 def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
-    """A mended address gets what waited for the old one, without a restart; a new sink is there, too."""
+    """A corrected address gets what waited for the old one, without a restart; a new sink is there, too."""
     project = sample(tmp_path)
     with serving(500) as dead, serving(200) as server:
         settings = {"webhook": {"url": dead.address("/hook")}, "backoff_s": 0.2, "backoff_max_s": 0.2}
@@ -116,9 +116,9 @@ def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
             to_review(daemon, project)
             eventually_sync(lambda: dead.requests)
             pid = daemon.pid
-            mended = {"webhook": {"url": server.address("/hook")}}
+            corrected = {"webhook": {"url": server.address("/hook")}}
             daemon.configure(
-                {"notify": {**mended, "sinks": {"more": {"webhook": {"url": server.address("/more")}}}}}
+                {"notify": {**corrected, "sinks": {"more": {"webhook": {"url": server.address("/more")}}}}}
             )
             eventually_sync(lambda: "needs_human" in dict(told(server)))
             eventually_sync(lambda: [] == daemon.get("/v1/status")["notices"])

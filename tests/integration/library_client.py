@@ -81,7 +81,7 @@ def one_story(root: Path, story: str) -> DispatchResult:
 
 
 def refused(root: Path) -> None:
-    """Be told no in every way."""
+    """Be refused in every way."""
     errors: list[HandoffdError] = []
     try:
         start_next(root)
@@ -103,7 +103,7 @@ def refused(root: Path) -> None:
 
 
 def main(folder: str) -> None:
-    """Go through a story and all there is to be asked."""
+    """Go through a story and every question."""
     root = Path(folder) / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / ".ai/step-rules.yaml").write_text(RULES)

@@ -130,7 +130,7 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
 
 @pytest.mark.parametrize("own", [(), ("--own",)])
 def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[str, ...]) -> None:
-    """All of them rest, and adding or removing one has nobody look at the others."""
+    """All of them rest, and adding or removing one touches none of the others."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.scale", "--projects", "60", "--idle", "1", "--json", *own],
         cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},

@@ -127,5 +127,5 @@ def at_a_terminal(answers: list[str], project: Path) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # nobody has the other side open any more
+    except OSError:  # no process has the other side open any more
         return b""

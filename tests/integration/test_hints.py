@@ -32,7 +32,7 @@ SHELL = {
 }  # fmt: skip
 """Programs of others, and words of the shell itself, that a hint may begin with."""
 SAMPLE = "x"
-"""What stands for a value that only a run of the program knows."""
+"""A placeholder for a value that only a run of the program knows."""
 
 
 def hints(module: Path) -> Iterator[tuple[str, ast.expr]]:
@@ -98,7 +98,7 @@ def test_the_hints_are_found() -> None:
 
 @pytest.mark.parametrize(("place", "text"), FOUND, ids=[place for place, _ in FOUND])
 def test_a_hint_is_a_command(place: str, text: str) -> None:
-    """It can be pasted as it stands: what is not a command is behind a #."""
+    """It can be pasted whole: what is not a command is behind a #."""
     for part in re.split(r"&&|;|\|", text.partition("#")[0]):
         first = shlex.split(part)[0]
         if first == "handoffd":

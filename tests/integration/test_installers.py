@@ -68,7 +68,7 @@ def _socket(launcher: list[str]) -> str:
 
 def _require_verified(home: Home, files: list[Path]) -> None:
     if shutil.which("systemd-analyze") is None:
-        return  # test_units.py says so
+        return  # test_units.py shows that
     runtime = {**os.environ, "XDG_RUNTIME_DIR": str(home.folder.parent), "LC_ALL": "C"}
     verify = ["systemd-analyze", "--user", "verify", "--man=no", *map(str, files)]
     done = subprocess.run(verify, env=runtime, capture_output=True, text=True, timeout=60, check=False)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Return a folder with what decides about installing."""
+    """Return a folder with the two files that decide about installing."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
@@ -39,7 +39,7 @@ def mark(clone: Path, plan: str) -> None:
 
 
 def test_the_demo_installs_only_what_runs(clone: Path) -> None:
-    """It says so before, and goes on to the demo; the second time it installs nothing."""
+    """It announces that, and goes on to the demo; the second time it installs nothing."""
     first = planned(clone, "demo", "YES=1", "DIR=a b")
     mark(clone, first)
 

@@ -65,7 +65,7 @@ def test_a_script_makes_it_misbehave_and_the_rules_answer(tmp_path: Path) -> Non
 
 
 def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> None:
-    """The attempts that were made are told all the same, with the rule's end of them."""
+    """The report has the attempts that were made all the same, with the rule that ended them."""
     project = create(tmp_path / "shop")
     script = tmp_path / "script.json"
     script.write_text('{"bdd": ["fail", "fail", "fail"]}')
@@ -95,7 +95,7 @@ def test_a_project_without_settings_is_measured(tmp_path: Path) -> None:
 
 
 def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
-    """No test command: an agent's word is all there is, and the table says so."""
+    """No test command: an agent's word is all there is, and the table shows that."""
     project = tmp_path / "notes"
     project.mkdir()
     (project / "PROJECT_CONTEXT.md").write_text("notes")
@@ -179,7 +179,7 @@ def test_settings_that_are_a_pipe_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_fails_is_removed(tmp_path: Path) -> None:
-    """Half a project is of no use to anybody. Here the copy's paths are longer than a path may be."""
+    """Half a project is of no use. Here the copy's paths are longer than a path may be."""
     folder = project = tmp_path / "shop"
     while len(str(folder)) < 3500:
         folder /= "d" * 200
@@ -212,7 +212,7 @@ def test_a_script_is_checked_before_the_start(tmp_path: Path) -> None:
 
 
 def test_no_hint_starts_a_real_story(tmp_path: Path) -> None:
-    """Whoever pastes it rehearses again."""
+    """Pasted, it rehearses again."""
     project = create(tmp_path / "shop")
 
     done = rehearse(str(project), "--yes", "--story", "../x")

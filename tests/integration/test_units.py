@@ -109,7 +109,7 @@ def test_a_key_that_is_not_a_list_is_given_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_head_says_for_whom_it_is_and_what_surprises(name: str) -> None:
-    """Whoever opens the file with `systemctl cat` is told first."""
+    """The first line that `systemctl cat` shows."""
     head = shared("systemd", name).read_text(encoding="utf-8").partition("[Unit]")[0]
 
     assert "What may surprise you:" in head
@@ -118,7 +118,7 @@ def test_the_head_says_for_whom_it_is_and_what_surprises(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_learns_when_a_program_is_ready(name: str) -> None:
-    """From the program itself, and from nobody it started."""
+    """From the program itself, and from no process it started."""
     service = _service(name)
 
     assert ["notify"] == service["Type"]
@@ -127,7 +127,7 @@ def test_systemd_learns_when_a_program_is_ready(name: str) -> None:
 
 @pytest.mark.parametrize("name", DAEMONS)
 def test_the_daemon_is_watched_and_restarted(name: str) -> None:
-    """A hang and a crash are answered; what does not mend itself is not tried again and again."""
+    """A hang and a crash are answered; what does not recover is not tried again and again."""
     service = _service(name)
     expected = {
         "WatchdogSec": ["60"], "Restart": ["on-failure"], "RestartPreventExitStatus": ["78 243"],
@@ -199,7 +199,7 @@ def test_the_launcher_forbids_agents_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", DAEMONS)
 def test_every_line_that_hardens_the_daemon_is_one_that_install_tries(name: str) -> None:
-    """One in another place would keep the unit from starting where it cannot be had."""
+    """One in another place would keep the unit from starting where it is not available."""
     tried = hardening_lines(shared("systemd", name).read_text(encoding="utf-8"))
 
     lines = [f"{key}={value}" for key, values in _service(name).items() for value in values]
@@ -251,7 +251,7 @@ def test_the_instance_is_the_account(name: str) -> None:
 
 
 def test_an_accounts_state_is_its_own() -> None:
-    """One folder an account, closed to the others, and the daemon is told of it."""
+    """One folder an account, closed to the others, and the daemon knows its path."""
     service = _service("handoffd@.service")
 
     assert (["handoffd/%i"], ["0700"]) == (service["StateDirectory"], service["StateDirectoryMode"])

@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.slow, FOR_A_PERSON]
 
 
 class Person:
-    """Somebody with an empty home, and a shell in it."""
+    """A user with an empty home, and a shell in it."""
 
     def __init__(self, home: Path, sockets: Path) -> None:
         self.home = home
@@ -69,7 +69,7 @@ class Person:
         self.has(STAND_INS)
 
     def has(self, programs: Mapping[str, str]) -> None:
-        """Put scripts on the PATH, in place of those of the same name."""
+        """Put scripts on the PATH, in place of others of the same name."""
         for name, text in programs.items():
             (self.home / "bin" / name).write_text(text, encoding="utf-8")
             (self.home / "bin" / name).chmod(0o755)
@@ -84,11 +84,11 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    """Somebody; whatever daemon they leave behind is ended."""
+    """A user; a daemon that they leave behind is ended."""
     with tempfile.TemporaryDirectory(prefix="handoffd-") as sockets:  # pytest's folders are too deep for one
-        somebody = Person(tmp_path, Path(sockets))
-        yield somebody
-        somebody.types("handoffd stop --executors || true")
+        user = Person(tmp_path, Path(sockets))
+        yield user
+        user.types("handoffd stop --executors || true")
 
 
 def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Person) -> None:

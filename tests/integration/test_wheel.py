@@ -49,7 +49,7 @@ def files_below(folder: Path) -> set[str]:
 
 
 def test_every_shipped_file_is_inside(unpacked: Path) -> None:
-    """config/ and systemd/ lie below the package."""
+    """config/ and systemd/ are below the package."""
     for name in ("config", "systemd"):
         assert files_below(REPOSITORY / name) == files_below(unpacked / "handoffd/share" / name)
 

@@ -1,7 +1,7 @@
 """Workspaces in which something is said: projects in a situation, and what is measured before and after.
 
 What a chat must never do is seen from outside: how many dispatches the journal has, which projects are
-supervised, which folders have files of the protocol, and where every story stands.
+supervised, which folders have files of the protocol, and where every story is.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ STATES: Final[Mapping[str, Json]] = {
     "done_with_next": _DONE,
     "custom_done": {"story": "CUSTOM-1", "task_type": "custom", **_DONE},
 }  # fmt: skip
-"""Where a story stands in each situation: what its STATE has beside the defaults.
+"""Where a story is in each situation: what its STATE has beside the defaults.
 
 `fresh` is a project without a story, `at_rest` the same at level 2, `bare` a folder of code that nobody
 supervises, `empty` one without anything. Of a `taken` one somebody has the prompt; in a `running` one an
@@ -91,7 +91,7 @@ class Facts:
     """The projects that are supervised, by name."""
     touched: frozenset[str]
     """The folders that have files of the protocol."""
-    stands: Mapping[str, Json]
+    tracks: Mapping[str, Json]
 
 
 class Workspace:
@@ -124,7 +124,7 @@ class Workspace:
         state = {"project": project.name, **_STORY, **STATES[situation]}
         (project / ".ai/STATE.json").write_text(json.dumps(state))
         self._do("add", project)
-        eventually_sync(lambda: self._stands_at(project) == (state["story"], state["step"]))  # it is read
+        eventually_sync(lambda: self._place_of(project) == (state["story"], state["step"]))  # it is read
         self._bring(project, situation)
 
     def _bring(self, project: Path, situation: str) -> None:
@@ -143,7 +143,7 @@ class Workspace:
             case _:
                 pass
 
-    def _stands_at(self, project: Path) -> tuple[str | None, str] | None:
+    def _place_of(self, project: Path) -> tuple[str | None, str] | None:
         [view] = self._daemon.get("/v1/status", project=str(project))["projects"]
         return (view["tracks"][0]["story"], view["tracks"][0]["step"]) if view["tracks"] else None
 
@@ -160,7 +160,7 @@ class Workspace:
             dispatches={name: sum(map(_dispatches, found)) for name, found in events.items()},
             begun=frozenset(Path(view["project"]).name for view in views),
             touched=frozenset(path.name for path in self.folder.iterdir() if (path / ".ai").exists()),
-            stands={Path(view["project"]).name: _standing(view) for view in views},
+            tracks={Path(view["project"]).name: _standing(view) for view in views},
         )
 
     def _mine(self, root: str) -> bool:
@@ -183,7 +183,7 @@ def _dispatches(event: Json) -> bool:
 
 
 def _standing(view: Json) -> Json:
-    """Return where a project stands, without what time alone changes."""
+    """Return where a project is, without what time alone changes."""
     track = view["tracks"][0] if view["tracks"] else {}
     named = ("story", "step", "attempt", "status", "reason", "human_note", "gate", "backlog", "parked")
     return {"level": view["level"], "paused_by": view["paused_by"], **{key: track.get(key) for key in named}}
