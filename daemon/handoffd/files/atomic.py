@@ -16,6 +16,7 @@ import secrets
 import stat
 from collections.abc import Collection
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from handoffd.failpoints import reached
@@ -27,6 +28,8 @@ _NEW_MODE = 0o666  # before the umask, as for any file a person creates
 _LARGEST_COMPARED = 1 << 20
 """Bytes; no larger file is one that we know."""
 _MOST_SWAPS = 8
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _NO_REPLACE, _EXCHANGE = 1, 2  # linux/fs.h
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
@@ -60,18 +63,19 @@ def replace_at(
     *,
     durable: bool = True,
     over: Collection[str] | None = None,
+    written_at: datetime | None = None,
 ) -> bool:
     """Do what `replace_text` does, in the folder that is open as `folder`; `path` is for messages.
 
-    With `over`, a file that has none of these digests stays, also when somebody puts it there at the last
-    moment. Returns False when it stays.
+    With `over`, a file that has none of these digests stays, also when another program puts it there at the
+    last moment. Returns False when it stays. `written_at` becomes the file's modification time.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
         mode = _mode_of(folder, path)
         try:
-            _write(folder, temporary, data, mode, durable)
+            _write(folder, temporary, data, mode, durable, written_at)
             placed = _place(folder, temporary, path.name, over)
         finally:
             with suppress(OSError):
@@ -211,7 +215,9 @@ def _mode_of(folder: int, path: Path) -> int | None:
     return stat.S_IMODE(mode) & 0o777
 
 
-def _write(folder: int, name: str, data: bytes, mode: int | None, durable: bool) -> None:
+def _write(
+    folder: int, name: str, data: bytes, mode: int | None, durable: bool, written_at: datetime | None
+) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, _NEW_MODE if mode is None else mode, dir_fd=folder)
     try:
@@ -220,6 +226,9 @@ def _write(folder: int, name: str, data: bytes, mode: int | None, durable: bool)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(handle, rest) :]
+        if written_at is not None:
+            written_ns = (written_at - _EPOCH) // timedelta(microseconds=1) * 1000
+            os.utime(handle, ns=(written_ns, written_ns))
         if durable:
             os.fsync(handle)
     finally:

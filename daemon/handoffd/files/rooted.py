@@ -16,6 +16,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -72,16 +73,17 @@ def write_project_file(
     *,
     durable: bool = True,
     over: Collection[str] | None = None,
+    written_at: datetime | None = None,
 ) -> bool:
     """Replace the file at `relative` below the root whole, creating its folders when missing.
 
-    `over` may keep what is there, as `replace_at` says; returns whether it was replaced. Raises StoreError
-    like `read_project_file`; the old file then stays.
+    `over` may keep what is there, and `written_at` dates the file, as `replace_at` says; returns whether it
+    was replaced. Raises StoreError like `read_project_file`; the old file then stays.
     """
     with open_parent(root, relative, create=True) as folder:
         if folder is None:  # removed at this very moment
             raise storage_error("write", root / relative, FileNotFoundError(2, "its folder was removed"))
-        return replace_at(folder, root / relative, content, durable=durable, over=over)
+        return replace_at(folder, root / relative, content, durable=durable, over=over, written_at=written_at)
 
 
 def append_project_file(root: Path, relative: str, text: str) -> None:

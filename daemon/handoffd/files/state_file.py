@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from handoffd.errors import InvalidFile, Problem
@@ -65,12 +66,22 @@ def read_state(root: Path, track: str = MAIN) -> Seen | None:
     return Seen(text=text, digest=digest_of(seen.content), mtime_ns=seen.mtime_ns)
 
 
-def write_state(root: Path, track: str, text: str, over: Collection[str] | None = None) -> str | None:
+def write_state(
+    root: Path,
+    track: str,
+    text: str,
+    over: Collection[str] | None = None,
+    decided_at: datetime | None = None,
+) -> str | None:
     """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
 
     With `over`, a file with none of these digests is left as it is, and None is returned: it was written
     since it was last looked at, if only a moment ago. What is written survives a power cut. Raises
     StoreError like `read_state`; the old file then stays.
+
+    The file is dated `decided_at`, the time of the decision that it shows, however late it is written. So a
+    daemon that was killed between a decision and its text can tell our older text from an edit.
     """
     name = state_name(track)
-    return digest_of(text) if write_project_file(root, name, text, over=over) else None
+    written = write_project_file(root, name, text, over=over, written_at=decided_at)
+    return digest_of(text) if written else None

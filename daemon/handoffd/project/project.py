@@ -83,7 +83,7 @@ class Project:
     def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
         track, digest = (stored.track, stored.digest) if stored else (Track(), None)
         committed = CommittedState(TrackKey(self.root, name), track, digest, self._services)
-        committed.inherited_at = stored.at if stored else None
+        committed.inherited_at = committed.decided_at = stored.at if stored else None
         committed.unsound = unsound_in(stored) if stored else None
         # Weakly: what a daemon begins with is out of the collector's sight, and would stay as a circle.
         return TrackSupervisor(committed, proxy(self), self._services)

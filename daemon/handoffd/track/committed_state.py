@@ -41,6 +41,8 @@ class CommittedState:
         """Why STATE.json could not be written, until it could."""
         self.inherited_at: datetime | None = None
         """When an earlier life decided last, while it is not known that it could still show that."""
+        self.decided_at: datetime | None = None
+        """When the decision was made that STATE.json shows next; None: not known."""
         self._unwritten = 0
         """How many texts are on their way into STATE.json: of a look and of the consumer at once, two."""
         self._lies: tuple[str, ...] | None = None
@@ -104,7 +106,7 @@ class CommittedState:
         )
         committed = await self._commit(record, self.track)
         self._book(event, decision.track)
-        ran, self.track = self._runs, decision.track
+        ran, self.track, self.decided_at = self._runs, decision.track, record.at
         self._services.accounts.learn(self.key, self.track, self._services.clock.now(), event)
         if state is not None:
             self._log.info(
@@ -199,7 +201,7 @@ class CommittedState:
             self._lies = (*over, self.digest)  # when it fails, the file is one of both
         try:
             written = await to_thread.run_sync(
-                write_state, Path(self.key.project), self.key.track, text, over
+                write_state, Path(self.key.project), self.key.track, text, over, self.decided_at
             )
             self.left_alone, self.error = written is None, None
             if written is not None:

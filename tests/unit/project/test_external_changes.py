@@ -16,7 +16,7 @@ from tests.unit.project.living import at_level_1, edit, shown
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Noted
 from handoffd.errors import InvalidFile
-from handoffd.files.state_file import Seen, read_state
+from handoffd.files.state_file import MAIN, Seen, read_state, write_state
 from handoffd.project.external_changes import AT_ONCE, Before, ExternalChanges
 from handoffd.project.project import Project
 
@@ -198,6 +198,27 @@ async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
         await look_at(here, project, [])
 
         assert status == shown(project)["status"]
+
+
+async def test_an_older_text_that_we_wrote_after_the_last_decision_is_no_edit(tmp_path: Path) -> None:
+    """The daemon was killed with it on its way: the file is dated by the decision that it shows."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        await project.main.give(Noted(text="First.", by="a test"))
+        committed, root = project.main.committed, Path(project.root)
+        older, decided_at = read_state(root), committed.decided_at
+        assert older is not None
+        assert decided_at is not None
+        assert decided_at.timestamp() == older.mtime_ns / 1e9
+        here.clock.ahead_s += 1
+        await project.main.give(Noted(text="Second.", by="a test"))
+        write_state(root, MAIN, older.text, decided_at=decided_at)
+        committed.inherited_at = committed.decided_at  # as after a crash
+
+        await look_at(here, project, [])
+
+        assert "First.\n\nSecond." == shown(project)["human_note"]
+        (*_, latest) = await here.journal.events()
+        assert "noted" == latest.kind
 
 
 async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path: Path) -> None:
