@@ -1,8 +1,8 @@
-"""What the arguments of verbs may be, and from them to the event that a verb is for the engine.
+"""Checks the arguments of verbs, and builds the engine's event of a verb from them.
 
-Arguments come as JSON from a socket that scripts and chat layers use, so each is checked here, with the
-allowed values in the error. What a type takes is declared once, in `TYPES`: its check, and the schema that
-the API and the tools of MCP describe it by.
+Scripts and chat layers send arguments as JSON, so each is checked here, and the error lists the allowed
+values. `TYPES` declares each type once: its check, and the schema by which the API and the tools of MCP
+describe it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from handoffd.protocol.story import RESERVED_IDS, check_story_id
 BAD_ARGUMENT = "BAD_ARGUMENT"
 
 DEFAULT = "default"
-"""In place of an executor's name: the one that the settings say."""
+"""In place of an executor's name: the executor of the settings."""
 
 MOST_URGENT: Final = 1000
 """The highest priority of a story, and with a minus the lowest."""
 
 MOST_SPENT: Final = 10**12
-"""More dollars or tokens than this is a slip of the finger."""
+"""More dollars or tokens than this is a typing error."""
 
 
 _KINDS: Final[Mapping[str, Callable[..., Verb]]] = {
@@ -48,11 +48,11 @@ _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
     },
     "backlog_auto": lambda given: {"on": _ON.get(given["auto"])},
 }  # fmt: skip
-"""What an event says that is not just the arguments of its verb."""
+"""Verbs whose event has other fields than the verb has arguments."""
 
 
 def spec_of(verb: str) -> VerbSpec:
-    """Return a verb of the table; NotFound, with the verbs there are, for any other."""
+    """Return a verb of the table. Raises NotFound, with the known verbs, for any other."""
     spec = VERBS.get(verb)
     if spec is None:
         known = ", ".join(sorted(VERBS))
@@ -61,13 +61,13 @@ def spec_of(verb: str) -> VerbSpec:
 
 
 def event_of(spec: VerbSpec, given: Arguments, by: str) -> Verb:
-    """Return the event that a verb is for the engine, from arguments that were checked; `by` gave it."""
+    """Return the engine's event for a verb, from checked arguments; `by` is the name to record."""
     assert spec.event is not None
     return _KINDS[spec.event](**_OTHERWISE.get(spec.name, dict)(given), by=by)
 
 
 def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
-    """Return how a verb is given, as a command line: what must be said in capitals, a remark behind it."""
+    """Return a verb as a command line: required arguments in capitals, then `remark` as a comment."""
     needed = [parameter for parameter in spec.parameters if parameter.required]
     line = command_for(project, spec.typed, *(parameter.name.upper() for parameter in needed))
     if remark is None and any(parameter.type == "reason" for parameter in needed):
@@ -78,7 +78,7 @@ def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
 def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
     """Return every parameter of a verb for `project` with a valid value.
 
-    Raises Refused (BAD_ARGUMENT, INVALID_STORY) for anything else; its hint tells how the verb is given.
+    Raises Refused (BAD_ARGUMENT, INVALID_STORY) for anything else; the hint is the command line.
     """
     try:
         return values(spec.parameters, given)
@@ -107,14 +107,14 @@ def _value(parameter: Parameter, value: object) -> object:
 
 
 def shape_of(parameter: Parameter) -> Json:
-    """Return the JSON Schema of what a parameter is, as a program gives it."""
+    """Return the JSON Schema of a parameter, in the form that programs send."""
     if parameter.choices:
         return {"type": "string", "enum": list(parameter.choices)}
     return TYPES[parameter.type].shape
 
 
 def schema_of(parameter: Parameter) -> Json:
-    """Return the JSON Schema of everything that the check of a parameter takes, and of nothing else."""
+    """Return the JSON Schema that accepts exactly what the check of a parameter accepts."""
     kind, known = TYPES[parameter.type], shape_of(parameter)
     if kind.also is not None:
         known = {"anyOf": [known, kind.also]}
@@ -127,7 +127,7 @@ def schema_of(parameter: Parameter) -> Json:
 
 
 def _not_empty(schema: Json) -> Json:
-    """Return the schema of a value that has to be there."""
+    """Return the schema of a required value."""
     if "anyOf" in schema:
         return {"anyOf": [_not_empty(one) for one in schema["anyOf"]]}
     if schema.get("type") == "array":
@@ -136,7 +136,7 @@ def _not_empty(schema: Json) -> Json:
     return {**schema, "minLength": 1} if plain_text else schema
 
 
-# --- what a type of parameter is ---------------------------------------------------------------------
+# --- the check of each type --------------------------------------------------------------------------
 def _flag(parameter: Parameter, value: object) -> bool:
     if not isinstance(value, bool):
         raise _bad(f"{parameter.name} must be true or false")
@@ -149,7 +149,7 @@ def _text(parameter: Parameter, value: object) -> str:
     if not _is_text(value):
         raise _bad(f"{parameter.name} holds half of a character; it cannot be written as UTF-8")
     if parameter.choices and value not in parameter.choices:
-        raise _bad(f"{value[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
+        raise _bad(f"unknown {parameter.name} {value[:80]!r} (allowed: {', '.join(parameter.choices)})")
     return value
 
 
@@ -175,7 +175,7 @@ def _is_path(value: object) -> bool:
 
 
 def _executors(parameter: Parameter, value: object) -> tuple[str, ...]:
-    """Return names of executors, given as one text or as a list; none at all for the default ones."""
+    """Return names of executors, given as one text or as a list; empty for the default executors."""
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise _bad(f"{parameter.name} must be a name, several with commas between them, or a list")
@@ -184,7 +184,7 @@ def _executors(parameter: Parameter, value: object) -> tuple[str, ...]:
 
 
 def _number(parameter: Parameter, value: object) -> float:
-    """Return a number above nothing; from the command line it comes as text."""
+    """Return a number above 0; the command line sends it as text."""
     number = float if parameter.type == "amount" else int
     kind = "a number" if parameter.type == "amount" else "a whole number"
     try:
@@ -197,7 +197,7 @@ def _number(parameter: Parameter, value: object) -> float:
 
 
 def _priority(parameter: Parameter, value: object) -> int:
-    """Return how urgent something is; from the command line it comes as text."""
+    """Return a priority; the command line sends it as text."""
     try:
         found = int(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
@@ -208,7 +208,7 @@ def _priority(parameter: Parameter, value: object) -> int:
 
 
 def _level(_: Parameter, value: object) -> int:
-    """Return a level of adoption that is a verb's to choose; from the command line it comes as text."""
+    """Return a level that the verb can choose; the command line sends it as text."""
     if value in (1, 2) and not isinstance(value, bool):
         return 1 if value == 1 else 2
     if value in ("1", "2"):
@@ -221,7 +221,7 @@ def _reason(parameter: Parameter, value: object) -> Reason:
     try:
         return Reason(text)
     except ValueError:
-        raise _bad(f"{text[:80]!r} is no reason (allowed: {', '.join(Reason)})") from None
+        raise _bad(f"unknown reason {text[:80]!r} (allowed: {', '.join(Reason)})") from None
 
 
 def _is_text(value: str) -> bool:
@@ -239,10 +239,10 @@ def _bad(message: str) -> Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterType:
-    """A type of the table: its check, and the same as JSON Schema.
+    """A type of parameter: its check, and the same as JSON Schema.
 
-    `shape` describes it as a program gives it, `also` what is taken beside that, as from a command line.
-    What is `empty` counts as left out, and what is left out as `nothing`.
+    `shape` describes the form that programs send, `also` a further form, as from a command line. A value in
+    `empty` counts as left out; a parameter that is left out has the value `nothing`.
     """
 
     check: Callable[[Parameter, Any], object]

@@ -1,7 +1,7 @@
-"""Asking the daemon from the same machine, with the standard library alone.
+"""Asks the daemon on the same machine, with the standard library alone.
 
-Every `handoffd` command goes this way first, so it imports nothing that takes time. What the daemon
-answers as an error is raised here as the exception it was there, with the answer attached.
+Every `handoffd` command asks through this first, so it imports only fast modules. An error that the daemon
+answers is raised here as the same exception, with the rest of the answer in `details`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 ANSWER_S = 60.0
-"""How long an answer is waited for: a verb may stand behind a look at a slow disk."""
+"""How long to wait for an answer: a verb may queue behind a read of a slow disk."""
 
 _PIECE_BYTES = 64 * 1024
 _ERRORS: Mapping[int, type[HandoffdError]] = {
@@ -38,8 +38,8 @@ _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 class Client:
     """Speaks to the daemon that listens at `path`. Holds no connection between calls.
 
-    `answer_s` is how long an answer is waited for, each time that nothing comes; less, when the daemon is
-    found not to work. `holder` finds the daemon's process where the socket does not tell it.
+    `answer_s` limits each wait for further bytes; a daemon that does not work ends the wait sooner. `holder`
+    finds the daemon's process where the socket does not name it.
     """
 
     def __init__(
@@ -52,20 +52,20 @@ class Client:
     def get(self, path: str, **query: object) -> Json:
         """Return the answer to a read. Query values that are None are left out.
 
-        Raises NoDaemon when none runs, NoAnswer when one runs and is silent, else what the daemon answered
-        as an error.
+        Raises NoDaemon when none runs, NoAnswer when one runs and is silent, and the error that the daemon
+        answers.
         """
         return self._answer("GET", _with_query(path, query), None)
 
     def post(self, path: str, body: Json) -> Json:
-        """Return the answer to a verb; what the engine refuses is an answer, too (`type` is `error`)."""
+        """Return the answer to a verb; a refusal of the engine is an answer, too (`type` is `error`)."""
         return self._answer("POST", path, body)
 
     @contextmanager
     def stream(
         self, path: str, headers: Mapping[str, str] | None = None, /, **query: object
     ) -> Iterator[Stream]:
-        """Lend an answer that comes in pieces, for as long as the caller reads it."""
+        """Yield an answer that comes in pieces, and close its connection afterwards."""
         with closing(self._connect(None)) as connection:
             response = _response(connection, "GET", _with_query(path, query), None, headers)
             if response.status != http.client.OK:
@@ -73,7 +73,7 @@ class Client:
             yield Stream(response)
 
     def lines(self, path: str, **query: object) -> Iterator[Json]:
-        """Yield the objects of an answer that has one a line, as they come."""
+        """Yield the objects of an answer with one object per line, as they come."""
         with self.stream(path, **query) as stream:
             yield from map(_decoded, stream.lines())
 
@@ -137,7 +137,7 @@ class Stream:
 
     def lines(self) -> Iterator[bytes]:
         """Yield whole lines as they come."""
-        # Not the response's own readline: it takes a stream that breaks off for one that ended.
+        # Not the response's own readline: it takes a broken stream for a finished one.
         begun = b""
         for piece in self.pieces():
             *whole, begun = (begun + piece).split(b"\n")
@@ -145,7 +145,7 @@ class Stream:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """An HTTP connection to a path. No `limit_s`: a stream may be silent for ever."""
+    """An HTTP connection to a path. `limit_s` None: a stream may be silent for ever."""
 
     def __init__(self, path: Path, limit_s: float | None, connect_s: float) -> None:
         super().__init__("localhost")
@@ -165,7 +165,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class _PatientSocket(socket.socket):
-    """A socket that waits for what is read from it for as long as the daemon at `path` works."""
+    """A socket whose reads wait for as long as the daemon at `path` works."""
 
     def __init__(self, path: str, limit_s: float | None) -> None:
         super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -173,7 +173,7 @@ class _PatientSocket(socket.socket):
         self._limit_s = limit_s
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
-        """Read what is there, or comes; everything that HTTP reads is read by this."""
+        """Wait, then read; `http.client` reads everything through this method."""
         unix_socket.wait(self, self.path, self._limit_s)
         return super().recv_into(buffer, nbytes, flags)
 
@@ -188,7 +188,7 @@ def _response(
     raw = None if body is None else json.dumps(body).encode()
     kind = {} if raw is None else {"Content-Type": "application/json"}
     try:
-        with suppress(*unix_socket.CUT):  # a refusal may be there before it has heard the question
+        with suppress(*unix_socket.CUT):  # the daemon may have refused before it read the request
             connection.request(method, path, raw, {**kind, **(headers or {})})
         return connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
@@ -206,7 +206,7 @@ def _decoded(raw: bytes) -> Json:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        message = "what answers on the socket is no handoffd"
+        message = "the process that answers on the socket is not handoffd"
         raise HandoffdError(message, code="BAD_ANSWER", hint="handoffd config show")
     return data
 
@@ -222,9 +222,9 @@ def _error(status: int, answer: Json) -> HandoffdError:
 
 
 def _broken(error: Exception) -> NoAnswer:
-    """Return the error for a daemon that was there and gave no answer; whether it acted is unknown."""
+    """Return the error for a daemon that gave no answer; whether it acted is unknown."""
     if isinstance(error, BlockingIOError):
-        error = unix_socket.Silent(0)  # what was sent was not taken
+        error = unix_socket.Silent(0)  # the daemon did not read the request
     if isinstance(error, unix_socket.Silent):
         return NoAnswer(error.message, hint=error.hint)
     return NoAnswer(f"the daemon went away before it answered ({error})", hint="handoffd status")

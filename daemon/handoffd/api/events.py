@@ -1,11 +1,10 @@
-"""What has happened, as the API tells it: events and runs as plain JSON, events as they come and in words.
+"""Events and runs as plain JSON, events as they are committed, and events in words.
 
-Numbers (`seq`) rise and are never used again, so a reader that was away asks on from the last one it saw.
-Where that cannot be honoured, a line of type `gap` says so instead of silence.
+Numbers (`seq`) rise and are never reused, so a reader that was away continues from the last one it saw. Where
+events are missing, a line of type `gap` marks them.
 
-An event in words says what is in the journal already. It leaves out what it does not find, because journals
-of older releases say less. The rule that decided and the reason (`grounds`, `why`) are the engine's own
-words.
+The words of an event come from the journal alone. They leave out what is not recorded, because journals of
+older releases record less. The deciding rule and the reason (`grounds`, `why`) are the engine's own words.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
 
 Names = Mapping[str, str]
 """What projects are called in commands, by root."""
-NOBODY: Final[Names] = {}
+NO_NAMES: Final[Names] = {}
 
 MOST_EVENTS = 1000
 BATCH: Final = 100
-"""Events that are held for one follower: many of them follow, and some read slowly."""
+"""Events held in memory for one follower: there may be many followers, and some read slowly."""
 
 
 def plain(value: object) -> Json:
@@ -47,12 +46,12 @@ def plain(value: object) -> Json:
 
 @cache
 def _adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return what writes a type, made when it is first needed."""
+    """Return the adapter of a type; it is built when it is first needed."""
     return TypeAdapter(kind)
 
 
-def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
-    """Return one event: when, what, why, and where the track stood before and after."""
+def event_json(event: StoredEvent, names: Names = NO_NAMES) -> Json:
+    """Return one event: when, what, why, and step and status of the track before and after."""
     return {
         "type": "event",
         "seq": event.seq,
@@ -74,20 +73,20 @@ def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
 
 
 def addressed(result: Json, root: str) -> Json:
-    """Return a result of the engine with its project's root in it: the engine knows no paths."""
+    """Return a result of the engine with the project's root filled in: the engine knows no paths."""
     told = {name: result.get(name) for name in ("caller_instruction", "message", "next_command")}
     return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
 
 
 def named(root: str, names: Names) -> str:
-    """Return what a project is called; one that nobody supervises any more, by its folder."""
+    """Return a project's name; the name of its folder if it is no longer supervised."""
     return names.get(root) or PurePath(root).name
 
 
-def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None) -> Json:
+def run_json(run: StoredRun, names: Names = NO_NAMES, so_far: Usage | None = None) -> Json:
     """Return one dispatch, from the decision to the verdict. What has not happened yet is None.
 
-    `so_far` is what a run that is not over has used.
+    `so_far` is the usage of a run that has not ended.
     """
     used = run.exit.usage if run.exit is not None else so_far
     took = None if run.exit is None else run.exit.footprint
@@ -116,13 +115,13 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
 
 
 def footprint_json(run: StoredRun) -> Json | None:
-    """Return what a run took of the machine, as its exit has it; None where nothing counted it."""
+    """Return the memory and tasks of an ended run; None where they were not measured."""
     took = None if run.exit is None else run.exit.footprint
     return None if took is None else plain(took)
 
 
 def usage_json(usage: Usage) -> Json:
-    """Return a usage: its four counts, all together, the cost or None, and who reckoned that."""
+    """Return a usage: its four counts, their sum, the cost or None, and the source of the cost."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -135,7 +134,7 @@ def usage_json(usage: Usage) -> Json:
 
 
 def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
-    """Return what one sink has not taken. `next_try_s`: seconds until it is tried again, if it rests."""
+    """Return the undelivered notices of one sink. `next_try_s`: seconds until a resting sink is tried."""
     return {
         "sink": backlog.sink,
         "undelivered": backlog.undelivered,
@@ -148,7 +147,7 @@ def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
 
 
 def _tests_json(tests: TestEvidence) -> Json:
-    """Return what a test run proved, its three numbers first."""
+    """Return the evidence of a test run, its three counts first."""
     dumped = plain(tests)
     return {**dumped.pop("counts"), **dumped}
 
@@ -169,9 +168,9 @@ async def latest(journal: Journal, project: str | None, count: int) -> list[Stor
 
 
 async def gap(journal: Journal, after: int) -> Json | None:
-    """Return the marker for events above `after` that are not to be had; None when all are."""
+    """Return the marker for missing events above `after`; None when all are there."""
     if after > journal.newest:
-        # Numbers only rise: the reader's come from a journal that is not this one.
+        # Numbers only rise, so the reader's number comes from another journal.
         return {"type": "gap", "after": after, "next": 1, "why": "the journal is another one, or older"}
     first = await journal.events(after, None, 1)
     if first and first[0].seq > after + 1:
@@ -184,16 +183,16 @@ async def follow(
     after: int,
     project: str | None,
     closing: anyio.Event,
-    names: Callable[[], Names] = lambda: NOBODY,
+    names: Callable[[], Names] = lambda: NO_NAMES,
 ) -> AsyncIterator[Json]:
-    """Yield events above `after` as they are committed, gaps marked, until `closing` or the journal's end."""
+    """Yield events above `after` as they come, with gap markers, until `closing` or the journal closes."""
     missing = await gap(journal, after)
     if missing is not None:
         yield missing
         after = missing["next"] - 1
     left_out = deque(one for one in await journal.left_out() if one.after >= after)
     while True:
-        newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
+        newest = journal.newest  # read first: an event committed meanwhile is in the next batch
         batch = await journal.events(after, project, BATCH)
         called = names()
         for event in batch:
@@ -207,7 +206,7 @@ async def follow(
 
 
 async def _newer(journal: Journal, seq: int, closing: anyio.Event) -> bool:
-    """Return True once there is an event above `seq`, False when there will be none."""
+    """Return True once there is an event above `seq`, False when `closing` is set or the journal closes."""
     grown = False
     async with anyio.create_task_group() as tasks:
 
@@ -230,7 +229,7 @@ def _standing(standing: Standing | None) -> Json | None:
 
 
 def happened(event: StoredEvent) -> str:
-    """Return the fact in one sentence, with the data that was decided on."""
+    """Return the fact in one sentence, with the data behind the decision."""
     tell = _FACTS.get(event.kind)
     told = tell(event.event) if tell else event.kind.replace("_", " ")
     by = event.event.get("by")
@@ -238,7 +237,7 @@ def happened(event: StoredEvent) -> str:
 
 
 def follows(event: StoredEvent) -> str:
-    """Return what comes next, and for what reason it is that."""
+    """Return what comes next, and why."""
     if event.result.get("type") == "error" and event.before == event.after:
         return f"nothing changed: {event.result.get('message')}" + _orders(event, "; ")
     ordered = _orders(event)
@@ -257,7 +256,7 @@ def _end(end: Json) -> str:
     by = {
         "deadline": "was ended at its deadline",
         "stop": "was ended, as ordered",
-        "lost": "vanished, nobody saw how",
+        "lost": "vanished, and its exit is unknown",
         "outside": "was ended from outside",
     }
     if end["by"] in by:
@@ -278,7 +277,7 @@ def _end(end: Json) -> str:
 
 
 _PLAIN_ENDS: Final = {None, "clean", "failed"}
-"""Classes that code and stream tell by themselves."""
+"""Classes of ends that the exit code and the stream show already."""
 
 
 def _reading(reading: Json) -> str:
@@ -315,7 +314,7 @@ def _checked(fact: Json) -> str:
         told.append(
             f"post_check could not be run: {post['fault']}" if post["fault"] else f"post_check {ended}"
         )
-    return f"{fact['dispatch']} was checked: {', '.join(told) or 'nothing was to be checked'}"
+    return f"{fact['dispatch']} was checked: {', '.join(told) or 'no check was due'}"
 
 
 def _measured(tests: Json) -> str:
@@ -341,7 +340,7 @@ def _started(fact: Json) -> str:
 
 def _auto_continue(fact: Json) -> str:
     said = {True: "by itself", False: "when it is asked for", None: "as the settings say"}[fact["on"]]
-    return f"the next story of the backlog is to start {said}"
+    return f"the next story of the backlog will start {said}"
 
 
 def _rejected(fact: Json) -> str:
@@ -360,7 +359,7 @@ def _turn(fact: Json) -> str:
 
 
 def _cap(finding: Json) -> str:
-    """Return the cap that something is about: `$4.00 for each attempt`."""
+    """Return a cap in words: `$4.00 for each attempt`."""
     whose = {"attempt": "each attempt", "daemon": "all projects", "day": "a day"}
     scope = finding["scope"]
     return f"{amount(finding['cap'], finding['unit'])} for {whose.get(scope, f'the {scope}')}"
@@ -422,19 +421,19 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "spawn_refused": lambda fact: f"{fact['dispatch']} could not be started: {fact['error']}",
     "handoff_settled": lambda fact: f"{fact['dispatch']} handed over and was still for {fact['quiet_s']:g} s",
     "deadline_passed": lambda fact: (
-        f"{fact['dispatch'] or 'an attempt of others'} had its time: {fact['elapsed_min']:.1f} min"
+        f"{fact['dispatch'] or 'an external attempt'} ran out of time: {fact['elapsed_min']:.1f} min"
     ),
     "cap_reached": lambda fact: f"{fact['dispatch']} reached a cap of {_cap(fact['finding'])}",
     "executor_quiet": lambda fact: (
         f"{fact['dispatch']} shows no sign of life for {fact['silence']['quiet_min']:.1f} min"
     ),
     "executor_stalled": lambda fact: (
-        f"{fact['dispatch']} stood still for {fact['silence']['quiet_min']:.1f} min"
+        f"{fact['dispatch']} made no progress for {fact['silence']['quiet_min']:.1f} min"
     ),
-    "interrupted": lambda fact: "the executor is to end for our own reasons",
+    "interrupted": lambda fact: "handoffd ends the executor for its own reasons",
     "executor_exited": _exited,
     "checks_finished": _checked,
-    "handoff_arrived": lambda fact: f"a hand-off came for an attempt of others: {_reading(fact['reading'])}",
+    "handoff_arrived": lambda fact: f"a hand-off came for an external attempt: {_reading(fact['reading'])}",
     "state_edited": _edited,
     "restored": _restored,
     "cause_ended": lambda fact: (
@@ -448,7 +447,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
 
 # --- and what follows from it ---------------------------------------------------------------------
 _LASTING: Final = frozenset({"spawn", "measure_baseline", "run_checks", "stop_tree"})
-"""Orders whose end is the next event: nothing else follows before."""
+"""Orders whose end is the next event of the track."""
 
 
 def _orders(event: StoredEvent, before: str = "") -> str:
@@ -469,32 +468,32 @@ def _checks(order: Json) -> str:
 
 
 _ORDERS: Final[Mapping[str, Callable[[Json], str]]] = {
-    "measure_baseline": lambda _: "the tests are run as they stand, before the executor",
+    "measure_baseline": lambda _: "the tests are run once before the executor",
     "spawn": _spawn,
     "stop_tree": lambda order: f"{order['dispatch']} and all it started are ended ({order['why']})",
     "run_checks": _checks,
-    "notify": lambda order: f"people are told: {order['text']}",
+    "notify": lambda order: f"handoffd notifies people: {order['text']}",
     "write_checklist": lambda _: "a checklist is written",
     "append_history": lambda _: "the history gets an entry",
 }
 
 
 def _asked(event: StoredEvent) -> str:
-    """Return what the person is to type, where the decision says it."""
+    """Return the command for the person, where the decision names one."""
     actions = [order.get("action") for order in event.orders if order.get("kind") == "notify"]
     told = [action.replace("{project}", event.key.project) for action in actions if action]
     return f": {told[0]}" if told else ""
 
 
 def _rest(event: StoredEvent) -> str:
-    """Return what a track does that was ordered nothing lasting."""
+    """Return what a track does next when the event ordered nothing lasting."""
     if event.after is None:
         return "nothing"
     step, status = event.after
     if step == "done":
         return "the story is done"
     return {
-        "running": "the attempt goes on, its end is waited for",
+        "running": "the attempt continues until its executor ends",
         "needs_human": f"it waits for a person{_asked(event)}",
         "timeout": f"the table says at its next turn whether {step} is tried again",
         "failing": f"the table says at its next turn where a failure of {step} leads",

@@ -1,8 +1,8 @@
-"""What any folder's files say, supervised or not, as plain JSON values; and what `init` writes into one.
+"""Reads the files of any folder, supervised or not, as plain JSON values; and what `init` writes into one.
 
-Of a supervised project the journal's word stands beside that: what the story waits for, and what a
-person would type next. Questions change nothing, anywhere. `init` never overwrites what is there: settings
-are written once, and the pointer for agents is a marked block that is replaced as a whole.
+For a supervised project the answer adds from the journal what the story waits for and the next command.
+Reads change nothing, anywhere. `init` overwrites no user content: settings are written once, and the pointer
+for agents is a marked block that is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project
 
-# --- questions ---------------------------------------------------------------------------------------
+# --- reads -------------------------------------------------------------------------------------------
 LOOK_S: Final = 30.0
-"""For so long a folder may take to answer."""
+"""How long a folder may take to answer."""
 MOST_THREADS: Final = 16
 
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
@@ -56,10 +56,10 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class Inspecting:
-    """Questions about projects, by the names of those in `supervision` and by the path of any folder.
+    """Reads about projects by name, as in `supervision`, and about any folder by path.
 
-    `language` is that of prompts where neither the asker nor the project says another; a folder that does
-    not answer for `look_s` seconds is given up.
+    `language` is that of prompts where neither the caller nor the project sets one; a folder that does not
+    answer within `look_s` seconds is given up.
     """
 
     def __init__(
@@ -71,26 +71,26 @@ class Inspecting:
         self._threads = anyio.CapacityLimiter(MOST_THREADS)
 
     def configure(self, language: Language) -> None:
-        """Have prompts be in another language from now on."""
+        """Set the language of prompts from now on."""
         self._language = language
 
     async def detect(self, project: str) -> Json:
-        """Return which of the protocol's files there are, and the level of adoption that follows."""
+        """Return which of the protocol's files exist, and the level of adoption that follows."""
         root, _ = await self._found(project)
         return asdict(await self._look(detect_framework, root))
 
     async def query(self, project: str) -> Json:
-        """Return where a project stands: its files' word first, then the journal's, if it is supervised.
+        """Return the state of a project from its files and, if it is supervised, from the journal.
 
-        `level` 0 is without a STATE.json, 1 by hand, 2 by the daemon.
+        `level` 0: no STATE.json; 1: people dispatch; 2: the daemon dispatches.
         """
         root, view = await self._found(project)
         status = await self._look(query_project_status, root)
         told = plain(status)
-        return {**told, **_standing(root, status, view)}
+        return {**told, **_supervised_part(root, status, view)}
 
     async def list_projects(self, folder: str) -> Json:
-        """Return the projects that lie in a folder; an absolute path."""
+        """Return the projects in a folder, given by absolute path."""
         if not folder.startswith("/"):
             hint = "handoffd list-projects FOLDER"
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
@@ -98,26 +98,26 @@ class Inspecting:
         return {"folder": folder, "projects": [asdict(one) for one in found]}
 
     async def papers(self, project: str, subject: Subject) -> tuple[Quote, ...]:
-        """Return what a project's papers say of a subject: lines that agents or strangers wrote."""
+        """Return what a project's papers say on a subject: untrusted lines that agents or strangers wrote."""
         root, _ = await self._found(project)
         return await self._look(quoted, root, subject)
 
     async def looks_like_project(self, folder: str) -> bool:
-        """Return whether a folder has what makes a project of it."""
+        """Return whether a folder has the files of a project."""
         return await self._look(looks_like_project, folder)
 
     async def folders_called(
         self, words: tuple[str, ...], bases: tuple[str, ...], sure: str | None
     ) -> Mapping[str, str]:
-        """Return which of some words are names of project folders in `bases`, with their places."""
+        """Return the paths of project folders in `bases` by those `words` that name them."""
         return await self._look(lambda first: folders_called(words, bases, sure), bases[0]) if bases else {}
 
     async def others_in(self, bases: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:
-        """Return the names of project folders in `bases` that are not among `known` places."""
+        """Return the names of project folders in `bases` that are not in `known`."""
         return await self._look(lambda first: others_in(bases, known), bases[0]) if bases else ()
 
     async def check_prereqs(self, project: str) -> Json:
-        """Return which files the step in hand reads and cannot find. A warning, never more."""
+        """Return the missing files that the current step reads. Only a warning."""
         root, view = await self._found(project)
         with remedies(root):
             check = await self._look(check_prerequisites, root)
@@ -146,7 +146,7 @@ class Inspecting:
         """Return the root of a project, and its view if it is supervised. Raises NotFound, Refused."""
         if self._supervised is not None:
             known = project in self._supervised.names() or not project.startswith("/")
-            # Where a path leads is found out here, under a limit: its disk may not answer.
+            # The path is resolved here, under a time limit: its disk may not answer.
             named = project if known else await self._look(_resolved, project)
             try:
                 root = self._supervised.find(named)
@@ -158,10 +158,10 @@ class Inspecting:
         return await self._look(folder_at, project), None
 
     async def _look(self, look: Callable[[str, *_Ts], _T], path: str, *others: *_Ts) -> _T:
-        """Return what `look` finds at a path, in a thread. Raises StoreError when that does not answer.
+        """Return what `look` finds at a path, in a thread. Raises StoreError when the path does not answer.
 
-        A network mount that hangs keeps every thread that touches it; only so many are given to it, and none
-        of those that the daemon works with.
+        A hanging network mount blocks every thread that touches it. So these threads are few, and separate
+        from the daemon's other worker threads.
         """
         with anyio.move_on_after(self._look_s):
             return await to_thread.run_sync(
@@ -174,26 +174,26 @@ class Inspecting:
 def _resolved(path: str) -> str:
     try:
         return os.path.realpath(path)
-    except (OSError, ValueError):  # a character that no name can have
+    except (OSError, ValueError):  # a character that is not allowed in names
         return path.replace("\0", "?")
 
 
 def folder_at(project: str) -> str:
-    """Return where a path leads, without links. Raises NotFound for what is no path or no folder."""
+    """Return the real path of a folder. Raises NotFound for a relative path and if it is not a folder."""
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
     try:
         folder = os.path.realpath(project)
         if stat.S_ISDIR(os.stat(folder).st_mode):
             return folder
-    except (OSError, ValueError):  # also names that are too long, or hold what no name can
+    except (OSError, ValueError):  # also for names that are too long or hold forbidden characters
         pass
     shown = project[:MAX_PATH_CHARACTERS]
-    raise NotFound(f"{shown} is no folder", hint=f"ls {quote(os.path.dirname(shown))}")
+    raise NotFound(f"{shown} is not a folder", hint=f"ls {quote(os.path.dirname(shown))}")
 
 
-def _standing(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:
-    """Return what only the journal knows; where nobody supervises, what would be the first step."""
+def _supervised_part(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:
+    """Return what only the journal knows; for an unsupervised project, the first command."""
     track = view.tracks[0] if view is not None and view.tracks else None
     waits_for = track.waits_for if track is not None else None
     following = track.next_command if track is not None else None
@@ -225,7 +225,7 @@ def _about_standing(status: ProjectStatus, waits_for: str | None, following: str
         where = f"{status.story or 'The project'} is at {status.step}, {status.status}"
     waiting = f"; it waits for {waits_for}" if waits_for else ""
     advice = f"; a person who wants to go on types: {following}" if following else ""
-    return f"{where}{waiting}{advice}. Tell this; do not dispatch anything because of it."
+    return f"{where}{waiting}{advice}. Report this; do not dispatch anything because of it."
 
 
 def _about_files(check: PrerequisiteCheck) -> str:
@@ -244,7 +244,7 @@ def _session(root: str, made: SessionPrompt, advice: str) -> Json:
 
 
 def _checked(language: str | None) -> Language | None:
-    """Return a language that somebody asked for. Raises Refused (BAD_ARGUMENT)."""
+    """Return the requested language. Raises Refused (BAD_ARGUMENT)."""
     if language is None:
         return None
     found = next((known for known in LANGUAGES if known == language), None)
@@ -277,10 +277,11 @@ _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was written into a project, what it lacks of what is expected, and what tests it.
+    """What `init` wrote into a project, which expected files it lacks, and what tests it.
 
-    `test_command` is what the project's settings name, found now or written before; None: nothing. `others`
-    are tests that were found and that it does not run, as far as the settings are not a person's own.
+    `test_command` is the one in the project's settings, detected now or written before; None: there is none.
+    `others` are test suites that were found and that it does not run. They are left out when a person's own
+    settings name a command.
     """
 
     created: tuple[str, ...]
@@ -290,25 +291,24 @@ class Prepared:
 
 
 def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
-    """See to it that a folder can be a project, called `name` if that is given. Writes nothing.
+    """Check that a folder can be a project, called `name` if that is given. Writes nothing.
 
-    Raises Refused (BAD_ARGUMENT) for a place that is the system's, a person's or ours as a whole, and for a
-    name that is no name.
+    Raises Refused (BAD_ARGUMENT) for a system folder, a home folder, a folder of handoffd, and a blank name.
     """
     hint = command_for("PROJECT", "init")
     if (why := unfit(root, state_dir)) is not None:
-        raise Refused(f"{root} can be no project: {why}", code="BAD_ARGUMENT", hint=hint)
+        raise Refused(f"{root} cannot be a project: {why}", code="BAD_ARGUMENT", hint=hint)
     if name is not None and not name.strip():
         raise Refused("name is blank: a project needs one", code="BAD_ARGUMENT", hint=hint)
 
 
 def prepare_project(root: str) -> Prepared:
-    """Write what a project needs to be supervised, where it is missing. Raises StoreError, InvalidFile."""
+    """Write the files that a supervised project needs and lacks. Raises StoreError, InvalidFile."""
     found = find_suites(Path(root))
     created = []
     if _write_settings(root, found):
         created.append(SETTINGS)
-    with suppress(StoreError):  # often a link to another tool's file: not ours to replace
+    with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
             created.append(POINTER)
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
@@ -333,7 +333,7 @@ def _write_settings(root: str, found: Suites) -> bool:
 
 
 def settings_text(found: Suites) -> str:
-    """Return a first `.ai/handoffd.yaml`, with the test command that was found, or a place for one."""
+    """Return a first `.ai/handoffd.yaml`, with the detected test command, or a commented place for one."""
     lines = [
         "# What handoffd does in this project. Every setting: docs/reference/settings.md",
         "# auto: true               # dispatch by itself as soon as the project is added",
@@ -350,7 +350,7 @@ def settings_text(found: Suites) -> str:
 
 
 def _place_for_tests(below: tuple[Suite, ...]) -> list[str]:
-    """Return the lines in which a person names the command, filled in with what is below the root."""
+    """Return commented lines for the test command, filled in with the suites below the root."""
     if not below:
         return ["# test:", "#   command: [make, test]", "#   report: exit"]
     return [

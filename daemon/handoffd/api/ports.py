@@ -1,7 +1,7 @@
-"""What the control layer needs of the supervisor, declared on its own side.
+"""The protocols through which the API reaches the fleet, so that this package does not import it.
 
-`app` hands over something that fits: the roster of the running daemon, or the same roster without
-its loops when a verb is given while no daemon runs.
+`app` passes an object that fits: the roster of the running daemon or, for a command without a daemon, the
+same roster without its loops.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from handoffd.journal.retention import Cleaned
 
 
 class Renewing(Protocol):
-    """What reads the settings of a running daemon again."""
+    """Reloads the settings of a running daemon."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know of the settings in force, in words."""
+        """Warnings about the current settings, in words."""
 
     async def renew(self) -> Renewed:
-        """Read the settings, where projects lie, and every project's files again."""
+        """Read the settings, the folders of projects, and every project's files again."""
 
 
 class Cleaner(Protocol):
-    """What removes what nobody needs any more."""
+    """Removes records that are no longer needed."""
 
     async def clean(self, *, dry_run: bool) -> Cleaned:
-        """Return what went, or would."""
+        """Return what was removed, or in a dry run would be."""
 
 
 class Supervision(Protocol):
     """The supervised projects. `project` arguments are absolute roots; see `find`."""
 
     def find(self, name: str) -> str:
-        """Return the root of the project called (or lying at) `name`.
+        """Return the root of the project named, or located at, `name`.
 
         A path wins over a name; a path inside a project finds the project. Raises `NotFound`,
-        with the names there are in the message, and `Refused` when a name fits several.
+        with the known names in the message, and `Refused` when several projects share the name.
         """
 
     def names(self) -> Mapping[str, str]:
-        """Return, by root, what `find` finds it by: its name, or its root where several share that."""
+        """Return the name of each project by root: its root again where several projects share the name."""
 
     def usage(self) -> Mapping[str, Usage]:
-        """Return what each run that is followed here has used so far."""
+        """Return the usage so far of each run that this process follows."""
 
     async def views(self) -> tuple[ProjectView, ...]:
-        """Return every project, by name."""
+        """Return every project, sorted by name."""
 
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
@@ -71,30 +71,30 @@ class Supervision(Protocol):
     async def add(self, root: str, *, take: bool = False) -> ProjectView:
         """Supervise one more project; adding it again changes nothing. Dispatches nothing.
 
-        Raises Locked while it belongs to another daemon, unless a person says to `take` it.
+        Raises Locked while it belongs to another daemon, unless a person asks to `take` it.
         """
 
     async def add_many(
         self, roots: Sequence[str], *, take: bool = False
     ) -> Mapping[str, str | HandoffdError]:
-        """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
+        """Supervise projects as `add` does; return the root of each, or why it was not added."""
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its journal stay. Refused while it runs."""
 
     async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
-        """Put a verb before the engine and return what it said.
+        """Give a verb to the engine and return the result.
 
-        `request` is the key it came with, recorded together with what follows from it.
+        `request` is its idempotency key, committed together with the event.
         """
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
-        """Give the next attempt away, to a person or another tool; return its prompt if there is one."""
+        """Hand the next attempt to a person or another tool; return its prompt if there is one."""
 
     async def apply(self, project: str, within_s: float | None) -> Applied:
-        """Hear the hand-off that lies there for an attempt of others.
+        """Apply the hand-off of an attempt that a person or another tool carried out.
 
-        After `within_s` seconds a daemon goes on with its checks without being waited for.
+        After `within_s` seconds the answer returns, and the daemon continues the checks.
         """
 
     async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
@@ -104,45 +104,45 @@ class Supervision(Protocol):
         """Run the project's tests once, for no story; Refused while an attempt is in flight."""
 
     def executors(self) -> tuple[str, ...]:
-        """Return what may be chosen as an executor."""
+        """Return the names that can be chosen as an executor."""
 
     async def installed(self) -> tuple[str, ...]:
-        """Return those of them whose programs are there."""
+        """Return the executors whose programs are installed."""
 
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
 
     def slots(self) -> SlotsView:
-        """Return who may run, who does, and who waits."""
+        """Return the slots, and the running and waiting tracks."""
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
-        """Have nobody wait for an account any more; return the projects that had met its limit."""
+        """End the wait for a limited account; return the projects that had hit its limit."""
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
-        """Return what the next turn would do; `bootstrapped` as in `Started`."""
+        """Return what the next turn would do; `bootstrapped` has the meaning of `Started`."""
 
     async def backlog(self, project: str) -> BacklogView:
-        """Return the stories that wait in a project."""
+        """Return the queued stories of a project."""
 
     async def trust(self, project: str) -> tuple[str, ...]:
-        """Put held settings and rules into force; return what changed, as dotted keys."""
+        """Accept pending edits of settings and rules; return the changed keys, dotted."""
 
     async def reload(self) -> tuple[str, ...]:
-        """Read every project's files again; return what is wrong."""
+        """Read every project's files again; return the problems."""
 
 
 class Desk(Protocol):
-    """What the notifier of a running daemon knows of what will be."""
+    """What the notifier of a running daemon will do next."""
 
     def next_tries(self) -> Mapping[str, float]:
-        """Return in how many seconds each sink that rests is tried again."""
+        """Return the seconds until the next try of each resting sink."""
 
     def releases(self) -> Mapping[tuple[str, str], datetime]:
-        """Return when each sink is told of what is held back, by sink and reason."""
+        """Return when held-back notices are sent, by sink and reason."""
 
     def reminders(self) -> Mapping[str, datetime | None]:
-        """Return when people are told again of what waits, by the id of its notice; None: not again."""
+        """Return the time of the next reminder by notice id; None: no further reminder."""
 
 
 Try = Callable[[str | None], Awaitable[Sequence[tuple[str, str, str | None, float]]]]
-"""Sends a sample through one sink, or all: name, form, why it failed (None: it did not), seconds of each."""
+"""Sends a sample through one sink, or all; of each its name, form, error (None: it worked) and seconds."""

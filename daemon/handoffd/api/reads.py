@@ -1,8 +1,8 @@
-"""What can be asked about the supervised projects, as plain JSON values, with a daemon and without.
+"""Reads about the supervised projects, as plain JSON values, with a daemon and without.
 
-Reports of usage show beside steps and stories what the protocol expects of them. They count what was new to
-the model (input, output, what was written to a cache): an agent reads the same context again with every
-call, and a cache makes that cheap.
+Usage reports show the protocol's expected tokens beside steps and stories. They compare tokens that were new
+to the model (input, output, cache writes): an agent reads the same context again with every call, and a
+cache makes that cheap.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ from handoffd.journal.outbox import Outbox
 from handoffd.journal.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
 
 API = 1
-"""Version of the JSON: keys may be added at any time; one that changes its meaning raises this."""
+"""Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
 
 _RUNS_SEARCHED: Final = 20
 _AT_ONCE: Final = 50
 
 ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]]]
-"""Tells the schedules of the project at a root, or of all; and those that concern no project."""
+"""Returns the schedules of one root, or of all; and the schedules that match no project."""
 
 LATELY_S: Final = 24 * 3600.0
-"""For so long of a daemon's life, `status` tells that notices were given up."""
+"""How long `status` shows that notices were given up."""
 
 
 class Reads:
-    """Questions. `daemon` tells whether loops run behind them, or only the process of one command."""
+    """The reads. `daemon`: whether a daemon answers, or the process of one command."""
 
     def __init__(
         self,
@@ -118,27 +118,27 @@ class Reads:
         for number, view in enumerate(views, 1):
             yield await self.status_of(view)
             if number % _AT_ONCE == 0:
-                await checkpoint()  # others have their turn
+                await checkpoint()  # let other tasks run
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what people should know of the daemon's settings; nothing without a daemon."""
+        """Return warnings about the daemon's settings; none without a daemon."""
         return () if self._renewing is None else self._renewing.warnings
 
     async def notices(self) -> list[Json]:
-        """Return what people have not been told yet, or could not be told lately, for each sink."""
+        """Return the undelivered and recently given-up notices of each sink."""
         backlogs = await self.journal.outbox.backlog(LATELY_S)
         return [backlog_json(one, self._desk.next_tries().get(one.sink)) for one in backlogs]
 
     async def notices_in_full(self, project: str | None = None) -> Json:
-        """Return that, what is held back until when, and what waits for people, with when they hear again.
+        """Return the backlog of each sink, held-back notices, and open matters with their next reminder.
 
-        `project`: what waits there alone. Raises NotFound.
+        `project` limits the open matters. Raises NotFound.
         """
         found = await notices_json(self.journal.outbox, self._desk, LATELY_S, self.root_of(project))
         return {"at": rfc3339(self._clock.now()), **found}
 
     async def status_of(self, view: ProjectView) -> Json:
-        """Return the view; without a daemon, with the processes that its records say are running."""
+        """Return the view; without a daemon, add the running processes from the records of runs."""
         shown = plain(view)
         for track in shown["tracks"]:
             if track["dispatch"] is not None and not self.daemon:
@@ -146,7 +146,7 @@ class Reads:
         return shown
 
     def _living(self, dispatch: str) -> int | None:
-        """Return the process id of what still runs of a dispatch: its executor, or a check of it."""
+        """Return the process id of a dispatch's running executor or check."""
         for name in runs_of(dispatch):
             run = claimed(self._runs_dir / name)
             if run is not None and run.lives():
@@ -154,12 +154,12 @@ class Reads:
         return None
 
     async def projects(self) -> Json:
-        """Return every project in a few words."""
+        """Return every project in short."""
         views = await self._supervision.views()
         return {"projects": [_in_short(view) for view in views]}
 
     async def project(self, project: str) -> Json:
-        """Return one project's status, with what its latest attempts took of the machine."""
+        """Return one project's status, with memory and tasks of its latest attempts."""
         view = await self._supervision.view(self._supervision.find(project))
         shown, took = await self.status_of(view), await self._footprints(view.project)
         for track in shown["tracks"]:
@@ -167,28 +167,28 @@ class Reads:
         return shown
 
     async def _footprints(self, root: str) -> dict[str, Json | None]:
-        """Return what the latest attempt that is over took, by track."""
+        """Return memory and tasks of the latest ended attempt, by track."""
         over = [run for run in await self.journal.runs(root, _RUNS_SEARCHED) if run.exit is not None]
         return {run.key.track: footprint_json(run) for run in reversed(over)}
 
     async def limits(self) -> Json:
-        """Return the accounts that answered with a limit and are not known to have worked since."""
+        """Return the accounts that reported a limit and have not been seen working since."""
         limited = [plain(view) for view in self._supervision.limits()]
         return {"at": rfc3339(self._clock.now()), "limits": limited}
 
     async def slots(self) -> Json:
-        """Return who may run, who does, and who waits; without a daemon nobody does either."""
+        """Return the slots, and the running and waiting tracks; without a daemon there are none."""
         view = plain(self._supervision.slots())
         return {"daemon": self.daemon, "at": rfc3339(self._clock.now()), **view}
 
     async def backlog(self, project: str) -> Json:
-        """Return the stories that wait in a project, and what keeps each of them."""
+        """Return the queued stories of a project, and what each waits for."""
         root = self._supervision.find(project)
         shown = plain(await self._supervision.backlog(root))
         return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
 
     async def schedules(self, project: str | None = None) -> Json:
-        """Return what the clock starts, in one project or in all, and what became of it last."""
+        """Return the schedules of one project or of all, with their last outcome."""
         root, names = self.root_of(project), self.names()
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
         told = [{**plain(view), "name": names.get(view.project, view.project)} for view in views]
@@ -204,7 +204,7 @@ class Reads:
         return peek_json(await self._supervision.peek(root, bootstrapped=bootstrapped))
 
     async def events(self, after: int | None, project: str | None = None, limit: int = 500) -> list[Json]:
-        """Return at most `limit` events above number `after`, oldest first; after None: the last ones."""
+        """Return at most `limit` events above number `after`, oldest first; None: the last ones."""
         root = self.root_of(project)
         if after is None:
             found = await latest(self.journal, root, limit)
@@ -214,13 +214,13 @@ class Reads:
         return [event_json(event, names) for event in found]
 
     async def history(self, after: int | None, project: str | None = None, limit: int = 500) -> Json:
-        """Return `events` as they are asked for, and the `gaps` among them: numbers that are not kept.
+        """Return `events` like the method of that name, and the `gaps` among them: numbers that are not kept.
 
-        A gap lies above `after`, or, without one, above the first event that is told, if there are more.
+        Without `after`, gaps before the first returned event are left out if older events exist.
         """
-        left_out = await self.journal.left_out()  # before: what goes meanwhile was there to be told
+        left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
         found = await self.events(after, project, limit)
-        if not limit:  # no number is reached
+        if not limit:  # no event, so no gap between events
             return {"events": [], "gaps": []}
         whole = len(found) < limit
         first = after if after is not None else 0 if whole else found[0]["seq"]
@@ -242,13 +242,13 @@ class Reads:
         return [run_json(run, names, usage.get(run.id)) for run in found]
 
     def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
-        """Return what runs had used when a daemon looked last."""
+        """Return the usage of runs that a daemon saved last."""
         return {run: noted(self._runs_dir / run).seen.usage for run in runs}
 
     async def usage(
         self, by: str | None = None, since: str | None = None, project: str | None = None
     ) -> Json:
-        """Return what ended runs used, by step or what `by` says. Raises Refused (BAD_ARGUMENT)."""
+        """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
         group, begin = grouping(by), begin_of(since, self._clock.now())
         root = self.root_of(project)
         sums = await self.journal.usage(group, since=begin, project=root)
@@ -256,7 +256,7 @@ class Reads:
         return {**told, **usage_report(sums, group, self.names())}
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
-        """Return where the output of a run is: the one named, or the project's latest."""
+        """Return the place of a run's output: of the named run, or of the project's latest."""
         if run is not None:
             return await to_thread.run_sync(find_log, self._runs_dir, run)
         if project is None:
@@ -267,12 +267,12 @@ class Reads:
             if await to_thread.run_sync(has_log, self._runs_dir, known.id):
                 return await to_thread.run_sync(find_log, self._runs_dir, known.id)
         if any(known.started_at is not None for known in runs):
-            message = f"what executors have printed in {root} is not kept any more"
+            message = f"the output of executors in {root} is no longer kept"
             raise NotFound(message, hint="handoffd config show # retention")
         raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
 
     def names(self) -> Mapping[str, str]:
-        """Return what projects are called in commands, by root."""
+        """Return the names of projects in commands, by root."""
         return self._supervision.names()
 
     def root_of(self, project: str | None) -> str | None:
@@ -294,12 +294,12 @@ def _in_short(view: ProjectView) -> Json:
 
 
 def is_bootstrapped(root: str) -> bool:
-    """Return whether the project has what a bootstrap would make first, or has had a story by its archive."""
+    """Return whether the project has PROJECT_CONTEXT.md, or an archived story."""
     return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
 
 
 def peek_json(found: Peek) -> Json:
-    """Return what a turn would do as JSON, its commands for the project that it is of."""
+    """Return what a turn would do as JSON, with the project filled in in its commands."""
     shown = plain(found)
     return {**shown, "result": addressed(shown["result"], found.project)}
 
@@ -307,19 +307,19 @@ def peek_json(found: Peek) -> Json:
 # --- the output of a run -----------------------------------------------------------------------------
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z]{1,16})?")
 LOOK_S = 0.1
-"""How often a growing output is looked at: a file that grows tells nobody."""
+"""Pause between reads of a growing output, which sends no notification."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLog:
-    """Where the output of one run is."""
+    """The place of one run's output."""
 
     run: str
     run_dir: Path
     output: str
 
     def is_over(self) -> bool:
-        """Return whether nothing more will be written."""
+        """Return whether the output is complete."""
         if (self.run_dir / EXIT).exists():
             return True
         run = claimed(self.run_dir)
@@ -327,14 +327,14 @@ class RunLog:
 
 
 class Tail:
-    """Reads an output from its beginning to its present end, and on from there."""
+    """Reads an output from its beginning to its current end, and continues from there."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self._position = 0
 
     def read(self) -> bytes:
-        """Return what comes next, a line in place of what was not kept; nothing at the present end."""
+        """Return the next bytes, with a line in place of a part that was not kept; empty at the end."""
         while True:
             chunk = read_from(self._log.run_dir, self._log.output, self._position)
             moved = chunk.next != self._position
@@ -345,7 +345,7 @@ class Tail:
 
 
 def find_log(runs_dir: Path, run: str) -> RunLog:
-    """Return the output of a run. Raises NotFound for one that is not there."""
+    """Return the place of a run's output. Raises NotFound if it has no records."""
     if not _RUN_ID.fullmatch(run):
         raise NotFound(f"{run[:80]!r} is not the id of a run", hint="handoffd runs")
     run_dir = runs_dir / run
@@ -359,15 +359,17 @@ def find_log(runs_dir: Path, run: str) -> RunLog:
 
 
 def has_log(runs_dir: Path, run: str) -> bool:
-    """Return whether a run was ever prepared for a start: only then can it have an output."""
+    """Return whether a run was prepared for a start: only then can it have an output."""
     return (runs_dir / run / SPEC).is_file()
 
 
 async def pieces(log: RunLog, *, follow: bool, closing: anyio.Event) -> AsyncIterator[bytes]:
-    """Yield the output from its beginning; with `follow`, on until the run is over or `closing`."""
+    """Yield the output from its beginning; with `follow`, until the run is over or `closing`."""
     tail = Tail(log)
     while not closing.is_set():
-        over = not follow or await to_thread.run_sync(log.is_over)  # before reading: nothing comes later
+        over = not follow or await to_thread.run_sync(
+            log.is_over
+        )  # checked before the read, so that the read is the last one
         data = await to_thread.run_sync(tail.read)
         if data:
             yield data
@@ -389,9 +391,9 @@ REFERENCE: Final[Mapping[str, tuple[int, int]]] = {
     "verify": (1_000, 3_000),
     "update-memory": (500, 1_000),
 }
-"""Tokens of one run of a step, by the protocol's own reckoning."""
+"""Expected tokens of one run of a step: low and high, from the protocol."""
 STORY_REFERENCE: Final = (15_000, 40_000)
-"""Tokens of a whole story."""
+"""Expected tokens of a whole story: low and high."""
 
 _AGO = re.compile(r"(\d{1,4})([hdw])")
 _UNITS: Final[Mapping[str, timedelta]] = {
@@ -400,7 +402,7 @@ _UNITS: Final[Mapping[str, timedelta]] = {
 
 
 def grouping(text: str | None) -> Grouping:
-    """Return how to group, by step unless told otherwise. Raises Refused (BAD_ARGUMENT)."""
+    """Return the grouping, by step for None. Raises Refused (BAD_ARGUMENT)."""
     if text is None:
         return "step"
     known: tuple[Grouping, ...] = get_args(Grouping)
@@ -412,7 +414,7 @@ def grouping(text: str | None) -> Grouping:
 
 
 def begin_of(text: str | None, now: datetime) -> datetime | None:
-    """Return the moment that `7d`, `12h`, `2w`, a date (its midnight here) or an RFC 3339 time means.
+    """Return the moment for `7d`, `12h`, `2w`, a date (its local midnight) or an RFC 3339 time.
 
     Raises Refused (BAD_ARGUMENT) for anything else.
     """
@@ -430,7 +432,7 @@ def begin_of(text: str | None, now: datetime) -> datetime | None:
 
 
 def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> Json:
-    """Return the sums as rows, and all of them together."""
+    """Return the sums as rows, and their total."""
     found = tuple(sums)
     whole = UsageSum(
         key=(),
@@ -464,7 +466,7 @@ def _numbers(one: UsageSum) -> Json:
 
 
 def _beside(one: UsageSum, by: Grouping) -> dict[str, Any]:
-    """Return what is new to the model, of one run or of the story, beside what is expected; or nothing."""
+    """Return the tokens new to the model, per run or per story, beside the expected ones; else empty."""
     new = one.usage.tokens - one.usage.cache_read_tokens
     if by == "step" and one.measured:
         return _compared(round(new / one.measured), REFERENCE.get(one.key[0] or ""))
@@ -478,13 +480,13 @@ def _compared(new: int | None, expected: tuple[int, int] | None) -> dict[str, An
     return {"new_tokens": new, "reference": None if expected is None else list(expected), "above": above}
 
 
-# --- what people have not been told, and what they will be told again --------------------------------
+# --- undelivered notices, and coming reminders -------------------------------------------------------
 MOST_WAITING = 200
-"""Matters that are told of; the oldest."""
+"""Open matters in one answer; the oldest ones."""
 
 
 class NoDesk:
-    """Nothing is known of what will be: no daemon runs."""
+    """The desk when no daemon runs: it plans nothing."""
 
     def next_tries(self) -> Mapping[str, float]:
         """Return nothing."""
@@ -500,9 +502,9 @@ class NoDesk:
 
 
 async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | None = None) -> Json:
-    """Return what waits for each sink, what is held back until when, and what people hear of again.
+    """Return the backlog of each sink, held-back notices, and open matters with their next reminder.
 
-    `root`: of what waits, that of one project.
+    `root` limits the open matters to one project.
     """
     backlogs, held = await outbox.backlog(lately_s), await outbox.held_back()
     tries, releases, reminders = desk.next_tries(), desk.releases(), desk.reminders()
@@ -521,7 +523,7 @@ async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | 
 
 
 def trials_json(trials: Iterable[tuple[str, str, str | None, float]]) -> Json:
-    """Return how a sample went through sinks: name, form, why it failed, and seconds of each."""
+    """Return the outcome of a sample: of each sink its name, form, error and seconds."""
     sinks = [
         {"sink": name, "form": form, "ok": why is None, "why": why, "seconds": seconds}
         for name, form, why, seconds in trials
@@ -567,7 +569,7 @@ def _matter(matter: StoredMatter, now: MatterNow, again: datetime | None) -> Jso
 
 
 def _told(now: MatterNow) -> dict[str, Any]:
-    """Return a notice as recorded; of one that cannot be read, nothing."""
+    """Return a recorded notice; empty if it cannot be read."""
     try:
         told = json.loads(now.body)
     except ValueError:

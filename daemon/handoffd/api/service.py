@@ -1,7 +1,7 @@
-"""The verbs of handoffd, and with them its reads, once, for every entrance: socket, command line, library.
+"""The verbs and reads of handoffd, once for every interface: socket, command line, library.
 
-Everything goes in and comes out as plain JSON values. What the engine refuses comes back as its
-`error` result; what cannot even be asked raises a `HandoffdError`.
+Arguments and answers are plain JSON values. A refusal of the engine comes back as its `error` result; a
+request that never reaches the engine raises a `HandoffdError`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from handoffd.protocol.state import render_state
 
 
 # --- who asks ----------------------------------------------------------------------------------------
-# An agent runs as the same user and could give the verbs itself. So those that open a gate or force
-# something are refused to a process that descends from a shim or carries a run's id. That raises the bar, it
-# is no wall: a process that cleared its environment and was re-parented looks like any other.
-# docs/how-to/monitoring.md says which level is in force.
+# An agent runs as the same user and could give the verbs itself. So verbs that open a gate or force
+# something are refused to a process that descends from a shim or carries a run's id. That raises the bar but
+# is not a wall: a process that cleared its environment and was re-parented looks like any other.
+# docs/how-to/monitoring.md says how to see the level of protection.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.
+    """Who gives a verb: the process, from the kernel, and the name to record.
 
-    `pid` None: nobody knows, it came over TCP. `vouched`: it counts as a person all the same. `request` is
-    the key that is recorded with what comes of it, so that it is known when it is asked for again.
+    `pid` None: unknown, because the request came over TCP. `vouched`: it counts as a person all the same.
+    `request` is the idempotency key, committed with the event so that a repeat finds the first answer.
     """
 
     pid: int | None
@@ -63,8 +63,8 @@ class Caller:
 def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
     """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
 
-    One that is gone counts as inside: whoever asks for something waits for the answer, and a
-    process that does not cannot be looked at. So does one whose environment nobody may see.
+    A process that has ended counts as inside: an honest caller waits for its answer, and an ended one leaves
+    nothing to examine. So does a process whose environment not even the witness may read.
     """
     if pid > 0 and not _read(pid, "stat"):
         return True
@@ -76,11 +76,11 @@ def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
         if _has_run_id(pid, hidden) or is_runner(_read(pid, "cmdline")):
             return True
         pid = _parent(pid)
-    return True  # such a chain is made on purpose
+    return True  # only a deliberate construction has so long a chain
 
 
 def _has_run_id(pid: int, hidden: list[int]) -> bool:
-    """Return whether a process was given a run's id; one that this process may not see becomes `hidden`."""
+    """Return whether a process has a run's id; append it to `hidden` if its environment is unreadable."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return is_marked(file.read())
@@ -93,7 +93,7 @@ def _has_run_id(pid: int, hidden: list[int]) -> bool:
 
 
 def _owner(pid: int) -> int | None:
-    """Return whose process it is; root's, too, are those that changed their account or have a secret."""
+    """Return the owner of a process; root also owns processes that changed account or are not dumpable."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
@@ -101,7 +101,7 @@ def _owner(pid: int) -> int | None:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """Return a file of /proc; nothing for a process that is gone or is not ours to look at."""
+    """Return a file of /proc; empty for a process that has ended or that this one may not read."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
             return file.read()
@@ -114,15 +114,14 @@ def _parent(pid: int) -> int:
     return int(status[1]) if len(status) > 1 else 0
 
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- the service -------------------------------------------------------------------------------------
 class Service(Reads, Inspecting):
-    """What people and programs can ask of the supervised projects, verbs included.
+    """All verbs and reads of the supervised projects.
 
-    `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
-    without it no daemon runs here, only the process of one verb. `desk` knows when people are told what, and
-    `try_sinks` tells them a sample. `inside` tells of a process id whether
-    it belongs to an executor. `language` is that of prompts, where a project says no other. `recorder`
-    counts verbs; `exposition` returns what has been counted, for Prometheus.
+    `runs_dir` holds the records of runs. `stop` ends the daemon (True: and its executors); None: this process
+    is one command without a daemon. `desk` knows when notices will be sent, and `try_sinks` sends a sample.
+    `inside` returns whether a process id belongs to an executor. `language` is that of prompts where the
+    project sets none. `recorder` counts verbs; `exposition` returns the counts for Prometheus.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class Service(Reads, Inspecting):
         }
 
     async def call(self, verb: str, project: str, arguments: Arguments, caller: Caller) -> Json:
-        """Give a verb of the vocabulary and return what became of it.
+        """Give a verb of the table and return its result.
 
         Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
         """
@@ -180,7 +179,7 @@ class Service(Reads, Inspecting):
         return answer
 
     async def metrics(self) -> bytes:
-        """Return what Prometheus reads. Raises NotFound without a daemon: nobody has counted."""
+        """Return what Prometheus reads. Raises NotFound without a daemon, which does the counting."""
         if self._exposition is None:
             raise NotFound("no daemon runs here, so nothing is counted", hint="handoffd run")
         return await self._exposition()
@@ -210,7 +209,7 @@ class Service(Reads, Inspecting):
         return await self._give(root, event_of(spec, given, caller.by), caller.request)
 
     async def _check_executors(self, names: tuple[str, ...]) -> None:
-        """Raise Refused for a name that is not known, and where none of them is installed."""
+        """Raise Refused for an unknown name, and when none of the executors is installed."""
         if not names:
             return
         known = self._supervision.executors()
@@ -234,20 +233,20 @@ class Service(Reads, Inspecting):
             await self._keep_out(caller, f"{spec.name} is for people", hint)
 
     async def _raises_level(self, project: str, arguments: Arguments) -> bool:
-        """Return whether a start would supervise a project, or have it dispatched without a person."""
+        """Return whether a start would supervise a project, or raise it to level 2."""
         if not self._knows(project):
             return True
         view = await self._supervision.view(self._supervision.find(project))
         return view.level < 2 and not arguments.get("manual")
 
     async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
-        """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless it may be a person who asks."""
+        """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless the caller may be a person."""
         if caller.pid is None:
             if not caller.vouched:
-                message = f"{rule}: over TCP nobody can tell who asks (control.tcp.gates)"
+                message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
                 raise Refused(message, code="NOT_OVER_TCP", hint=hint)
         elif await to_thread.run_sync(self.inside, caller.pid):
-            message = f"{rule}: it was asked for by a process of an executor"
+            message = f"{rule}: the request came from a process of an executor"
             raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
     async def _start(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
@@ -262,9 +261,9 @@ class Service(Reads, Inspecting):
         return await self._give(root, started, caller.request)
 
     async def start_due(self, root: str, event: Started) -> Result:
-        """Start what a schedule asks for in a supervised project, which is initialised if need be.
+        """Start the story or task of a schedule in a supervised project; initialise it first if necessary.
 
-        Raises HandoffdError when it cannot even be asked for.
+        Raises HandoffdError when the engine cannot be asked.
         """
         await self._check_executors(event.executor)
         await self._initialise(root)
@@ -275,7 +274,7 @@ class Service(Reads, Inspecting):
         return await self._told(root, await self._supervision.give(root, verb, request))
 
     async def recalled(self, seq: int) -> Json:
-        """Return the answer to a verb by its event's number: the result of then, and what is next now."""
+        """Return the answer to an earlier verb by its event's number: its result, and the next command."""
         (event,) = await self.journal.events(seq - 1, None, 1)
         return await self._with_next(event.key.project, addressed(event.result, event.key.project))
 
@@ -291,24 +290,24 @@ class Service(Reads, Inspecting):
         return checked_json(*await self._supervision.post_check(root, by), root)
 
     async def try_tests(self, project: str, caller: Caller) -> Json:
-        """Run a project's tests once, as the daemon measures them, for no story and a person.
+        """Run a project's tests once, as the daemon measures them, outside any story. For people.
 
-        Raises Refused while an attempt is in flight. Tests run without what an executor is held in.
+        Raises Refused while an attempt is in flight. The tests run outside the executor's sandbox.
         """
         root = self._supervision.find(project)
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
         return tried_json(await self._supervision.try_tests(root), root)
 
     async def apply(self, project: str) -> Json:
-        """Hear the hand-off of a step that was done by hand, and have its claims checked."""
+        """Apply the hand-off of a step that was carried out by hand, and check its claims."""
         root = self._supervision.find(project)
         within_s = APPLY_S if self.daemon else None
         return applied_json(await self._supervision.apply(root, within_s), root)
 
     async def _told(self, root: str, of_engine: Result) -> Json:
-        """Return the engine's result, and what a person would type next.
+        """Return the engine's result with the next command for a person.
 
-        After a refusal that is what the engine advises; else what follows from where the track stands now.
+        After a refusal that is the engine's advice; otherwise it follows from the track's current state.
         """
         return await self._with_next(root, addressed(plain(of_engine), root))
 
@@ -330,7 +329,7 @@ class Service(Reads, Inspecting):
         return True
 
     async def _ready(self, project: str) -> str:
-        """Return the root of a project that is supervised and initialised, seeing to both."""
+        """Return the root of a project; supervise and initialise it first if necessary."""
         if self._knows(project):
             root = self._supervision.find(project)
         else:
@@ -339,22 +338,22 @@ class Service(Reads, Inspecting):
         return root
 
     async def _initialise(self, root: str, name: str | None = None) -> None:
-        """Give the project its first STATE; one that has a STATE is left as it is."""
+        """Give the project its first STATE, unless it has one."""
         if (await self._supervision.view(root)).tracks:
             return
         if name is None:
             name = await to_thread.run_sync(project_name, root)
         done = await to_thread.run_sync(finished_before, root)
         result = await self._supervision.give(root, Initialised(project=name, done=done, as_published=True))
-        adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before us
+        adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before handoffd
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
     async def init(self, project: str, name: str | None = None) -> Json:
-        """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing.
+        """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
-        `name` is what a new one is called; without it, what its own files call it. Raises Refused for what
-        can be no project, before anything is written.
+        `name` is the name of a new project; None: the name in its own files. Raises Refused for an unfit
+        folder before anything is written.
         """
         root = await to_thread.run_sync(folder_at, project)
         check_project(root, self._runs_dir.parent, name)
@@ -382,23 +381,23 @@ class Service(Reads, Inspecting):
         return {"type": "added", **await self.status_of(added)}
 
     async def remove(self, project: str) -> Json:
-        """Supervise a project no longer; its files and its history stay."""
+        """Stop supervising a project; its files and its history stay."""
         view = await self._supervision.remove(self._supervision.find(project))
         return {"type": "removed", "project": view.project, "name": view.name}
 
     async def trust(self, project: str) -> Json:
-        """Put held settings and rules of a project into force."""
+        """Accept pending edits to a project's settings and rules."""
         root = self._supervision.find(project)
         return {"type": "trusted", "project": root, "trusted": list(await self._supervision.trust(root))}
 
     async def reload(self) -> Json:
-        """Read the settings, where projects lie, and every project's files again; return what came of it."""
+        """Read the settings, the folders of projects, and every project's files again; return the outcome."""
         if self._renewing is None:
             return {"type": "reloaded", "problems": list(await self._supervision.reload())}
         return renewed_json(await self._renewing.renew(), self.warnings())
 
     async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> Json:
-        """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
+        """Supervise projects as `add` does; return the added and the refused ones. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
         await self._keep_out(caller, "adding projects is for people", hint)
         impossible = self._impossible(roots)
@@ -406,7 +405,7 @@ class Service(Reads, Inspecting):
         return added_json({**added, **impossible})
 
     async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
-        """End the daemon; with `executors`, those first. Refused to executors."""
+        """End the daemon; with `executors`, end the executors first. Refused to executors."""
         if self._stop is None:
             raise NotFound("no daemon runs here", hint="handoffd run")
         hint = "handoffd stop  # in a terminal of your own"
@@ -415,14 +414,14 @@ class Service(Reads, Inspecting):
         return {"type": "stopping", "executors": executors}
 
     async def test_notices(self, sink: str | None, caller: Caller) -> Json:
-        """Tell people a sample, by one sink or by all, and return how it went. Refused to executors."""
+        """Send a sample through one sink or all, and return the outcome. Refused to executors."""
         hint = "handoffd notify test  # in a terminal of your own"
-        await self._keep_out(caller, "telling people is for people", hint)
+        await self._keep_out(caller, "sending a test notice is for people", hint)
         assert self._try_sinks is not None
         return trials_json(await self._try_sinks(sink))
 
     async def gc(self, caller: Caller, *, dry_run: bool = False) -> Json:
-        """Remove what nobody needs any more, or say what. Refused to executors, but for a dry run."""
+        """Remove records that are no longer needed; `dry_run` only lists them. Executors may only list."""
         if self._cleaner is None:
             raise NotFound("nothing is kept here", hint="handoffd run")
         if not dry_run:
@@ -433,7 +432,7 @@ class Service(Reads, Inspecting):
         return {"type": "cleaned", "freed_bytes": freed, **asdict(cleaned)}
 
     async def lift_limit(self, account: str, caller: Caller) -> Json:
-        """Have nobody wait for an account any more. Refused to executors."""
+        """End the wait for a limited account. Refused to executors."""
         hint = f"handoffd limits lift {quote(account)}  # in a terminal of your own"
         await self._keep_out(caller, "lifting a limit is for people", hint)
         lifted = await self._supervision.lift_limit(account, caller.by)
@@ -441,7 +440,7 @@ class Service(Reads, Inspecting):
         return {"type": "lifted", "account": account, **found}
 
     def _impossible(self, roots: Iterable[str]) -> Mapping[str, HandoffdError]:
-        """Return which places on the disk cannot be projects, and why."""
+        """Return which paths cannot be projects, and why."""
         found: dict[str, HandoffdError] = {}
         for root in roots:
             try:
@@ -451,16 +450,16 @@ class Service(Reads, Inspecting):
         return found
 
     def _path(self, project: str) -> str:
-        """Return `project` if it can be a place on the disk; a name cannot."""
+        """Return `project` if it can be a project. Raises NotFound for a name, Refused for an unfit path."""
         if not project.startswith("/"):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
 
 
-# --- answers: work by hand (level 1), and tests that were tried --------------------------------------
+# --- answers: manual work (level 1), and trial runs of tests -----------------------------------------
 APPLY_S: Final = 40.0
-"""How long a daemon lets a caller wait for checks; who wants to know how they end asks again."""
+"""How long a daemon lets a caller wait for checks; after that the caller asks again."""
 
 _THEN: Final = {
     "applied": "the attempt is judged",
@@ -468,14 +467,14 @@ _THEN: Final = {
     "stale": "nothing changed; do not hand the same file in again",
     "pending": "the step is not done yet: wait for .ai/HANDOFF.md",
     "missing": "nothing changed; dispatch the step, then have its hand-off written",
-    "error": "nothing changed; mend .ai/HANDOFF.md first",
+    "error": "nothing changed; fix .ai/HANDOFF.md first",
 }
 
 
 def applied_json(applied: Applied, root: str) -> Json:
-    """Return what became of a hand-off: its type, the STATE as it is now, and what to do next."""
+    """Return the outcome of a hand-off: its type, the current STATE, and what to do next."""
     state = json.loads(render_state(applied.state))
-    then = "its claims are being checked; ask again how that ends" if applied.checking else None
+    then = "its claims are being checked; ask again for the outcome" if applied.checking else None
     following = for_project(applied.next_command, root) if applied.next_command else None
     answer: Json = {
         "type": applied.type,
@@ -490,7 +489,7 @@ def applied_json(applied: Applied, root: str) -> Json:
 
 
 def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Json:
-    """Return how a post_check ended; `passed` is null where the step has none."""
+    """Return the outcome of a post_check; `passed` is null if the step has none."""
     passed = ended.passed if ended is not None else None
     if ended is None:
         told = "the step has no post_check"
@@ -510,7 +509,7 @@ def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Jso
 
 
 def tried_json(tried: Tried, root: str) -> Json:
-    """Return how a project's tests went; `passed` is null where they were not run to their end."""
+    """Return the outcome of a project's tests; `passed` is null if they did not run to their end."""
     answer: Json = {"type": "tried", "project": root, "command": None, "path": tried.path}
     evidence = tried.evidence
     if tried.command is None or evidence is None:
@@ -534,9 +533,9 @@ def tried_json(tried: Tried, root: str) -> Json:
     }
 
 
-# --- answers: a reload, and projects that were added ------------------------------------------------
+# --- answers: a reload, and added projects -----------------------------------------------------------
 def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
-    """Return what came of reading everything again; `problems` are all there are, in words."""
+    """Return the outcome of a reload; `problems` has all of them in words."""
     view = renewed.settings
     return {
         "type": "reloaded",
@@ -555,12 +554,12 @@ def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
 
 
 def problem_json(problem: Problem) -> Json:
-    """Return a problem of a file: where it is, what it is, and what is allowed."""
+    """Return a problem in a file: its position, the message, and the allowed values."""
     return {**asdict(problem), "allowed": list(problem.allowed)}
 
 
 def added_json(outcome: Mapping[str, str | HandoffdError]) -> Json:
-    """Return which projects are supervised now, and why others are not."""
+    """Return the added projects, and why others were refused."""
     added = [root for root in outcome.values() if isinstance(root, str)]
     refused = [
         {"project": asked, "code": error.code, "message": error.message, "hint": error.hint}

@@ -1,13 +1,12 @@
-"""The daemon's socket, as quickly as it can be asked: a connection, whether it works, and one question.
+"""The daemon's socket with the least start-up cost: connect, test whether the daemon works, ask once.
 
-A daemon that was stopped (SIGSTOP), or that hangs, takes connections as one that works does: the kernel
-takes them. So a client that hears nothing for a while looks at the process, and asks it for its health on
-another connection. As long as that is answered, a long answer is waited for; else the client says what it
-found.
+A stopped (SIGSTOP) or hanging daemon still accepts connections, because the kernel accepts them. So a client
+that receives nothing for a while reads the state of the process and asks for its health on another
+connection. While the daemon answers that, the client keeps waiting; otherwise it reports what it found.
 
-Hooks and `status` come this way before anything else is imported, so this has quick modules alone:
-`http.client` takes longer to import than a hook may take, and `socket` is no more than names for what
-`_socket` does, at an eighth of the interpreter's own start. `client` asks more, in more time.
+Hooks and `status` use this before anything else is imported, so it imports only fast modules: importing
+`http.client` takes longer than a hook may take, and `socket` only names what `_socket` does, for an eighth
+of the interpreter's own start. `client` is the complete client.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ import select
 import struct
 import time
 
-# --- a connection, and whether what listens there works ----------------------------------------------
+# --- a connection, and whether its listener works ----------------------------------------------------
 SILENCE_S = 5.0
-"""After how long without a byte the daemon is looked at."""
+"""After so long without a byte the client checks whether the daemon works."""
 HEALTH_S = 10.0
-"""How long it has to say how it is; a machine that is short of everything is no hung daemon."""
+"""How long the daemon may take to answer that check: an overloaded machine is not a hung daemon."""
 
 CUT = (BrokenPipeError, ConnectionResetError)
-"""What sending into a connection raises that the other side has ended."""
+"""Raised by a send after the other side has ended the connection."""
 _HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _CREDENTIALS = struct.Struct("3i")
 _TIMEVAL = struct.Struct("ll")
 
 
 class Silent(TimeoutError):
-    """A daemon takes connections, and no answer comes. `pid` 0: nothing tells which process it is."""
+    """A daemon accepts connections and does not answer. `pid` 0: its process is unknown."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -42,7 +41,7 @@ class Silent(TimeoutError):
 
     @property
     def message(self) -> str:
-        """What there is to say of it to people."""
+        """The error in words."""
         who = f"a daemon runs (process {self.pid})" if self.pid else "a daemon runs"
         return f"{who} and does not answer" + (": it is stopped (SIGSTOP)" if self.stopped else "")
 
@@ -53,9 +52,9 @@ class Silent(TimeoutError):
 
 
 def connect(connection: _socket.socket, path: str, limit_s: float) -> None:
-    """Connect to what listens at `path`, and wait for room in its queue. `connection` blocks.
+    """Connect to the listener at `path`, and wait for room in its queue. `connection` blocks.
 
-    Raises Silent when there is no room within the limit, ConnectionRefusedError when no process listens,
+    Raises Silent when the queue stays full for `limit_s`, ConnectionRefusedError when no process listens,
     other OSErrors when there is no socket.
     """
     # Not `settimeout`: with it, connecting fails at once when the queue of a Unix socket is full.
@@ -66,20 +65,20 @@ def connect(connection: _socket.socket, path: str, limit_s: float) -> None:
         raise Silent(0) from error
     pid = listener_of(connection)
     if pid and _state(pid) in {"", "Z", "X"}:
-        # A child that a killed daemon was just starting has its descriptors for a moment.
+        # A child that a killed daemon was just starting still holds the listening descriptor for a moment.
         raise ConnectionRefusedError(f"process {pid}, which listened at {path}, has ended")
 
 
 def listener_of(connection: _socket.socket) -> int:
-    """Return the process that listens where `connection` goes, as the kernel tells it; 0 if it does not."""
+    """Return the process that listens at the other end, from the kernel; 0 if the kernel does not say."""
     raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
     return max(0, int(_CREDENTIALS.unpack(raw)[0]))
 
 
 def send(connection: _socket.socket, data: bytes) -> None:
-    """Send all of `data`, unless the daemon has ended the connection: why is there to be read.
+    """Send all of `data`; stop silently if the daemon has ended the connection: its answer says why.
 
-    Raises Silent when it is not taken in time; other OSErrors as they come.
+    Raises Silent when the daemon does not read in time, and other OSErrors.
     """
     try:
         connection.sendall(data)
@@ -92,8 +91,8 @@ def send(connection: _socket.socket, data: bytes) -> None:
 def wait(connection: _socket.socket, path: str, limit_s: float | None, silence_s: float = SILENCE_S) -> None:
     """Return when `connection` has something to read. `path` is where it goes.
 
-    Raises Silent when nothing came within `limit_s` seconds (None: no limit), or as soon as the daemon is
-    found not to work after `silence_s` seconds without a byte.
+    Raises Silent after `limit_s` seconds without a byte (None: no limit), or after `silence_s` seconds if the
+    daemon does not work.
     """
     give_up_at = None if limit_s is None else time.monotonic() + limit_s
     while True:
@@ -107,7 +106,7 @@ def wait(connection: _socket.socket, path: str, limit_s: float | None, silence_s
 
 
 def works(path: str, limit_s: float = HEALTH_S) -> bool:
-    """Return whether whatever listens at `path` says anything within the limit, or is gone by now."""
+    """Return whether the listener at `path` answers anything within the limit, or has ended by now."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connect(connection, path, limit_s)
@@ -116,7 +115,7 @@ def works(path: str, limit_s: float = HEALTH_S) -> bool:
     except Silent:
         return False
     except OSError:
-        return True  # it has ended or was replaced: then the connection that waits ends by itself
+        return True  # it has ended or was replaced: the waiting connection ends by itself
     finally:
         connection.close()
 
@@ -128,7 +127,7 @@ def _readable(connection: _socket.socket, within_s: float) -> bool:
 
 
 def _state(pid: int) -> str:
-    """Return the letter of a process's state; nothing when it is gone, `?` when that cannot be seen."""
+    """Return the letter of a process's state; empty when it has ended, `?` when /proc does not show it."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read(4096).rpartition(b")")[2].split()[0].decode()
@@ -141,7 +140,7 @@ def _state(pid: int) -> str:
 
 
 def _timeval(seconds: float) -> bytes:
-    whole, rest = divmod(max(seconds, 0.000_001), 1)  # none at all would be no limit
+    whole, rest = divmod(max(seconds, 0.000_001), 1)  # a zero timeval would mean no limit
     return _TIMEVAL.pack(int(whole), int(rest * 1_000_000))
 
 
@@ -152,11 +151,11 @@ _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 
 
 class BadAnswerError(Exception):
-    """The daemon was asked and gave no answer that can be understood; whether it acted is unknown."""
+    """The daemon's answer cannot be understood; whether it acted is unknown."""
 
 
 class NoAnswerError(BadAnswerError):
-    """A daemon runs, and does not answer; what to type is in `hint`."""
+    """A daemon runs and does not answer; `hint` is the next command."""
 
     def __init__(self, silent: Silent) -> None:
         super().__init__(f"{silent.message}; next: {silent.hint}")
@@ -166,7 +165,7 @@ class NoAnswerError(BadAnswerError):
 def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[str, object] | None:
     """Return the daemon's answer to a verb; None when no daemon listens at `path`.
 
-    Raises BadAnswerError; NoAnswerError when nothing came for `limit_s` seconds, or the daemon does not work.
+    Raises BadAnswerError, and NoAnswerError after `limit_s` silent seconds or when the daemon does not work.
     """
     answer = _exchanged(path, _request(verb, body), limit_s, MAX_BYTES)
     return None if answer is None else _decoded(answer)
@@ -175,7 +174,7 @@ def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[s
 def read(path: str, target: str, limit_s: float, max_bytes: int) -> dict[str, object] | None:
     """Return the daemon's answer to a read of `target`; None when no daemon listens, or it refuses.
 
-    Raises BadAnswerError like `ask`, and for more than `max_bytes`.
+    Raises BadAnswerError like `ask`, and for an answer of more than `max_bytes`.
     """
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     answer = _exchanged(path, request.encode(), limit_s, max_bytes)
@@ -227,5 +226,5 @@ def _decoded(answer: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise BadAnswerError("what answers on the socket is no handoffd")
+        raise BadAnswerError("the process that answers on the socket is not handoffd")
     return data

@@ -1,8 +1,8 @@
-"""The verbs people can give, as one table: what each takes, which event it is, and which are for people only.
+"""The table of verbs: the parameters of each, its event, and whether it is for people only.
 
-Commands, endpoints and their description, the tools of MCP, the checks of what was given and the tables of
-the manual are made from it; the functions of the library are held against it. Standard library only: the
-command line reads it at every start. What a type of parameter takes is in `arguments`.
+Commands, endpoints and their description, the tools of MCP, the checks of arguments and the tables of the
+manual are generated from it; tests compare the functions of the library with it. Standard library only: the
+command line imports it at every start. `arguments` declares the types of parameters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_TEXT = 64 * 1024
 """Characters of a note or an instruction; more would crowd out the rest of a prompt."""
 
 MOST_PATHS = 1000
-"""So many projects can be named at once."""
+"""Projects that one request can name."""
 
 Arguments = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ class Parameter:
     required: bool = False
     help: str = ""
     choices: tuple[str, ...] = ()
-    """The only values that a text can have."""
+    """The only allowed values of a text."""
     guards: bool = False
     """Whether an empty text is refused: an unset variable in a script must not open a gate."""
     trailing: bool = False
@@ -43,11 +43,11 @@ class Parameter:
 class VerbSpec:
     """One verb. `guard` says when the daemon refuses it to processes of executors.
 
-    `always`: it opens a gate, lifts a limit or trusts something; `forced`: only when `force` is
-    given; `unknown`: only when forced, for an unsupervised project, or if it would make the daemon dispatch
-    in a project where people dispatch (level 1). `event` is the kind of the one event that the verb posts
-    to the engine; None: it posts no event or does more (see `service`). `adds`: it removes nothing.
-    `repeats`: giving it again has no further effect.
+    `always`: it opens a gate, lifts a limit or trusts something; `forced`: only with `force`; `unknown`: with
+    `force`, for an unsupervised project, or if it would make the daemon dispatch in a project where people
+    dispatch (level 1). `event` is the kind of the one event that the verb posts to the engine; None: it posts
+    none or does more (see `service`). `adds`: it removes nothing. `repeats`: a repetition has no further
+    effect.
     """
 
     name: str
@@ -60,7 +60,7 @@ class VerbSpec:
 
     @property
     def typed(self) -> str:
-        """How it is typed behind `handoffd`: `backlog_move` is `backlog move`."""
+        """Its words on a command line: `backlog_move` is `backlog move`."""
         return self.name.replace("_", " ")
 
 

@@ -1,12 +1,12 @@
-"""`handoffd journal verify`: every recorded decision made again, and everything compared.
+"""`handoffd journal verify`: makes every recorded decision again, and compares everything.
 
-Reads the journal beside a daemon that writes it, without any lock. Pages are decided on as they come, so
-what is held is one track each, as the daemon holds them, and never the history; the dispatches that events
-make are written to a file of SQLite's own until they have been compared.
+Reads the journal without a lock, while a daemon writes it. Decisions are made page by page, so memory holds
+one state per track and never the history; the derived dispatches go to a temporary SQLite file until they
+have been compared.
 
-The journal's table of dispatches is what `handoffd runs` shows, and nothing is decided by it: no replay of
-a decision meets what was changed there, so it is compared, too. What cannot be known is not held against
-it: rows that were begun before a replay could begin, and what follows a finding of their track.
+`handoffd runs` shows the journal's table of dispatches. No decision reads it, so replaying decisions does not
+find a change there; it is therefore compared, too. Rows that cannot be derived are not findings: rows begun
+before the replay could start, and rows after a finding of their track.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from handoffd.journal.replay import Entry, Kept, Recordings
 from handoffd.protocol.state import render_state
 
 Progress = Callable[[int, int], None]
-"""Told after each page: up to which number events were looked at, and which is the highest."""
+"""Called after each page with the number of the last event read, and the highest number."""
 
 MOST_FINDINGS = 100
-"""Findings told one by one; further ones are counted."""
+"""Findings listed one by one; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One fault of the journal.
 
-    `kind`: `diverged` (decided otherwise now), `unreadable` (cannot be decided again), `track` (the
-    stored track is not what its events make), `dispatch` (nor is a row of the dispatches), or a fault
+    `kind`: `diverged` (the decision differs now), `unreadable` (cannot be decided again), `track` (the
+    stored track is not what its events make), `dispatch` (the same for a row of the dispatches), or a fault
     of the tables (`missing`, `reference`, `projection`, `project`, `damaged`). `engine` is the release
     that decided.
     """
@@ -55,9 +55,9 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a verification found. `older` events are from before journals said what decided.
+    """The result of a verification. `older` events precede the first event that can be replayed.
 
-    `unreplayed` ones follow a finding of their track: what they should lead to is unknown.
+    `unreplayed` events follow a finding of their track, so their right outcome is unknown.
     """
 
     journal: str
@@ -74,11 +74,11 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether there are no findings."""
         return not self.findings
 
     def add(self, finding: Finding) -> None:
-        """Keep a finding, or count it when there are too many."""
+        """Add a finding; above MOST_FINDINGS, only count it."""
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(finding)
         else:
@@ -91,7 +91,7 @@ class Report:
 
 @dataclass(slots=True)
 class _Following:
-    """One track on its way through its events. `lost`: from which number on it could not be followed."""
+    """One track during the replay. `lost`: the number of the event at which the replay of it stopped."""
 
     track: Track
     since: int = 0
@@ -112,12 +112,12 @@ class Verification:
         self._derived = DerivedDispatches()
 
     def run(self, progress: Progress = lambda _, __: None) -> Report:
-        """Return what was found. Raises StoreError when the journal cannot be read at all."""
+        """Return the report. Raises StoreError when the journal cannot be read at all."""
         with closing(self._derived):
             return self._run(progress)
 
     def made(self) -> Mapping[TrackKey, Made]:
-        """Return the tracks as their events make them; none while events are missing, whose they may be."""
+        """Return the tracks that the events make; none if events are missing: any track may lack them."""
         if self._source.ask(gaps):
             return {}
         return {
@@ -128,7 +128,7 @@ class Verification:
 
     def _run(self, progress: Progress) -> Report:
         report, source = self._report, self._source
-        # First the file itself: what follows may fail on a damaged one.
+        # The file first: the later steps may fail on a damaged one.
         for fault in source.ask(integrity):
             report.add(_whole(fault))
         self._begin()
@@ -264,19 +264,19 @@ def _of_track(key: TrackKey, seq: int, message: str, differences: tuple[Differen
 # --- the table of dispatches, against the one that the events make -----------------------------------
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The events of a track that were decided again: above `since`, and below `lost` if that is known."""
+    """The replayed events of a track: above `since`, and below `lost` unless that is None."""
 
     since: int = 0
     lost: int | None = None
 
     def covers(self, seq: int) -> bool:
-        """Return whether an event is among them."""
+        """Return whether the event was replayed."""
         return self.since < seq and (self.lost is None or seq < self.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlike:
-    """A row that is not as its events make it. `seq` is the number of the event that began it."""
+    """A row that differs from its events. `seq` is the number of the event that began it."""
 
     key: TrackKey
     seq: int | None
@@ -285,7 +285,7 @@ class Unlike:
 
 
 class Rederiving:
-    """One comparison, of one project or of all; `spans` has every track of theirs that has events."""
+    """One comparison, of one project or of all; `spans` has every track with events."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class Rederiving:
         self.compared = 0
 
     def found(self) -> Iterator[Unlike]:
-        """Yield the rows that differ, those that are gone, and those that no event began."""
+        """Yield rows that differ, are missing, or that no event began."""
         for row in self._derived.rows(self._project):
             yield from self._compare(row, self._source.dispatch(row.id))
         for kept in self._source.dispatches(self._project):
@@ -317,7 +317,7 @@ class Rederiving:
             message = f"the dispatch {derived.id} is not there, though its events are"
             yield Unlike(key=derived.key, seq=seq, message=message)
             return
-        # Their ids are not ours: another track may have had the same one before.
+        # handoffd does not make the ids of external attempts: another track may have used this one before.
         if derived.values["executor"] == EXTERNAL and not self._known(kept):
             return
         self.compared += 1
@@ -333,7 +333,7 @@ class Rederiving:
             yield Unlike(key=derived.key, seq=seq, message=message, differences=differences)
 
     def _columns(self, derived: DispatchRow, span: Span) -> Iterator[str]:
-        # What was told of a dispatch before the replay began came first, and the first stays.
+        # A row keeps the first report of its start, which may precede the replay.
         columns = ("seq", *BEGUN, *TOLD, *JUDGED) if span.covers(derived.seq) else (*BEGUN, *JUDGED)
         for column in columns:
             if span.lost is None or derived.values[column] is not None:

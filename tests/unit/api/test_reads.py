@@ -177,5 +177,5 @@ async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervisi
     await journal.commit(
         record(ExecutorStarted(dispatch="d1", pid=7), after=begun, key=TrackKey("/srv/shop"))
     )
-    with pytest.raises(NotFound, match="not kept any more"):
+    with pytest.raises(NotFound, match="no longer kept"):
         await asked.log_of("shop", None)

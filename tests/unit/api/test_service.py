@@ -317,7 +317,7 @@ async def test_the_root_of_all_files_is_no_project(
 ) -> None:
     """Its name would be empty, and whatever lies below would belong to it."""
     given = {"start": {"story": "US-1"}, "custom": {"text": "x"}}.get(verb, {})
-    with pytest.raises(Refused, match="no project"):
+    with pytest.raises(Refused, match="cannot be a project"):
         await service(supervision, journal).call(verb, place, given, EVE)
 
     assert [] == supervision.given

@@ -84,7 +84,7 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
             "exited with code 0 after 9 s (at most 812 MiB, 41 tasks); it left no hand-off",
         ),
         (exited(Absent(), signal=9, end=End.MEMORY_LIMIT), "killed by signal 9 (memory limit); it left"),
-        (exited(Absent(), by="lost"), "vanished, nobody saw how"),
+        (exited(Absent(), by="lost"), "vanished, and its exit is unknown"),
         (exited(Absent(), by="outside", code=None, signal=15), "was ended from outside"),
         (exited(Absent(), code=1, end=End.LOGGED_OUT), "exited with code 1 (logged out); it left"),
         (exited(Absent(), code=1, end=End.FAILED), "exited with code 1; it left no hand-off"),
@@ -95,17 +95,17 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
         (ChecksFinished(dispatch="d1", tests=TestEvidence(timed_out=True)), "did not end in time"),
         (ChecksFinished(dispatch="d1", tests=TestEvidence(verified=False)), "the test command succeeded"),
         (ChecksFinished(dispatch="d1", post_check=PostCheck(passed=False)), "post_check failed"),
-        (ChecksFinished(dispatch="d1"), "nothing was to be checked"),
+        (ChecksFinished(dispatch="d1"), "no check was due"),
         (Approved(note="Mind it.", by="eve"), "approved, with the note 'Mind it.', by eve"),
         (Rejected(reason=Reason.SCOPE_WARNING, by="eve"), "rejected for scope_warning, by eve"),
         (Started(story="US-1", queue=True, by="mei"), "story US-1 was asked for (queue), by mei"),
         (Advanced(dispatch="d1", executor="claude", unmet=("US-0",)), "not done yet: US-0"),
         (StateEdited(state=state_at("impl")), "STATE.json was changed from outside, to impl pending"),
         (BaselineMeasured(dispatch="d1", fault="no pytest"), "could not be run: no pytest"),
-        (DeadlinePassed(dispatch=None, elapsed_min=5), "an attempt of others had its time: 5.0 min"),
+        (DeadlinePassed(dispatch=None, elapsed_min=5), "an external attempt ran out of time: 5.0 min"),
         (
             HandoffArrived(dispatch="d1", reading=found(handoff()), mark=HandoffMark()),
-            "a hand-off came for an attempt of others: it handed over pass",
+            "a hand-off came for an external attempt: it handed over pass",
         ),
     ],
 )
@@ -158,8 +158,9 @@ def test_a_person_is_told_what_to_type(tmp_path: Path) -> None:
 
     (event,) = stored(tmp_path, record(after=track(status=Status.NEEDS_HUMAN), effects=(tell,)))
 
-    assert "people are told: no attempt left; it waits for a person: handoffd retry /srv/shop" == follows(
-        event
+    assert (
+        "handoffd notifies people: no attempt left; it waits for a person: handoffd retry /srv/shop"
+        == follows(event)
     )
 
 
@@ -169,7 +170,7 @@ def test_a_person_is_told_what_to_type(tmp_path: Path) -> None:
         ("impl", Status.FAILING, "where a failure of impl leads"),
         ("impl", Status.PASS, "what comes after impl"),
         ("impl", Status.TIMEOUT, "whether impl is tried again"),
-        ("impl", Status.RUNNING, "its end is waited for"),
+        ("impl", Status.RUNNING, "until its executor ends"),
         ("impl", Status.PENDING, "impl is dispatched at its next turn"),
         ("done", Status.PASS, "the story is done"),
     ],

@@ -1,8 +1,7 @@
-"""What answers look like: types, from which the OpenAPI document is made; and errors, all of one shape.
+"""Types of answers, for the OpenAPI document; and errors, which all have one shape.
 
-The types describe what the service puts together as plain JSON; tests hold real answers against them. Keys
-may be added at any time, so none of them says that there are no others. An error has a stable code, and a
-fitting HTTP status.
+The types describe the plain JSON of the service; tests compare real answers with them. New keys may come at
+any time, so no schema forbids further keys. An error has a stable code and a fitting HTTP status.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from handoffd.engine.views import (
 )
 from handoffd.errors import HandoffdError, Json, Locked, NotFound, Refused, StoreError
 
-# --- what reads answer -------------------------------------------------------------------------------
+# --- answers of reads --------------------------------------------------------------------------------
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """Who answers."""
+    """Version and process of the daemon."""
 
     api: int
     version: str
@@ -42,7 +41,7 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class SinkBacklog:
-    """What one sink of notices has not taken."""
+    """The undelivered notices of one sink."""
 
     sink: str
     undelivered: int
@@ -55,7 +54,7 @@ class SinkBacklog:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBack:
-    """Notices that one sink is not told yet; `until` is null while no daemon runs."""
+    """Notices held back from one sink; `until` is null while no daemon runs."""
 
     sink: str
     reason: Literal["quiet", "digest", "burst"]
@@ -66,7 +65,7 @@ class HeldBack:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingMatter:
-    """What waits for a person: how far they were reminded, and when they are again."""
+    """A matter that needs a person: the last reminder, and the next one."""
 
     project: str
     track: str
@@ -82,7 +81,7 @@ class WaitingMatter:
 
 @dataclass(frozen=True, kw_only=True)
 class NoticesAnswer:
-    """What people have not been told yet, and what they will be told again."""
+    """Undelivered notices, and coming reminders."""
 
     at: datetime
     sinks: list[SinkBacklog]
@@ -93,7 +92,7 @@ class NoticesAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedSink:
-    """How a sample went through one sink."""
+    """The outcome of a sample through one sink."""
 
     sink: str
     form: str
@@ -104,7 +103,7 @@ class TriedSink:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """How a sample went through each sink."""
+    """The outcome of a sample through each sink."""
 
     type: Literal["tested"]
     ok: bool
@@ -113,7 +112,7 @@ class Tested:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusAnswer:
-    """Where every project stands."""
+    """The status of every project."""
 
     api: int
     daemon: bool
@@ -125,7 +124,7 @@ class StatusAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectInShort:
-    """One project in a few words."""
+    """One project in short."""
 
     project: str
     name: str
@@ -159,7 +158,7 @@ class PeekAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class BacklogAnswer(BacklogView):
-    """The stories that wait in a project."""
+    """The queued stories of a project."""
 
     name: str
     daemon: bool
@@ -167,20 +166,20 @@ class BacklogAnswer(BacklogView):
 
 @dataclass(frozen=True, kw_only=True)
 class NamedSchedule(ScheduleView):
-    """What the clock starts in a project."""
+    """A schedule of a project."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulesAnswer:
-    """What the clock starts."""
+    """The schedules."""
 
     at: datetime
     daemon: bool
     schedules: list[NamedSchedule]
     idle: list[IdleSchedule]
-    """Those of the settings that concern no project."""
+    """Schedules of the settings that match no project."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,12 +198,12 @@ class _Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotsAnswer(SlotsView, _Asked):
-    """Who may run, who does, and who waits."""
+    """The slots, and the running and waiting tracks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageAnswer:
-    """What ended runs used: a row for each group, and all of them together."""
+    """The usage of ended runs: a row for each group, and the total."""
 
     project: str | None
     since: datetime | None
@@ -248,7 +247,7 @@ class RunsAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class StepAndStatus:
-    """Where a track stood."""
+    """Step and status of a track."""
 
     step: str
     status: str
@@ -256,7 +255,7 @@ class StepAndStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEvent:
-    """One event: when, what, why, and where the track stood before and after."""
+    """One event: when, what, why, and step and status of the track before and after."""
 
     type: Literal["event"]
     seq: int
@@ -278,7 +277,7 @@ class HistoryEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryGap:
-    """Numbers above `after` and below `next` that are not kept, of all projects."""
+    """Event numbers above `after` and below `next` that are no longer kept, across all projects."""
 
     type: Literal["gap"]
     after: int
@@ -288,7 +287,7 @@ class HistoryGap:
 
 @dataclass(frozen=True, kw_only=True)
 class EventsAnswer:
-    """Events, oldest first, and what is missing where they are told."""
+    """Events, oldest first, and the gaps among them."""
 
     events: list[HistoryEvent]
     gaps: list[HistoryGap]
@@ -296,7 +295,7 @@ class EventsAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Error:
-    """An error, or what the engine refused. What belongs to it may stand beside."""
+    """An error, or a refusal of the engine. Further keys may give details."""
 
     type: Literal["error"]
     code: str
@@ -306,14 +305,14 @@ class Error:
 # --- errors ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a status means, and the codes that come with it. `name` is that of the response in OpenAPI."""
+    """A status, its meaning and its codes. `name` is that of the response in OpenAPI."""
 
     status: int
     name: str
     codes: tuple[str, ...]
     when: str
     others: bool = False
-    """Whether codes that are listed nowhere here come with it, too: those of verbs and files."""
+    """Whether the status also comes with codes that are not listed here: codes of verbs and files."""
 
 
 PROBLEMS: Final = (
@@ -327,7 +326,7 @@ PROBLEMS: Final = (
     ),
     Problem(
         status=403, name="Forbidden", codes=("FORBIDDEN", "INSIDE_EXECUTOR", "NOT_OVER_TCP"),
-        when="another account, another host, a page in a browser; or a verb for people, from elsewhere",
+        when="another account, another host, a page in a browser; or a verb for people, from another caller",
     ),
     Problem(
         status=404, name="NotFound", codes=("NOT_FOUND",), others=True,
@@ -364,7 +363,7 @@ PROBLEMS: Final = (
         when="too many requests or streams at once; or the journal or a file could not be read or written",
     ),
 )  # fmt: skip
-"""Every status that is no answer, in order."""
+"""Every error status, in order."""
 
 BY_CODE: Final[Mapping[str, int]] = {code: one.status for one in PROBLEMS for code in one.codes}
 """The status of a code, whatever its family."""
@@ -384,17 +383,17 @@ def status_of(error: HandoffdError) -> int:
 
 
 def error_json(error: HandoffdError) -> Json:
-    """Return an error as the API tells it: type, code, message, hint, and what belongs to it."""
+    """Return an error as JSON: type, code, message, hint, and its details."""
     told = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
     return {**told, **error.details}
 
 
 def error_body(error: HandoffdError) -> bytes:
-    """Return an error as bytes of JSON. What a message quotes may be no text; it can be told all the same."""
+    """Return an error as bytes of JSON. A message may quote half characters, which become `?`."""
     text = json.dumps(error_json(error), ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", errors="replace")
 
 
 def error_response(error: HandoffdError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer that tells an error, with the status that fits it."""
+    """Return the response for an error, with its status."""
     return Response(error_body(error), status_of(error), headers, "application/json")

@@ -1,12 +1,12 @@
-"""The JSON API, version 1, as an application: each endpoint gets its route, and each request is checked.
+"""The JSON API, version 1, as an ASGI application: a route for each endpoint, and the checks of requests.
 
-Errors are `{"type": "error", "code", "message", "hint"}` with a fitting HTTP status, whatever happens.
-Routes, docs/reference/api.md and the OpenAPI document are made from `ENDPOINTS`.
+Every error is `{"type": "error", "code", "message", "hint"}` with a fitting HTTP status. Routes,
+docs/reference/api.md and the OpenAPI document are generated from `ENDPOINTS`.
 
-A request with a key is carried out once: repeated, it gets the answer of then. The key is claimed in the
-journal before anything is done, and a verb's event is committed together with it; so a daemon that dies
-between doing and answering leaves behind that it was done, and the next one tells what came of it. A claim
-without event and answer is one of which nothing came: it is done when it is asked for again.
+A request with a key is carried out once: a repeat gets the first answer. The journal records a claim of the
+key before anything is done, and commits a verb's event together with the key. So when a daemon dies after
+the event and before the answer, the next daemon answers a repeat from the event. A claim without event and
+answer had no effect: a repeat carries the request out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 
 @cache
 def described() -> Json:
-    """Return the OpenAPI document of all of them."""
+    """Return the OpenAPI document of all endpoints."""
     return document(ENDPOINTS)
 
 
@@ -71,11 +71,11 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 def application(service: Service, closing: anyio.Event, streams: int = Limits().kept) -> Starlette:
-    """Return the API over `service`; its streams, so many at once, end when `closing` is set."""
+    """Return the API over `service`. At most `streams` are open at once; `closing` ends them."""
     replies, going_on = Replies(service), Streams(streams, service.inside)
     routes = [_route(endpoint, service, closing, replies, going_on) for endpoint in ENDPOINTS]
     api = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
-    api.router.redirect_slashes = False  # it would send people to whatever host the request names
+    api.router.redirect_slashes = False  # a redirect would name the host of the request's header
     return api
 
 
@@ -95,7 +95,7 @@ def _route(
         return await do() if key is None else await replies.once(key, question, endpoint, do)
 
     route = Route(endpoint.path, _answering(answer), name=endpoint.name, methods=[endpoint.method])
-    route.methods = {endpoint.method}  # no HEAD: of a stream it would never end
+    route.methods = {endpoint.method}  # no HEAD: it would never end for a stream
     return route
 
 
@@ -106,7 +106,7 @@ def _answering(answer: Answer) -> Answer:
         except HandoffdError as error:
             return error_response(error)
         except Exception as error:
-            # A bug: the asker shall hear of it in the same form, and the log has the traceback.
+            # A bug. The caller gets the usual form of an error; the log has the traceback.
             log.exception("request failed", path=request.url.path)
             message = f"handoffd failed on this: {type(error).__name__}: {error}"
             return error_response(HandoffdError(message, code="INTERNAL"))
@@ -120,12 +120,12 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
         try:
             spec_of(request.url.path.removeprefix(_VERBS))
         except NotFound as unknown:
-            error = unknown  # with the verbs there are
+            error = unknown  # its message lists the known verbs
     return error_response(error)
 
 
 async def _no_such_method(request: Request, _: Exception) -> Response:
-    """Refuse a method with those of every route at the path; Starlette knows only the first one."""
+    """Refuse a method, and list the methods of every route at the path; Starlette lists only the first."""
     here = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     allowed = ", ".join(sorted({method for route in here for method in route.methods}))
     message = f"there is no {request.method[:20]} {request.url.path[:200]} (allowed: {allowed})"
@@ -133,7 +133,7 @@ async def _no_such_method(request: Request, _: Exception) -> Response:
     return error_response(error, {"Allow": allowed})
 
 
-# --- from a request to what its endpoint is given ----------------------------------------------------
+# --- from a request to the arguments of its endpoint -------------------------------------------------
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
@@ -148,7 +148,7 @@ async def asked(
     closing: anyio.Event,
     body_s: float = BODY_S,
 ) -> Asked:
-    """Return what `request` asks of `endpoint`. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
+    """Return the checked request. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
     try:
         given = _of_url(endpoint, request)
         body = await _in_time(request, body_s) if endpoint.method == "POST" else {}
@@ -190,7 +190,7 @@ def _value(parameter: UrlParameter, text: str | None) -> Any:
             raise _bad(f"{parameter.name} must be 1, true, 0 or false")
         return _FLAGS[text]
     if parameter.choices and text not in parameter.choices:
-        raise _bad(f"{text[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
+        raise _bad(f"unknown {parameter.name} {text[:80]!r} (allowed: {', '.join(parameter.choices)})")
     return text
 
 
@@ -202,14 +202,14 @@ def _number(parameter: UrlParameter, text: str) -> int:
 
 def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
     key = key_of(request, endpoint) if endpoint.method == "POST" else None
-    source = request.scope[CALLER]  # set by what stands between the socket and the application
+    source = request.scope[CALLER]  # set by the middleware between the socket and the application
     assert isinstance(source, From)
     if by is not None and not isinstance(by, str):
         raise _bad("by must be a text: the name to record")
     if by is not None and len(by) > MAX_TEXT:
         raise _bad(f"by must be a text of at most {MAX_TEXT} characters")
-    name = by[:_MOST_NAME] if by and by.isprintable() else "api"
-    return Caller(pid=source.pid, by=name, vouched=source.vouched, request=key)
+    name = by[:_MOST_NAME] if by is not None and by.isprintable() else ""
+    return Caller(pid=source.pid, by=name or "api", vouched=source.vouched, request=key)
 
 
 async def _in_time(request: Request, within_s: float) -> Json:
@@ -219,7 +219,7 @@ async def _in_time(request: Request, within_s: float) -> Json:
     except TimeoutError:
         message = f"the body did not arrive in {within_s:.0f} seconds"
         raise Refused(message, code="REQUEST_TIMEOUT") from None
-    except ClientDisconnect:  # its connection was ended, by itself or because another one needed the place
+    except ClientDisconnect:  # the client closed it, or `limits` ended it to make room for another connection
         raise Refused("the connection ended before the body had arrived", code="BAD_REQUEST") from None
 
 
@@ -233,9 +233,9 @@ async def _body(request: Request) -> Json:
     try:
         data: Any = json.loads(raw or b"{}")
     except (ValueError, RecursionError) as error:
-        raise Refused(f"the request is no JSON: {error}", code="BAD_REQUEST") from error
+        raise Refused(f"the request is not JSON: {error}", code="BAD_REQUEST") from error
     if not isinstance(data, dict):
-        raise Refused("the request is no JSON object", code="BAD_REQUEST")
+        raise Refused("the request is not a JSON object", code="BAD_REQUEST")
     return data
 
 
@@ -249,12 +249,12 @@ REPLAY_HEADER: Final = "Idempotent-Replay"
 
 
 def key_of(request: Request, endpoint: Endpoint) -> str | None:
-    """Return the key of a request. Raises Refused (BAD_ARGUMENT) for one that is none, or not wanted."""
+    """Return the key of a request. Raises Refused (BAD_ARGUMENT) for an invalid or unsupported key."""
     given = request.headers.getlist(KEY_HEADER)
     if not given:
         return None
     if not endpoint.keyed:
-        message = f"{endpoint.name} takes no {KEY_HEADER}: once it is done, nobody is there to remember"
+        message = f"{endpoint.name} takes no {KEY_HEADER}: its answer is not recorded"
         raise Refused(message, code=BAD_ARGUMENT)
     [key, *more] = given
     visible = all("!" <= letter <= "~" for letter in key)
@@ -271,7 +271,7 @@ class _Running:
 
 
 class Replies:
-    """Requests with a key that are carried out now, and what the journal knows of earlier ones."""
+    """Answers to requests with a key: those in progress here, and earlier ones from the journal."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -280,15 +280,15 @@ class Replies:
     async def once(
         self, key: str, asked: Asked, endpoint: Endpoint, do: Callable[[], Awaitable[Response]]
     ) -> Response:
-        """Return what `do` answers, or what it answered when it was asked for first.
+        """Return the answer of `do`, or the recorded answer of the first request with this key.
 
-        Raises Refused (IDEMPOTENCY_CONFLICT) when the key was that of another request, (REQUEST_CUT_SHORT)
-        when it is not known what came of it.
+        Raises Refused (IDEMPOTENCY_CONFLICT) when another request used the key, (REQUEST_CUT_SHORT) when the
+        outcome of the first request is unknown.
         """
         asks = fingerprint(asked.request.url.path, asked.body)
         while (running := self._running.get(key)) is not None:
             _check(running.asks, asks)
-            await running.ended.wait()  # as long as the other one takes: it is the same request
+            await running.ended.wait()  # without a limit: it is the same request
         self._running[key] = running = _Running(asks)
         try:
             known = await self._service.journal.requests.claim(key, asks, self._service.now())
@@ -304,7 +304,7 @@ class Replies:
         try:
             response = await do()
         except HandoffdError:
-            # Nothing came of it, or what did is an event: mended, it can be asked for under the same key.
+            # Nothing changed, or the change is an event: a corrected request may use the same key.
             await self._service.journal.requests.release(key)
             raise
         await self._keep(key, response)
@@ -319,7 +319,9 @@ class Replies:
         if known.seq is None:
             return await self._do(key, do)
         if not endpoint.one_event:
-            message = f"an earlier daemon ended while it did this; event {known.seq} came of it, perhaps more"
+            message = (
+                f"an earlier daemon ended during this request; it committed event {known.seq}, perhaps more"
+            )
             raise Refused(message, code="REQUEST_CUT_SHORT", hint="handoffd events")
         told = await self._service.recalled(known.seq)
         response = answered(told)
@@ -328,7 +330,7 @@ class Replies:
         return response
 
     async def _keep(self, key: str, response: Response) -> None:
-        """Keep an answer. If that fails it was done all the same, and its event is known."""
+        """Record an answer. A failure is only logged: the request was carried out, and its event is known."""
         try:
             body = bytes(response.body).decode()
             await self._service.journal.requests.answer(key, response.status_code, body)
@@ -337,19 +339,19 @@ class Replies:
 
 
 def answered(told: Json) -> Response:
-    """Return a JSON answer: 409 for what the engine refused."""
+    """Return a JSON answer: 409 for a refusal of the engine."""
     return JSONResponse(told, 409 if told.get("type") == "error" else 200)
 
 
 def fingerprint(path: str, body: Json) -> str:
-    """Return what tells one request from another."""
+    """Return a hash that identifies a request by path and body."""
     text = json.dumps([path, body], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _check(before: str, now: str) -> None:
     if before != now:
-        message = f"this {KEY_HEADER} was that of another request: take a new one for each"
+        message = f"another request used this {KEY_HEADER}: take a new one for each"
         raise Refused(message, code="IDEMPOTENCY_CONFLICT", hint="cat /proc/sys/kernel/random/uuid")
 
 
@@ -358,7 +360,10 @@ _AT_ONCE = 50
 
 
 async def rendered(told: Json, long: str) -> Response:
-    """Return the JSON answer `told`, whose value at `long` is a list that may have thousands of entries."""
+    """Return the JSON answer `told`; `long` is its key with a list of perhaps thousands of entries.
+
+    Encoding yields to other tasks between parts of that list.
+    """
     entries = iter(told[long])
     rest = {name: value for name, value in told.items() if name != long}
     pieces = [_text(rest)[:-1], "," if rest else "", _text(long), ":["]

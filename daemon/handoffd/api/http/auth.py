@@ -1,13 +1,12 @@
-"""What stands between the TCP port and the API: who may come in, and the token that opens it.
+"""Guards the TCP port of the API: checks of host, origin and content type, and the token.
 
-A browser on this machine can be made to send requests to loopback by any page it shows. So the host must be
-named as a loopback one (a page cannot, whatever its name resolves to), nothing that has an origin is
-answered, a body must say that it is JSON (a page cannot, without its origin being asked about first), and
-there are no CORS headers.
+Any page in a browser on this machine can send requests to loopback. So the Host header must name loopback (a
+page cannot forge it, whatever its own name resolves to), requests with an Origin header are refused, a body
+must be declared as JSON (which a page may send only after a CORS preflight), and no answer has CORS headers.
 
-The token is one line in a file of mode 0600 below the state directory. Who can read the file can do what
-the token's owner can. So it tells people from strangers, and never a person from an agent of the same
-account. Which verbs are refused over TCP all the same is in `api/service.py`; `control.tcp.gates` allows
+The token is one line in a file of mode 0600 below the state directory. A process that can read the file can
+do what the token's owner can. So the token separates people from strangers, but not a person from an agent of
+the same account. `api/service.py` therefore refuses verbs for people over TCP; `control.tcp.gates` allows
 them.
 """
 
@@ -31,14 +30,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from handoffd.api.http.answers import error_response, status_of
 from handoffd.errors import HandoffdError, Refused, StoreError
 
-# --- who may come in ---------------------------------------------------------------------------------
+# --- the checks of a request -------------------------------------------------------------------------
 log = structlog.get_logger(__name__)
 
 CALLER: Final = "handoffd.caller"
-"""Key of an ASGI scope: who asks, as `From`."""
+"""Key of an ASGI scope: the caller, as `From`."""
 
 BURST: Final = 100
-"""Wrong tokens that are answered at once; then `PER_S` a second. The right one is never made to wait."""
+"""Wrong tokens answered at once; after that `PER_S` a second. The right token never waits."""
 PER_S: Final = 10.0
 
 _HOW: Final = 'curl -H "Authorization: Bearer $(handoffd token)" ...'
@@ -46,9 +45,9 @@ _HOW: Final = 'curl -H "Authorization: Bearer $(handoffd token)" ...'
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Where a request comes from. `pid` None: over TCP, from a process that nobody knows.
+    """The source of a request. `pid` None: over TCP, from an unknown process.
 
-    `vouched`: whoever has the token counts as a person.
+    `vouched`: a client with the token counts as a person.
     """
 
     pid: int | None
@@ -56,7 +55,7 @@ class From:
 
 
 class Bucket:
-    """Counts what comes too often: `BURST` at once, `PER_S` a second after that."""
+    """A token bucket: `BURST` at once, `PER_S` a second after that."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
@@ -64,7 +63,7 @@ class Bucket:
         self._at = now_s()
 
     def take(self) -> bool:
-        """Return whether there is one left, and take it."""
+        """Take one; return False when none is left."""
         now = self._now_s()
         self._left = min(float(BURST), self._left + (now - self._at) * PER_S)
         self._at = now
@@ -75,7 +74,7 @@ class Bucket:
 
 
 class Gate:
-    """Lets requests through that name this machine, come from no page, and bring the token."""
+    """Admits requests that name this machine, come from no web page, and have the token."""
 
     def __init__(self, app: ASGIApp, token: Token, *, gates: bool, bucket: Bucket | None = None) -> None:
         self._app = app
@@ -84,7 +83,7 @@ class Gate:
         self._wrong = bucket or Bucket()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on. The scope's `server` is where the connection was accepted."""
+        """Refuse the request or pass it on. The scope's `server` is the accepting address."""
         try:
             self._check(scope)
         except HandoffdError as error:
@@ -103,7 +102,7 @@ class Gate:
         self._check_token(_all(headers, b"authorization"))
         has_body = _all(headers, b"content-length") not in ([], [b"0"]) or _all(headers, b"transfer-encoding")
         if has_body and not _is_json(_all(headers, b"content-type")):
-            message = "a body must be JSON, and say so: Content-Type: application/json"
+            message = "a body must be JSON, declared by Content-Type: application/json"
             raise Refused(message, code="UNSUPPORTED_MEDIA_TYPE", hint="curl --json '{\"project\": ...}' ...")
 
     def _check_token(self, given: list[bytes]) -> None:
@@ -136,16 +135,16 @@ _MOST_BYTES = 200
 
 
 def ensured(path: Path) -> str:
-    """Return the token at `path`, made now if there is none.
+    """Return the token at `path`; create it if it is missing.
 
-    Raises Refused (UNSAFE_TOKEN) when others could read it or it is none of ours, StoreError when the disk
-    fails.
+    Raises Refused (UNSAFE_TOKEN) when another account could read the file or it holds no token, StoreError
+    when the disk fails.
     """
     with suppress(FileNotFoundError):
         return read(path)
     made = _written(path)
     try:
-        with suppress(FileExistsError):  # another process was first: its token is the token
+        with suppress(FileExistsError):  # another process was first: use its token
             os.link(made, path)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}") from error
@@ -155,7 +154,7 @@ def ensured(path: Path) -> str:
 
 
 def rotated(path: Path) -> str:
-    """Put a new token in the place of the old one, which opens nothing from now on; return the new one."""
+    """Replace the token, which makes the old one invalid; return the new one."""
     made = _written(path)
     try:
         made.replace(path)
@@ -176,14 +175,14 @@ def read(path: Path) -> str:
     try:
         status = os.fstat(found)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise _unsafe(path, "it is no file that only this account can read")
+            raise _unsafe(path, "it is not a file that only this account can read")
         text = os.read(found, _MOST_BYTES).decode("ascii", "replace").strip()
     except OSError as error:
         raise _unsafe(path, f"it cannot be read ({error.strerror})") from error
     finally:
         os.close(found)
     if not _FORM.fullmatch(text):
-        raise _unsafe(path, "what it holds is no token of handoffd")
+        raise _unsafe(path, "it does not hold a handoffd token")
     return text
 
 
@@ -193,7 +192,7 @@ def _unsafe(path: Path, why: str) -> Refused:
 
 
 def _written(path: Path) -> Path:
-    """Return a new file beside `path` with a new token in it, never readable by anybody else."""
+    """Return a new file beside `path` with a new token in it; its mode is 0600 from the start."""
     made = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -209,7 +208,7 @@ def _written(path: Path) -> Path:
 
 
 class Token:
-    """The token of a file as it is now, or the one that is `given`: a new one is known with the next request.
+    """The current token of a file, or the `given` one. A rotated token counts from the next request on.
 
     Blocks briefly.
     """
@@ -221,7 +220,7 @@ class Token:
         self._text: bytes | None = None
 
     def opens(self, given: bytes) -> bool:
-        """Return whether `given` is the token; never, while the file cannot be used."""
+        """Return whether `given` is the token; False while the file cannot be used."""
         if self._given is not None:
             return secrets.compare_digest(given, self._given)
         self._refresh()

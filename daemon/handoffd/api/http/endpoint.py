@@ -1,9 +1,10 @@
-"""What an endpoint of the API is: one declaration, from which its route and its description come.
+"""The declaration of an endpoint, from which its route and its description are generated.
 
-To add one: an `Endpoint` in `reads.py` or `orders.py`. Its parameters are checked before its function is
-called. Below it, the OpenAPI document that is made from all of them: nothing in it is written twice. `make
-schema` writes it to docs/reference, and a daemon answers it at `/v1/openapi.json`. What a parameter may be
-is checked in `application.py`, of a body in `api/arguments.py`; a test gives both the same values.
+To add an endpoint, declare an `Endpoint` in `reads.py` or `orders.py`. Its parameters are checked before its
+function is called. The second half of this module generates the OpenAPI document from all endpoints. `make
+schema` writes it to docs/reference, and a daemon answers it at `/v1/openapi.json`. `application.py` checks
+parameters of URLs, `api/arguments.py` parameters of bodies; a test gives the checks and the schemas the same
+values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from handoffd.api.verbs import Parameter
 from handoffd.errors import Json
 
 MOST: Final = 2**53
-"""The largest number that every reader of JSON takes for the same one."""
+"""The largest integer that every JSON reader reads exactly: some use doubles."""
 
 KEY_HEADER: Final = "Idempotency-Key"
 MOST_KEY: Final = 128
@@ -37,8 +38,8 @@ MOST_KEY: Final = 128
 class UrlParameter:
     """A value in the URL, or in a header.
 
-    `number` is a whole one from 0; above `most` it counts as `most`. `flag` is 1, true, 0 or false, and
-    true when only its name is there. One that is left out, and a text that is empty, is `default`.
+    A `number` is a whole number from 0, cut to `most`. A `flag` is 1, true, 0 or false, and true when only
+    its name is given. A value that is left out, and an empty text, becomes `default`.
     """
 
     name: str
@@ -50,14 +51,14 @@ class UrlParameter:
     most: int = MOST
     choices: tuple[str, ...] = ()
     pattern: str | None = None
-    """What its text looks like, for the description; whoever answers checks it."""
+    """The pattern of its text, for the description only; the endpoint's function checks the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request, checked: `given` has a value for every parameter of the endpoint, by name.
+    """One checked request: `given` has a value for every parameter of the endpoint, by name.
 
-    Streams end when `closing` is set. Of an endpoint that is `raw`, `body` is the JSON object as it came.
+    Streams end when `closing` is set. `body` is the JSON object as received, for a `raw` endpoint.
     """
 
     service: Service
@@ -73,11 +74,11 @@ class Endpoint:
     """One method of one path.
 
     `answer` turns a request into a JSON object (409 when its `type` is `error`), or into a response of
-    its own. `shape` is the type of that object, anything pydantic can describe, `media` what it comes as.
-    `body` None: nothing can be sent along. `raw`: `answer` checks the body itself. `keyed`: it may come
-    with an idempotency key. `one_event`: what comes of it is one event at most, whose result is the answer.
-    `long` names a list in the answer that may have thousands of entries. `hint`: how a person would ask,
-    after a bad request.
+    its own. `shape` is the type of that object, anything pydantic can describe, `media` its media types.
+    `body` None: the endpoint takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an
+    idempotency key. `one_event`: it commits at most one event, whose result is the answer. `long` names a
+    list in the answer that may have thousands of entries. `hint`: the command line for the same, shown after
+    a bad request.
     """
 
     name: str
@@ -114,7 +115,7 @@ _KEY: Final = {
     "name": KEY_HEADER,
     "in": "header",
     "required": False,
-    "description": "carried out once: repeated within 24 hours, the request gets the answer of then",
+    "description": "carried out once: a repeat within 24 hours gets the first answer",
     "schema": {"type": "string", "pattern": f"^[!-~]{{1,{MOST_KEY}}}$"},
 }
 _SERVERS: Final = [
@@ -149,7 +150,7 @@ def document(endpoints: Sequence[Endpoint]) -> Json:
 
 
 def _shapes(endpoints: Sequence[Endpoint]) -> tuple[Mapping[str, Json], Json]:
-    """Return the schema of each endpoint's answer, by name, and all that those refer to."""
+    """Return the schema of each endpoint's answer, by name, and the schemas that these refer to."""
     adapters = {one.name: _adapter(one.shape) for one in endpoints}
     adapters["error"] = _adapter(Error)
     found, together = TypeAdapter.json_schemas(
@@ -184,7 +185,7 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
 
 
 def _response(problem: Problem) -> Json:
-    codes = [f"`{code}`" for code in problem.codes] + ["those of verbs and files"] * problem.others
+    codes = [f"`{code}`" for code in problem.codes] + ["codes of verbs and files"] * problem.others
     text = f"{problem.when[0].upper()}{problem.when[1:]}. Codes: {', '.join(codes)}."
     schema = {"$ref": _REF.format(model="Error")}
     return {"description": text, "content": {JSON: {"schema": schema}}}
@@ -192,7 +193,7 @@ def _response(problem: Problem) -> Json:
 
 # --- schemas of parameters ---------------------------------------------------------------------------
 def body_schema(parameters: tuple[Parameter, ...]) -> Json:
-    """Return the schema of a body with these parameters and no others."""
+    """Return the schema of a body with exactly these parameters."""
     schema: Json = {
         "type": "object",
         "properties": {one.name: schema_of(one) for one in parameters},
@@ -203,7 +204,7 @@ def body_schema(parameters: tuple[Parameter, ...]) -> Json:
 
 
 def url_parameter(parameter: UrlParameter) -> Json:
-    """Return a parameter of a URL as OpenAPI describes it."""
+    """Return a parameter of a URL in OpenAPI's form."""
     return {
         "name": parameter.name,
         "in": parameter.place,

@@ -1,14 +1,14 @@
-"""What others can make the daemon hold: connections, streams, and how much a request says.
+"""Limits on what clients can make the daemon hold: connections, streams, and the size of request heads.
 
-Each connection costs a descriptor, of which projects, the journal and what runs need theirs. So their
-number is bounded, and what does not get on with a request, or does not read its answer, loses its
-connection: when its time is over, or at once when another one needs the place. A request at work whose
-answer is read keeps its place, so these are counted, and a quarter of them is for people: an agent of the
-same account is refused there, as at a gate, and so is a process that has many already. A person therefore
-always gets in.
+Each connection costs a file descriptor, and projects, the journal and runs need descriptors, too. So the
+number of connections is bounded. A client that does not finish its request, or does not read its answer,
+loses its connection: at a deadline, or at once when another connection needs the place. A request in
+progress whose answer is read keeps its place. So these are counted, and a quarter of the places is reserved
+for people: an agent of the same account is refused there, as at a gate, and so is a process that holds many
+already. A person therefore always gets in.
 
-The HTTP library counts only what is still incomplete of a head, so one that comes in one piece is measured
-here; and what the library refuses itself would be told as plain text, not as our JSON.
+The HTTP library limits only an incomplete head, so a head that arrives in one piece is measured here. The
+library's own refusals would be plain text; here they become JSON.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute.runner import proc
 
-# --- how much a request may say before its body ------------------------------------------------------
+# --- the size of a request's head --------------------------------------------------------------------
 MOST_HEAD_BYTES: Final = 32 * 1024
 """Request line and headers together."""
 REST_S: Final = 2.0
-"""How long the rest of what was refused is still taken: an end in the midst of it would lose the answer."""
+"""How long to read on after a refusal: a close with unread data would reset the connection."""
 
 _BESIDE_A_HEADER: Final = len(": \r\n")
 
 
 class SmallHeads:
-    """Lets requests through whose head is small enough; others hear 431 before anything else is looked at."""
+    """Passes on requests with a small enough head; refuses others with 431 before any other check."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on."""
+        """Refuse the request or pass it on."""
         if head_bytes(scope) > MOST_HEAD_BYTES:
             await error_response(_too_large())(scope, receive, send)
             return
@@ -60,48 +60,48 @@ class SmallHeads:
 
 
 def head_bytes(scope: Scope) -> int:
-    """Return how much a request says before its body, the line ends of its headers included."""
+    """Return the bytes of a request before its body, the line ends of its headers included."""
     line = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"])
     return line + sum(len(name) + len(value) + _BESIDE_A_HEADER for name, value in scope["headers"])
 
 
 class HeadProtocol(H11Protocol):
-    """HTTP that refuses what is no request as everything is refused: as JSON, with a fitting status."""
+    """HTTP that refuses malformed requests like all others: as JSON, with a fitting status."""
 
     _ending: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; at the end nothing is looked at any more."""
+        """Handle received data; ignore it once the connection is ending."""
         if self._ending is None:
             super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the HTTP library refused, and end the connection once the asker has had its say."""
+        """Answer what the HTTP library refused, and end the connection once the client has sent the rest."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # in the midst of an answer there is no room for another one
+            self.transport.close()  # a second answer cannot start inside the first
             return
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None:
-            cycle.disconnected = True  # whoever still works on it has nobody to answer any more
+            cycle.disconnected = True  # a handler still at work must not answer, too
             cycle.message_event.set()
         for event in _refusal(sys.exception()):
             self.transport.write(self.conn.send(event) or b"")
         self.end()
 
     def end(self, within_s: float = REST_S) -> None:
-        """End the connection behind what was answered; what still comes until then is not looked at."""
+        """End the connection after the answer; ignore data that arrives until then."""
         self.transport.write_eof()
         self._ending = self.loop.call_later(within_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for no rest."""
+        """Cancel the timer of `end`."""
         if self._ending is not None:
             self._ending.cancel()
         super().connection_lost(exc)
 
 
 def _refusal(raised: BaseException | None) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
-    """Return the answer to what raised this in the HTTP library, which knows whether it was too much."""
+    """Return the answer to an error of the HTTP library; the error says whether the head was too large."""
     too_much = getattr(raised, "error_status_hint", 0) == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     error = _too_large() if too_much else _no_http()
     body, status = error_body(error), status_of(error)
@@ -120,24 +120,24 @@ def _too_large() -> HandoffdError:
 
 
 def _no_http() -> HandoffdError:
-    return Refused("this is no request of HTTP/1.1", code="BAD_REQUEST", hint="handoffd --help")
+    return Refused("this is not an HTTP/1.1 request", code="BAD_REQUEST", hint="handoffd --help")
 
 
-# --- how many may connect, and for how long ----------------------------------------------------------
+# --- the number of connections, and their deadlines --------------------------------------------------
 BACKLOG: Final = 1024
-"""How many wait to be accepted; the kernel keeps them, and each is taken within milliseconds."""
+"""Connections that the kernel queues before they are accepted, which takes milliseconds."""
 AT_ONCE: Final = 4
-"""How many are accepted in one turn of the loop, so that a crowd does not hold up what is at work."""
+"""Connections accepted per turn of the loop, so that a burst does not delay requests in progress."""
 MOST: Final = 256
-"""Connections over the socket, where there are descriptors enough."""
+"""Connections over the socket, if there are enough descriptors."""
 _FEWEST: Final = 16
 _SHARE: Final = 4
-"""Connections have a quarter of the descriptors at most; of them a quarter is for streams, one for people. Of
-what is for people, a process that holds a quarter gets no more."""
+"""Connections use at most a quarter of the descriptors. A quarter of them is the limit for streams, and a
+quarter is reserved for people; one process gets at most a quarter of that reserve."""
 
 TOO_MANY: Final = "TOO_MANY_CONNECTIONS"
 LAST: Final = {"Connection": "close"}
-"""Headers of a refusal: a connection that is refused holds no place."""
+"""Headers of a refusal: a refused connection must not keep a place."""
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Retry-After: 1\r\nContent-Length: %d\r\n\r\n%b"
@@ -146,47 +146,47 @@ _FULL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What others can make us hold, and for how long."""
+    """How much clients can make the daemon hold, and for how long."""
 
     connections: int = 128
-    """At a time. One more takes the place of one that waits for a request, or whose answer is unread; if
-    there is none, it hears 503."""
+    """At a time. A further one takes the place of a connection that waits for a request or does not read its
+    answer; if there is none, it gets 503."""
     head_s: float = 10
     """How long a request's headers may take to arrive."""
     stalled_s: float = 60
-    """How long an answer may lie unread before its connection is ended; a stream can be taken up again."""
+    """How long an answer may stay unread before its connection is ended; a client can resume a stream."""
 
     @classmethod
     def of_socket(cls) -> Limits:
-        """Return those of the socket: never more than a quarter of the files this process may open."""
+        """Return the limits of the socket: at most a quarter of the files that this process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = MOST if files == resource.RLIM_INFINITY else min(MOST, files // _SHARE)
         return cls(connections=max(most, _FEWEST))
 
     @property
     def kept(self) -> int:
-        """How many of them are for people, and how many streams there may be."""
+        """Connections reserved for people, and the limit of streams."""
         return self.connections // _SHARE
 
 
 class BoundedProtocol(HeadProtocol):
-    """HTTP with limits on how many connect, and on how long they keep us waiting."""
+    """HTTP with limits on the number of connections and on their idle times."""
 
     limits = Limits()
     connections: set[BoundedProtocol]  # type: ignore[assignment]
     pid: int | None = None
-    """The process that connected, where the kernel tells it."""
+    """The process that connected, if the kernel says it."""
     undecided = False
-    """Whether its request has yet to get a place among those at work."""
+    """Whether its request still waits for a place."""
     since = 0.0
-    """When it was made, by the loop's clock."""
+    """The time of the connection, by the loop's clock."""
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, in the place of one that gives way when there are too many."""
+        """Accept the connection; if there are too many, in place of one that gives way."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # what the kernel does not take is unread: `pause_writing`
+        transport.set_write_buffer_limits(high=0)  # any unsent byte means an unread answer: `pause_writing`
         self.since = self.loop.time()
         over = len(self.connections) > self.limits.connections
         if self._crowds() or (over and not self._gain_place()):
@@ -196,27 +196,27 @@ class BoundedProtocol(HeadProtocol):
         self._await_request()
 
     def gives_way(self) -> bool:
-        """Return whether no request is at work here, or its answer is not read."""
+        """Return whether there is no request in progress, or its answer is not read."""
         return self.waits_for_request() or self.undecided or self.flow.write_paused
 
     def waits_for_request(self) -> bool:
-        """Return whether no request is here as a whole, head and body."""
+        """Return whether there is no complete request, head and body."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is None or cycle.response_complete or self.conn.their_state is h11.SEND_BODY
 
     def _crowds(self) -> bool:
-        """Return whether its process holds all that is for one: its request is not even read."""
+        """Return whether its process holds all places that one process can have."""
         held = sum(one.pid == self.pid for one in self.connections)
         return self.pid is not None and held > self.limits.connections - self.limits.kept
 
     def _gain_place(self) -> bool:
-        """End a connection that gives way: the oldest of the process that holds most."""
+        """End a connection that gives way: the oldest one of the process with the most connections."""
         held = Counter(one.pid for one in self.connections)
         giving = (one for one in self.connections if one is not self and one.gives_way())
         ended = max(giving, key=lambda one: (held[one.pid], -one.since), default=None)
         if ended is None:
             return False
-        self.connections.discard(ended)  # at once: it is lost in the next turn of the loop
+        self.connections.discard(ended)  # at once: `connection_lost` comes only in the next turn of the loop
         ended.transport.abort()
         return True
 
@@ -228,7 +228,7 @@ class BoundedProtocol(HeadProtocol):
         return _FULL % (len(body), body)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; the clock runs while a request is not whole."""
+        """Handle received data; the deadline runs while a request is incomplete."""
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete:
@@ -237,10 +237,10 @@ class BoundedProtocol(HeadProtocol):
             self._await_nothing()
 
     def on_response_complete(self) -> None:
-        """Let the keep-alive clock of an idle connection run instead of ours.
+        """Start the keep-alive timer of an idle connection instead of ours.
 
-        One that sent its next request before it had this answer is ended: hundreds of answers would be worked
-        out of which none is read.
+        A connection that sent its next request before it had this answer is ended: pipelining would make the
+        daemon compute hundreds of answers that no client reads.
         """
         self._await_nothing()
         if not self.conn.trailing_data[0] or self.transport.is_closing():
@@ -250,19 +250,19 @@ class BoundedProtocol(HeadProtocol):
         self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clocks."""
+        """Cancel the timers."""
         self._await_nothing()
         self.resume_writing()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for a reader that does not keep up, but not for ever."""
+        """Wait for a slow reader, but only until the deadline."""
         super().pause_writing()
         if self._stalled is None:
             self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: it reads."""
+        """Cancel the deadline: the client reads."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -282,12 +282,12 @@ _Protocol = TypeVar("_Protocol", bound=BoundedProtocol)
 
 
 def bounded(protocol: type[_Protocol], limits: Limits) -> type[_Protocol]:
-    """Return `protocol` with these limits; uvicorn makes one of it for each connection."""
+    """Return `protocol` with these limits; uvicorn makes an instance for each connection."""
     return type(protocol.__name__, (protocol,), {"limits": limits})
 
 
 class Places:
-    """So many requests, or streams, at a time: the last quarter is for people, and for no process alone."""
+    """Places for `most` requests or streams; the last quarter is for people, and shared among processes."""
 
     def __init__(self, called: str, code: str, most: int, inside: Callable[[int], bool]) -> None:
         kept = most // _SHARE
@@ -299,24 +299,26 @@ class Places:
         self._held: Counter[int | None] = Counter()
         self._inside = inside
         self._looks: dict[int, _Look] = {}
-        self._threads = anyio.CapacityLimiter(2)  # of its own: the others may be what all wait for
+        self._threads = anyio.CapacityLimiter(
+            2
+        )  # its own threads: the shared ones may all be busy with the requests that are in the way
 
     @contextmanager
     def one(self, caller: From) -> Iterator[None]:
-        """Count a place for as long as it is held."""
+        """Hold a place for the length of the context."""
         self._held[caller.pid] += 1
         try:
             yield
         finally:
             self._held[caller.pid] -= 1
-            self._held += Counter()  # drops those that hold none
+            self._held += Counter()  # drops callers with no place
 
     async def admit(self, caller: From) -> None:
-        """Raise StoreError when no place is left, or when those that are left are not for this caller."""
+        """Raise StoreError when no place is left, or only reserved places that this caller may not take."""
         if self._held.total() < self._for_all:
             return
         person = await self._is_person(caller)
-        taken = self._held.total()  # by now
+        taken = self._held.total()  # again: it may have changed during the await
         if taken < self._for_all:
             return
         if not person or taken >= self._most or self._held[caller.pid] >= self._of_one:
@@ -330,7 +332,7 @@ class Places:
         return StoreError(f"{taken} {self._called}, {crowd}; {rule}", code=self._code, hint=hint)
 
     async def _is_person(self, caller: From) -> bool:
-        """Return whether no executor asks. A process is looked at once, however many of its requests wait."""
+        """Return whether the caller is not an executor. Waiting requests of one process share one check."""
         if caller.pid is None:
             return caller.vouched
         look = self._looks.get(caller.pid)
@@ -353,13 +355,13 @@ class _Look:
 
 
 class Streams:
-    """Answers that go on: fewer than there are places, however many readers come."""
+    """Counts streaming answers, which get fewer places than requests."""
 
     def __init__(self, most: int, inside: Callable[[int], bool]) -> None:
         self._places = Places("streams are open", "TOO_MANY_STREAMS", most, inside)
 
     def counted(self, response: Response, caller: From) -> Response:
-        """Return a response that takes a place while it is sent, if it is a stream."""
+        """Return the response; a stream takes a place while it is sent."""
         return response if "content-length" in response.headers else _Counted(response, caller, self._places)
 
 
@@ -380,7 +382,7 @@ class _Counted(Response):
 
 
 def _crowd(held: Counter[int | None]) -> tuple[str, str]:
-    """Return who holds most, and the command that shows it."""
+    """Return the caller with the most connections, in words, and the command that shows it."""
     [(pid, count)] = held.most_common(1)
     if pid is None:
         return f"{count} of them over TCP", "ss -tnp"

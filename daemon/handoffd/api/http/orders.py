@@ -1,6 +1,6 @@
-"""Endpoints that change something: every verb of the vocabulary, what concerns the daemon, and messages.
+"""Endpoints that change something: every verb, orders to the daemon itself, and chat messages.
 
-What they answer is declared first: the types of those answers that are no results of the engine.
+The types of their answers come first, except the results of the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handoffd.journal.retention import Doomed, Size
 # --- answers -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Lifted:
-    """What became of a limit that was lifted."""
+    """The outcome of lifting a limit."""
 
     type: Literal["lifted"]
     account: str
@@ -34,7 +34,7 @@ class Lifted:
 
 @dataclass(frozen=True, kw_only=True)
 class FileProblem:
-    """One thing wrong with a file: where, what, and what would have been accepted."""
+    """One problem in a file: its position, the message, and the allowed values."""
 
     file: str
     line: int | None
@@ -45,7 +45,7 @@ class FileProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsRead:
-    """The daemon's settings: which keys were put in force, which wait for a restart, what is wrong."""
+    """The daemon's settings: the keys that took effect, those that need a restart, and problems."""
 
     file: str | None
     taken: bool
@@ -56,7 +56,7 @@ class SettingsRead:
 
 @dataclass(frozen=True, kw_only=True)
 class Reloaded:
-    """What came of reading settings, folders of projects and projects' files again."""
+    """The outcome of reading settings, folders of projects and projects' files again."""
 
     type: Literal["reloaded"]
     settings: SettingsRead
@@ -78,7 +78,7 @@ class NotAdded:
 
 @dataclass(frozen=True, kw_only=True)
 class AddedMany:
-    """The roots that are supervised now."""
+    """The roots that were added, and the refused ones."""
 
     type: Literal["added_many"]
     added: list[str]
@@ -95,7 +95,7 @@ class Stopping:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What was removed, or in a dry run would be; what there was before; how many runs stay, by reason."""
+    """What was removed, or in a dry run would be; the sizes before; the number of kept runs by reason."""
 
     type: Literal["cleaned"]
     dry_run: bool
@@ -108,7 +108,7 @@ class Cleaned:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """How a project's tests went when they were run once; `fault` says why they could not be."""
+    """The outcome of one run of a project's tests; `fault` says why they could not run."""
 
     type: Literal["tried"]
     project: str
@@ -127,7 +127,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTests:
-    """Tests that were found and that nothing runs: what a person types in which folder of the project."""
+    """Tests that were found and that the project does not run: their folder and command."""
 
     folder: str
     command: list[str]
@@ -151,14 +151,14 @@ class Initialised:
 
 @dataclass(frozen=True, kw_only=True)
 class Added(ProjectView):
-    """A project is supervised."""
+    """A project was added."""
 
     type: Literal["added"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removed:
-    """A project is supervised no longer."""
+    """A project was removed from supervision."""
 
     type: Literal["removed"]
     project: str
@@ -167,21 +167,21 @@ class Removed:
 
 @dataclass(frozen=True, kw_only=True)
 class Trusted:
-    """What was put into force."""
+    """The accepted keys of settings and rules."""
 
     type: Literal["trusted"]
     project: str
     trusted: list[str]
 
 
-# --- verbs, and what concerns the daemon itself ------------------------------------------------------
+# --- verbs, and orders to the daemon itself ----------------------------------------------------------
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
 
 _SHAPES: Final[Mapping[str, Any]] = {
     **{name: ResultOfVerb for name, spec in VERBS.items() if spec.event is not None},
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
 }  # fmt: skip
-"""What verbs answer; an object of its own that is not described here, for any other."""
+"""Types of the answers of verbs; the other verbs have no declared type."""
 
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:
@@ -246,7 +246,7 @@ ORDERS: Final = (
         name="add_many", path="/v1/projects", method="POST",
         help="Supervise many projects at once, as `scan --add`; dispatches as `add` does.",
         body=(
-            Parameter(name="projects", type="paths", required=True, help="their paths, whole ones"),
+            Parameter(name="projects", type="paths", required=True, help="their absolute paths"),
             TAKE,
             BY,
         ),
@@ -287,7 +287,7 @@ ORDERS: Final = (
 # --- messages from a chat ----------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class MessageAnswer:
-    """What a message means, what became of it, and the words to show to whoever sent it."""
+    """The meaning of a message, its outcome, and a report for the sender."""
 
     type: Literal["message"]
     project: str | None
@@ -315,12 +315,12 @@ MESSAGES: Final = (
             Parameter(name="project", type="text", help="the project that the message is about"),
             Parameter(
                 name="here", type="text",
-                help="the folder that the sender is in, absolute: looked at where no project is named, and "
-                "never begun with",
+                help="the absolute path of the sender's folder: read if the message names no project, never "
+                "changed",
             ),
             Parameter(
                 name="supervised_only", type="flag",
-                help="begin nothing in an unsupervised folder, even if the message names it",
+                help="start no work in an unsupervised folder, even if the message names it",
             ),
             Parameter(name="language", type="text", choices=LANGUAGES, help="of the report: en or zh-TW"),
             BY,

@@ -1,9 +1,8 @@
-"""Endpoints that only tell: of supervised projects, of any folder by its files, and of what is still coming.
+"""Endpoints that only read: supervised projects, any folder by its files, and live streams.
 
-Events come as lines of JSON, or as server-sent events, which browsers' EventSource and its kin in every
-language read. A reader's place is a number of the journal, not a queue of ours: a slow one is behind and
-misses nothing, and what is held for it is one batch. It comes back with the last number it saw and goes on
-from there.
+Events come as lines of JSON, or as server-sent events for EventSource clients. A reader's position is an
+event number of the journal, not a queue in memory: a slow reader falls behind but misses nothing, and costs
+one batch of memory. After a disconnection it continues from the last number it saw.
 """
 
 from __future__ import annotations
@@ -97,11 +96,11 @@ async def _usage(asked: Asked) -> Json:
 
 
 _SINCE: Final = "^([0-9]{1,4}[hdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
-"""Of the many ways to write a time, those that clients are told of."""
+"""The forms of a time that the description documents; the check accepts more."""
 
 READS: Final = (
     Endpoint(
-        name="health", path="/v1/health", help="Who answers: version of the API and of handoffd, process id.",
+        name="health", path="/v1/health", help="Versions of the API and of handoffd, and the process id.",
         answer=_health, shape=Health,
     ),
     Endpoint(
@@ -149,7 +148,7 @@ READS: Final = (
         name="usage", path="/v1/usage", help="What finished runs used: as `usage --json`.",
         url=(
             PROJECT,
-            UrlParameter(name="by", choices=get_args(Grouping), help="what is summed up; `step` without it"),
+            UrlParameter(name="by", choices=get_args(Grouping), help="how to group; `step` without it"),
             UrlParameter(
                 name="since", pattern=_SINCE, help="as `--since` of `usage`, or an RFC 3339 time"
             ),
@@ -172,7 +171,7 @@ READS: Final = (
 # --- any folder, supervised or not -------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class QueryAnswer(ProjectStatus):
-    """Where a project stands: by its files, and what the journal knows if it is supervised."""
+    """The state of a project by its files, and by the journal if it is supervised."""
 
     root: str
     supervised: bool
@@ -302,7 +301,7 @@ METRICS: Final = (
 # --- server-sent events ------------------------------------------------------------------------------
 EVENT_STREAM: Final = "text/event-stream"
 BEAT_S: Final = 15.0
-"""How often a reader hears that the connection is alive, while nothing happens."""
+"""Seconds between heartbeats while there are no events."""
 _HELLO: Final = b"retry: 2000\n\n"
 _BEAT: Final = b": nothing new\n\n"
 
@@ -310,8 +309,8 @@ _BEAT: Final = b": nothing new\n\n"
 def encoded(line: Json) -> bytes:
     """Return an event of the history, or a gap in it, as one message.
 
-    A gap's `from` and `to` are the first and the last number that is not to be had; `to` null: whatever
-    was beyond. Its id is such that a reader which comes back goes on behind it.
+    A gap's `from` and `to` are the first and the last missing number; `to` null: the end is unknown. Its id
+    lets a reader that reconnects continue after the gap.
     """
     if line["type"] == "gap":
         first, last = line["after"] + 1, line["next"] - 1
@@ -325,7 +324,7 @@ def _message(number: int, kind: str, data: Mapping[str, object]) -> bytes:
 
 
 class EventStream(Response):
-    """An answer of messages as they come, with a comment when none has come for a while."""
+    """A response that streams messages, with a comment as a heartbeat when there is none for a while."""
 
     media_type = EVENT_STREAM
 
@@ -338,7 +337,7 @@ class EventStream(Response):
         self._sent = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send messages until there are no more, or the reader is gone."""
+        """Send messages until they end or the reader disconnects."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await self._send(send, _HELLO)
         async with anyio.create_task_group() as tasks:
@@ -368,7 +367,7 @@ class EventStream(Response):
                 await self._send(send, _BEAT)
 
 
-# --- what is still coming: events as they are committed, output as it grows ---------------------------
+# --- live streams: events as they are committed, output as it grows ----------------------------------
 NDJSON: Final = "application/x-ndjson"
 RUN_HEADER: Final = "X-Handoffd-Run"
 
@@ -377,7 +376,7 @@ async def _events(asked: Asked) -> Json | Response:
     after, project = asked.given["after"], asked.given["project"]
     sent = asked.given["stream"] or EVENT_STREAM in asked.request.headers.get("accept", "")
     if sent or asked.given["follow"]:
-        seen = asked.given["Last-Event-ID"] if sent else None  # of a reader that comes back by itself
+        seen = asked.given["Last-Event-ID"] if sent else None  # EventSource sends it when it reconnects
         coming = _coming(asked, after if seen is None else seen, asked.service.root_of(project))
         return EventStream(coming) if sent else StreamingResponse(_lines(coming), media_type=NDJSON)
     return await asked.service.history(after, project, asked.given["limit"])
@@ -403,7 +402,9 @@ async def _log(asked: Asked) -> Response:
     return StreamingResponse(output, media_type="application/octet-stream", headers={RUN_HEADER: found.run})
 
 
-_FOLLOW: Final = UrlParameter(name="follow", type="flag", help="continue with what comes", default=False)
+_FOLLOW: Final = UrlParameter(
+    name="follow", type="flag", help="keep the connection open for new data", default=False
+)
 
 STREAMS: Final = (
     Endpoint(
@@ -413,7 +414,7 @@ STREAMS: Final = (
             PROJECT,
             UrlParameter(
                 name="after", type="number",
-                help="the last number that is known; without it the latest ones, with `follow` those to come",
+                help="the last known number; without it the latest events, with `follow` the coming ones",
             ),
             UrlParameter(
                 name="limit", type="number", default=500, most=MOST_EVENTS, help="how many; at most 1000"
@@ -421,11 +422,11 @@ STREAMS: Final = (
             _FOLLOW,
             UrlParameter(
                 name="stream", type="flag", default=False,
-                help="go on as server-sent events; so does `Accept: text/event-stream`",
+                help="stream as server-sent events; so does `Accept: text/event-stream`",
             ),
             UrlParameter(
                 name="Last-Event-ID", place="header", type="number",
-                help="of a stream: the last number that is known, in place of `after`",
+                help="of a stream: the last known number, in place of `after`",
             ),
         ),
         answer=_events, shape=EventsAnswer, media=("application/json", NDJSON, EVENT_STREAM),

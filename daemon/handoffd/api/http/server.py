@@ -1,7 +1,7 @@
-"""The control socket: HTTP for processes of the same account, and nobody else; and a port, if one is wanted.
+"""The control socket: HTTP for processes of the same account only; and, if configured, a loopback port.
 
-The socket is 0600 in a folder of 0700; besides, every connection's credentials are asked of the kernel, and
-a stranger gets 403 before anything of his request is looked at. What guards the port: `auth.py`.
+The socket is 0600 in a folder of 0700; besides, the daemon reads every connection's credentials from the
+kernel and answers another account with 403 before it reads the request. `auth.py` guards the port.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from handoffd.execute.runner import proc
 log = structlog.get_logger(__name__)
 
 STOP_S = 2.0
-"""How long requests in flight are waited for when the daemon stops."""
+"""How long a stopping daemon waits for requests in flight."""
 _PROBE_S = 1.0
 
 
 _CONNECTION: Final = "connection"
-"""Key of a scope's state: the connection that the request came by."""
+"""Key of a scope's state: the connection of the request."""
 
 
 class _PeerProtocol(BoundedProtocol):
-    """HTTP that knows its peer: the scope's client is its uid and its pid."""
+    """HTTP that knows its peer: the scope's client is uid and pid."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, with the credentials the kernel vouches for."""
+        """Accept the connection, with its credentials from the kernel."""
         peer = peer_of(transport.get_extra_info("socket"))
         self.pid = peer.pid
         self.app_state = {_CONNECTION: self}
@@ -66,13 +66,13 @@ class _PeerProtocol(BoundedProtocol):
         self.client = (str(peer.uid), peer.pid)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of itself."""
+        """Break the reference cycle through `app_state`."""
         self.app_state = {}
         super().connection_lost(exc)
 
 
 class _OnlyAccounts:
-    """Lets requests of some accounts through, as long as there are places; others hear why not."""
+    """Passes on requests of some accounts while there are places; refuses the others."""
 
     def __init__(self, app: ASGIApp, uids: frozenset[int], places: Places) -> None:
         self._app = app
@@ -99,13 +99,13 @@ class _OnlyAccounts:
         finally:
             connection.undecided = False
         if connection.transport.is_closing():
-            raise StoreError("another connection needed the place", code=TOO_MANY)  # and nothing was done
+            raise StoreError("another connection needed the place", code=TOO_MANY)  # before any effect
 
 
 class ControlServer:
-    """Serves the API on a Unix socket, and on a loopback port if there is a `door`, until cancelled.
+    """Serves the API on a Unix socket, and with `door` on a loopback port, until cancelled.
 
-    `started` is set when it listens; `tcp_port` then is the port, if there is one.
+    `started` is set when it listens; from then on `tcp_port` is the port, if there is one.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ControlServer:
     async def run(self) -> None:
         """Listen and serve.
 
-        Raises Locked when somebody answers on the socket already, StoreError when the port is taken.
+        Raises Locked when a process answers on the socket already, StoreError when the port is taken.
         """
         listening, inode = await to_thread.run_sync(_listen, self._path)
         try:
@@ -162,7 +162,7 @@ class ControlServer:
             server.config.load()
             server.lifespan = server.config.lifespan_class(server.config)
             await server.startup(sockets=[listening])
-            listening.listen(BACKLOG)  # asyncio has set it to what it accepts in one turn
+            listening.listen(BACKLOG)  # asyncio has lowered the backlog to AT_ONCE
         self.started.set()
         try:
             # Not uvicorn's main loop: it wakes up ten times a second for headers we do not send.
@@ -176,7 +176,7 @@ class ControlServer:
 
 
 def _server(app: ASGIApp, protocol: type[H11Protocol]) -> uvicorn.Server:
-    """Return a server whose `serve` is not called: that would take the process's signals, the daemon's."""
+    """Return a server. Do not call its `serve`, which would take over the daemon's signal handlers."""
     config = uvicorn.Config(
         cast("Any", SmallHeads(app)),
         http=cast("Any", protocol),
@@ -200,9 +200,9 @@ async def _wind_down(server: uvicorn.Server, listening: socket.socket) -> None:
 
 
 async def _stop_accepting(listening: socket.socket) -> None:
-    """Take no further connection, and let those that were just accepted become complete.
+    """Stop accepting, and let just accepted connections complete.
 
-    asyncio leaks one that is accepted in the same turn of the loop in which its server is closed.
+    asyncio leaks a connection that is accepted in the turn of the loop in which its server is closed.
     """
     asyncio.get_running_loop().remove_reader(listening)
     for _ in range(3):
@@ -210,7 +210,7 @@ async def _stop_accepting(listening: socket.socket) -> None:
 
 
 def _listen(path: Path) -> tuple[socket.socket, int]:
-    """Return a listening socket at `path`, and its inode; replaces one that no process answers on."""
+    """Return a listening socket at `path`, and its inode; replace a socket on which no process answers."""
     if len(os.fsencode(path)) > 90:
         raise HandoffdError(
             f"the socket's path is too long: {path}",
@@ -230,10 +230,10 @@ def _bound(temporary: Path, path: Path) -> tuple[socket.socket, int]:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listening.bind(os.fspath(temporary))
-        temporary.chmod(0o600)  # before it listens: nobody can have connected yet
+        temporary.chmod(0o600)  # before it listens, so that no client connects earlier
         listening.listen(BACKLOG)
         inode = temporary.stat().st_ino
-        temporary.rename(path)  # only now can a client find it, and it does not refuse
+        temporary.rename(path)  # clients find it only now, when it accepts connections
     except BaseException:
         listening.close()
         temporary.unlink(missing_ok=True)
@@ -242,7 +242,7 @@ def _bound(temporary: Path, path: Path) -> tuple[socket.socket, int]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove sockets that were never given their name: their processes died before that."""
+    """Remove temporary sockets of processes that died before the rename."""
     for left in path.parent.glob(f".{path.name}.*"):
         pid = left.suffix[1:]
         if pid.isdecimal() and (int(pid) == os.getpid() or not proc.is_alive(int(pid))):
@@ -250,7 +250,7 @@ def _sweep(path: Path) -> None:
 
 
 def _leave(path: Path, inode: int) -> None:
-    """Remove our socket; one that has taken its place stays."""
+    """Remove our socket, unless another process has replaced it."""
     with suppress(OSError):
         if path.lstat().st_ino == inode:
             path.unlink()
@@ -259,34 +259,34 @@ def _leave(path: Path, inode: int) -> None:
 def _answers(path: Path) -> bool:
     """Return whether a process listens at `path`.
 
-    The socket of a daemon that was killed outlives it for a moment in a child that has not got to its own
-    program yet; its pid gives it away.
+    For a moment, a child that a killed daemon has just forked keeps the socket open until it runs its own
+    program; the pid in the credentials is that of the dead daemon.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
         try:
             probe.connect(os.fspath(path))
-        except BlockingIOError:  # so many wait to be accepted: a process that is alive, or was just now
+        except BlockingIOError:  # a full queue: its process is alive, or was a moment ago
             return True
         except OSError:
             return False
         return proc.is_alive(peer_of(probe).pid)
 
 
-# --- who is at the other end of a Unix socket ---------------------------------------------------------
+# --- the peer of a Unix socket -----------------------------------------------------------------------
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The process that connected, as the kernel vouches for it."""
+    """The process that connected, from the kernel."""
 
     pid: int
     uid: int
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return who connected to a Unix socket."""
+    """Return the peer of a Unix socket."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return Peer(pid, uid)
@@ -300,9 +300,9 @@ def own_uid() -> int:
 # --- the loopback port -------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpDoor:
-    """Where to listen, and for whom. `port` 0 takes any. `gates`: verbs for people are taken, too.
+    """The configuration of the port. `port` 0: any free one. `gates`: also accept verbs for people.
 
-    `token` is what opens it; without, the one in `token_file`.
+    `token` None: use the one in `token_file`.
     """
 
     host: str
@@ -314,7 +314,7 @@ class TcpDoor:
 
     @property
     def protocol(self) -> type[BoundedProtocol]:
-        """What is spoken behind it: uvicorn makes one of these for each connection."""
+        """The protocol class: uvicorn makes an instance for each connection."""
         return bounded(BoundedProtocol, self.limits)
 
 
