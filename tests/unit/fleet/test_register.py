@@ -42,7 +42,8 @@ def row(name: str) -> Row:
 def project(root: str, here: House, *tracks: Track) -> Project:
     """Return a project with these main tracks, at most one."""
     key = TrackKey(root)
-    return Project(root, here.services, [StoredTrack(key=key, track=t, seq=1, digest=None) for t in tracks])
+    stored = tuple(StoredTrack(key=key, track=track, seq=1, digest=None) for track in tracks)
+    return Project(root, here.services, stored)
 
 
 def dismiss(register: Register) -> None:
