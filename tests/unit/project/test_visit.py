@@ -1,4 +1,4 @@
-"""One visit of a project's folder: what is found in one go, and what of it counts when a part fails."""
+"""One visit of a project's folder: everything found at once, and what counts when a part fails."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def visited(root: Path, *, texts: bool = True, first: bool = True) -> Found:
-    """Return what a visit finds in the main track and in another one."""
+    """Return the result of a visit for the main track and another one."""
     return visit(root.parent, root, ("main", "US-007"), texts=texts, first=first)
 
 
-def test_everything_that_a_look_needs_is_found_at_once(root: Path) -> None:
-    """Files that are missing are found missing."""
+def test_a_visit_reads_everything_for_a_look(root: Path) -> None:
+    """A missing file is found missing."""
     found = visited(root)
 
     assert project_lock_path(root.parent, root) == found.lock
@@ -39,16 +39,16 @@ def test_everything_that_a_look_needs_is_found_at_once(root: Path) -> None:
     assert (False, None) == (found.halves, found.error)
 
 
-def test_the_files_of_a_running_project_are_not_read(root: Path) -> None:
-    """Nor is it looked for halves again: it was at first."""
+def test_later_visits_read_less(root: Path) -> None:
+    """Without the files of a running project, and without half-written files after the first visit."""
     (root / ".ai/.STATE.json.0123456789abcdef.tmp").touch()
 
     assert (True, None) == (visited(root).halves, visited(root, texts=False).texts)
     assert not visited(root, first=False).halves
 
 
-def test_what_comes_before_something_unreadable_counts(root: Path) -> None:
-    """An unsafe table hides the tracks; a STATE.json that is no text hides neither lock nor table."""
+def test_a_visit_keeps_everything_before_an_unreadable_file(root: Path) -> None:
+    """An unsafe table hides the tracks; a binary STATE.json hides neither lock nor table."""
     (root / STATE).write_bytes(b"\xff")
     found = visited(root)
     assert (True, {}) == (found.texts is not None, found.states)
@@ -61,8 +61,8 @@ def test_what_comes_before_something_unreadable_counts(root: Path) -> None:
     assert "symbolic link" in str(found.error)
 
 
-def test_a_folder_that_is_gone_is_told_at_once(root: Path) -> None:
-    """There is no lock to have for what is not there."""
+def test_a_missing_folder_is_an_error(root: Path) -> None:
+    """It has no lock."""
     with pytest.raises(StoreError) as gone:
         visited(root / "nowhere")
 
