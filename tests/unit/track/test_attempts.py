@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
 from tests.support.runs import processes
-from tests.unit.capacity.test_descriptors import room_for
+from tests.unit.capacity.test_machine import room_for
 
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
