@@ -1,7 +1,7 @@
-"""Workspaces in which something is said: projects in a situation, and what is measured before and after.
+"""Workspaces for chat messages: projects in a situation, with measurements before and after.
 
 What a chat must never do is seen from outside: how many dispatches the journal has, which projects are
-supervised, which folders have files of the protocol, and where every story stands.
+supervised, which folders have files of the protocol, and the state of every story.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PAPERS: Final[Mapping[str, str]] = {
     "docs/bdd/US-001.md": "# US-001\n",
     ".ai/history.md": "## US-000\n\n- tills were counted\n",
     ".ai/HANDOFF.md": (
-        "---\nstory: US-000\nstep: update-memory\nattempt: 1\nstatus: pass\n---\nThe rounding was mended.\n"
+        "---\nstory: US-000\nstep: update-memory\nattempt: 1\nstatus: pass\n---\nThe rounding was fixed.\n"
     ),
 }
 _STORY: Final[Json] = {"story": "US-001", "step": "bdd", "status": "pending"}
@@ -73,17 +73,16 @@ STATES: Final[Mapping[str, Json]] = {
     "done_with_next": _DONE,
     "custom_done": {"story": "CUSTOM-1", "task_type": "custom", **_DONE},
 }  # fmt: skip
-"""Where a story stands in each situation: what its STATE has beside the defaults.
+"""The state of a story in each situation: its values in STATE.json beside the defaults.
 
-`fresh` is a project without a story, `at_rest` the same at level 2, `bare` a folder of code that nobody
-supervises, `empty` one without anything. Of a `taken` one somebody has the prompt; in a `running` one an
-executor works.
+`fresh` is a project without a story, `at_rest` the same at level 2, `bare` an unsupervised folder of code,
+`empty` one without anything. The prompt of a `taken` one is handed out; in a `running` one an executor works.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What can be told of a workspace from outside."""
+    """The facts about a workspace that are visible from outside."""
 
     dispatches: Mapping[str, int]
     """How many there were so far, by the journal."""
@@ -95,7 +94,7 @@ class Facts:
 
 
 class Workspace:
-    """A folder of projects, for one thing that is said."""
+    """A folder of projects, for one chat message."""
 
     def __init__(self, daemon: Daemon, folder: Path, situations: Mapping[str, str]) -> None:
         self._daemon = daemon
@@ -153,7 +152,7 @@ class Workspace:
         return answer
 
     def facts(self) -> Facts:
-        """Return what can be told of it now."""
+        """Return its current facts."""
         views = [view for view in self._daemon.get("/v1/status")["projects"] if self._mine(view["project"])]
         events = {Path(view["project"]).name: self._daemon.events(Path(view["project"])) for view in views}
         return Facts(
@@ -178,12 +177,12 @@ class Workspace:
 
 
 def _dispatches(event: Json) -> bool:
-    """Return whether somebody was given a step by it: an executor, or whoever took the prompt."""
+    """Return whether it gave a step to an executor, or to a person who took the prompt."""
     return bool(event["result"].get("type") == "dispatched")
 
 
 def _standing(view: Json) -> Json:
-    """Return where a project stands, without what time alone changes."""
+    """Return the state of a project, without values that change with time."""
     track = view["tracks"][0] if view["tracks"] else {}
     named = ("story", "step", "attempt", "status", "reason", "human_note", "gate", "backlog", "parked")
     return {"level": view["level"], "paused_by": view["paused_by"], **{key: track.get(key) for key in named}}

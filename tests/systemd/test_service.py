@@ -90,7 +90,7 @@ def test_stop(service: Service, story: Story) -> None:
 
 
 def test_reload(service: Service, story: Story) -> None:
-    """`systemctl reload` puts new settings in force; refused ones fail it, and the last good ones stay."""
+    """`systemctl reload` applies new settings; refused ones fail it, and the last good ones stay."""
     file = service.box.path(service.settings)
     good = file.read_text(encoding="utf-8")
     before, limit = service.main_pid(service.daemon), limit_of_claude(service)
@@ -122,7 +122,7 @@ def limit_of_claude(service: Service) -> int | None:
 
 
 def test_watchdog(service: Service, story: Story) -> None:
-    """A daemon that stands still (SIGSTOP) is ended by the watchdog and started again; the agent goes on."""
+    """The watchdog ends a stopped daemon (SIGSTOP), and systemd restarts it; the agent goes on."""
     with service.drop_in(service.daemon, "[Service]\nWatchdogSec=5\n"):
         killed(service, service.daemon, lambda pid: service.box.must(f"kill -STOP {pid}"))
 
@@ -182,7 +182,7 @@ def test_no_launcher(service: Service, story: Story) -> None:
     doctor = service.types("handoffd doctor").stdout
     assert inside in doctor, doctor
     (start,) = re.findall(f"next: (.*){re.escape(hold)}$", doctor, re.MULTILINE)
-    assert f"    next: {start}\n" in doctor, "the same mends the launcher"
+    assert f"    next: {start}\n" in doctor, "the same command starts the launcher"
     assert 0 == service.administers(start).returncode
 
     doctor = service.types("handoffd doctor").stdout

@@ -1,4 +1,4 @@
-"""A service that does not start: what verbs say about it, and whether the command that they name mends it."""
+"""A service that does not start: the verbs report it, and the command that they name helps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.systemd.service import Form, Service, Story
 
 
 def test_a_credential_that_is_missing(service: Service) -> None:
-    """The daemon is not started again and again; every verb says so, and what to type once it is there."""
+    """The daemon is not restarted again and again; every verb reports that, with the next command."""
     service.box.must(f"mv {service.secret} {service.secret}.away")
     assert 0 != service.systemctl(f"restart {service.daemon}").returncode
     assert ("failed", "0") == (
@@ -32,13 +32,13 @@ def test_a_credential_that_is_missing(service: Service) -> None:
 
 
 def test_a_program_that_is_gone(service: Service, story: Story) -> None:
-    """It was moved: every verb says so, and names a command that mends it; the agent goes on."""
+    """It was moved: every verb reports that, and names a command that helps; the agent goes on."""
     with moved(service):
         assert 0 != service.systemctl(f"restart {service.daemon}").returncode
         command = told_next(service, "203/EXEC").removeprefix("sudo ")
 
-        mended = service.administers(f"PATH={Path(service.program).parent}:$PATH; {command}")
-        assert 0 == mended.returncode, mended.stdout + mended.stderr
+        done = service.administers(f"PATH={Path(service.program).parent}:$PATH; {command}")
+        assert 0 == done.returncode, done.stdout + done.stderr
         story.goes_on()
 
 
@@ -62,7 +62,7 @@ def moved(service: Service) -> Iterator[None]:
 
 @pytest.mark.form(Form.SYSTEM)
 def test_an_account_that_is_gone(service: Service, story: Story) -> None:
-    """It was renamed: every verb says so, and names a command that starts the daemon once it is back."""
+    """It was renamed: every verb reports that, and names a command that starts the daemon later."""
     assert 0 == service.systemctl(f"stop {service.daemon}").returncode
     with renamed(service):
         assert 0 != service.systemctl(f"start {service.daemon}").returncode
@@ -90,7 +90,7 @@ def renamed(service: Service) -> Iterator[None]:
 
 
 def told_next(service: Service, what: str) -> str:
-    """Return what to type next, by the word of every verb that tells of the daemon, when it tells `what`.
+    """Return the next command that every verb about the daemon prints together with `what`.
 
     For a moment at each new start systemd has forgotten how the last one ended.
     """
