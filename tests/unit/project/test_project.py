@@ -6,7 +6,6 @@ import gc
 import json
 import shutil
 import weakref
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -19,21 +18,6 @@ from handoffd.engine.events import Initialised, Started
 from handoffd.engine.track import TrackKey
 from handoffd.project.project import Project
 from handoffd.track.services import Home
-
-
-async def test_an_external_attempt_times_out_by_the_wall_clock(tmp_path: Path) -> None:
-    """There is no process to end; a notice reports it."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=59)))
-        await project.look()
-        await project.poll()
-        assert "running" == shown(project)["status"]
-
-        here.clock.ahead_s += 2
-        await project.poll()
-
-        await eventually(lambda: shown(project)["status"] == "timeout")
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
 
 
 async def test_the_daemons_executor_is_stopped_at_its_deadline(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -72,23 +70,6 @@ async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
         await project.look()
 
         assert before == shown(project)
-
-
-async def test_a_state_from_before_a_crash_is_updated(tmp_path: Path) -> None:
-    """The crash came between commit and rename: the file is older than the decision, and not an edit."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        state = at(project.root, ".ai/STATE.json")
-        old = state.read_text()
-        await project.main.give(Started(story="US-002", automatic=False, force=True))
-        newest = here.journal.newest
-        state.write_text(old)
-        before = NOW - timedelta(seconds=1)
-        os.utime(state, (before.timestamp(), before.timestamp()))
-        project.main.committed.inherited_at = NOW  # as after a crash
-
-        await project.look()
-
-        assert ("US-002", newest) == (shown(project)["story"], here.journal.newest)
 
 
 async def test_restoring_an_old_state_is_an_edit(tmp_path: Path) -> None:
