@@ -1,12 +1,12 @@
 """How many decisions a second become durable, and how many hand-offs with the dispatch after them.
 
-In this process, with the daemon's own parts, for many projects at once. A cycle is what lies between two
-executors but their start: read the hand-off, decide, commit to the journal, write STATE.json, decide the
+In this process, with the daemon's own parts, for many projects at once. A cycle is everything between two
+executors except their start: read the hand-off, decide, commit to the journal, write STATE.json, decide the
 dispatch, commit, write STATE.json. A transition is one decision and its commit alone. What an executor
 writes is not timed, and no prompt is made: neither is the reference's outside of its library (`cycles.cjs`).
 
-The floor reads and writes as much as a cycle does, as durably, and decides nothing: nobody who keeps the
-promises on this disk, from one process, is faster.
+The floor reads and writes as much as a cycle, as durably, and decides nothing: no single process that keeps
+the promises on this disk can be faster.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Found:
 
 
 def measure(base: Path, projects: int, rounds: int) -> Found:
-    """Return the rates by rounds over so many projects at once, logging as the daemon does."""
+    """Return the rates of each round over `projects` projects at once, logging like the daemon."""
     base.mkdir(parents=True, exist_ok=True)
     with (base / "log").open("w") as log:
         configure_logging(LogSettings(), stream=log, environment={})
@@ -196,7 +196,7 @@ async def _measured(base: Path, projects: int, rounds: int) -> Found:
 
 
 def _floor(base: Path, projects: int, rounds: int) -> float:
-    """Return how long the reading and writing of so many cycles takes, in seconds."""
+    """Return how long the reading and writing of all cycles takes, in seconds."""
     base.mkdir()
     places = [base / f"STATE-{number}.json" for number in range(projects)]
     for place in places:
@@ -228,7 +228,7 @@ async def _timed(lines: Sequence[Line], work: Work, rounds: int) -> float:
     for _ in range(rounds):
         for line in lines:
             line.hand_over()
-            await anyio.lowlevel.checkpoint()  # what executors write is no lag of ours
+            await anyio.lowlevel.checkpoint()  # the executors' writes must not count as lag
         began = time.perf_counter()
         await _all(lines, work)
         spent += time.perf_counter() - began

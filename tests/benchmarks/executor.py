@@ -1,7 +1,7 @@
 """The executor that is timed: a program so small that what is measured is handoffd, not it.
 
 It is compiled when the benchmark runs (`stub.c`). Without a C compiler a shell script takes its
-place (`stub.sh`), with a clock that is 10 ms coarse, and the report says so.
+place (`stub.sh`), with a clock that is 10 ms coarse, which the report mentions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def build(base: Path) -> Stub:
     log.touch()
     program = base / "stub"
     for compiler in filter(None, map(shutil.which, ("cc", "gcc", "clang"))):
-        # Static when that can be had: no time goes into loading libraries before the first instruction.
+        # Static if possible: no time goes into loading libraries before the first instruction.
         for flags in (["-O2", "-static"], ["-O2"]):
             command = [compiler, *flags, "-o", str(program), str(HERE / "stub.c")]
             if subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0:

@@ -52,7 +52,7 @@ def tell_all(daemon: Daemon, verb: str, roots: Sequence[Path], **arguments: str)
 
 
 def active_project(root: Path, steps: int) -> Path:
-    """Return a new project whose stories have so many steps, with no checks and no human step."""
+    """Return a new project whose stories have `steps` steps, with no checks and no human step."""
     folder = root / ".ai"
     folder.mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("A project for timing hand-offs.\n")
@@ -62,7 +62,7 @@ def active_project(root: Path, steps: int) -> Path:
 
 
 def table(steps: int) -> object:
-    """Return a step table of so many steps in a row, with no checks and no human step."""
+    """Return a step table of `steps` steps in a row, with no checks and no human step."""
     names = [f"step-{number:03}" for number in range(1, steps + 1)]
     rules = {
         name: {

@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 FIRST_MIB = 10
 ALLOWED_MIB = 10
 _LINE_BYTES = 64
-"""The count of what is left out stands between head and tail."""
+"""The line between head and tail that counts the omitted bytes."""
 
 AGENT = """\
 cat > /dev/null

@@ -220,7 +220,7 @@ class Bench:
 
 
 def goal_ms(projects: int) -> dict[str, float]:
-    """Return the goal, in milliseconds, with so many idle projects."""
+    """Return the goal, in milliseconds, with `projects` idle projects."""
     return GOAL_OF_MANY_MS if projects > _MANY else GOAL_MS
 
 
@@ -251,7 +251,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def bounded(seconds: int) -> Iterator[None]:
-    """End what goes on, tidily, when it takes too long or somebody ends this process."""
+    """End the body, tidily, when it takes too long or a signal ends this process."""
 
     def give_up(number: int, _: FrameType | None) -> None:
         if number == signal.SIGALRM:
@@ -264,7 +264,7 @@ def bounded(seconds: int) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.alarm(around)  # one in another begins anew with what that had left
+        signal.alarm(around)  # the outer limit continues with its remaining time
 
 
 def measure(projects: int, rounds: int, idle_s: float, *, known: bool = False) -> Json:

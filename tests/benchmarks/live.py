@@ -2,7 +2,7 @@
 
 The executors wait for a pipe to be opened, which costs nothing, and hand over when the benchmark opens it:
 all at once, which is the worst that many can do. The event loop is watched from inside, and beside it
-somebody asks the daemon for its health again and again: an answer waits for the loop, and for a processor.
+a client asks the daemon for its health again and again: an answer waits for the loop, and for a processor.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _executing(daemon: Daemon, count: int) -> bool:
 
 
 def _is_done(root: Path) -> bool:
-    """Return whether the project's own record says so: asking the daemon for all is a load of its own."""
+    """Return whether STATE.json shows the end: asking the daemon for all projects is a load of its own."""
     state = json.loads((root / ".ai" / "STATE.json").read_bytes())
     return bool(state["step"] == "done")
 

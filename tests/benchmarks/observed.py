@@ -77,7 +77,7 @@ class Observed(daemon.Daemon):
                 self.opened.clear()
 
     async def _timed(self, work: Callable[[], Awaitable[None]]) -> dict[str, float]:
-        """Return what the loop's own thread used for something, and for how long nobody else had a turn."""
+        """Return the processor time of the loop's thread, and for how long no other task had a turn."""
         self._lags, begun, began = [], time.thread_time(), time.monotonic()
         await work()
         used, took = time.thread_time() - begun, time.monotonic() - began

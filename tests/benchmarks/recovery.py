@@ -3,10 +3,10 @@
     python -m tests.benchmarks.recovery [--projects 1000] [--rounds 5] [--tables] [--json] [--check]
 
 A real daemon knows many projects and is killed. The time runs from the start of the next one's
-program (its imports included) until it has been round all projects. That it was with one is seen by
-the STATE.json it mends there: every fiftieth project and the last one have a text from before the
-latest commit, as a crash leaves it. Beside it stands the time that its imports take in a program that
-does nothing else. With `--tables` every project has a step table of its own, too.
+program (its imports included) until it has been round all projects. A repaired STATE.json shows that it
+has visited a project: every fiftieth project and the last one have a text from before the latest commit, as
+after a crash. The report also has the time of the imports in a program that does nothing else. With
+`--tables` every project has its own step table, too.
 """
 
 from __future__ import annotations

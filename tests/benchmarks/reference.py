@@ -1,6 +1,6 @@
 """The reference CLI, measured in the same run: its route from one executor to the next, its rate, its status.
 
-It comes from npm, once, as for `make differential`. Where it cannot be had, the rows say so and stay empty.
+It comes from npm, once, as for `make differential`. If it is unavailable, the rows stay empty, with a note.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEPS = ("impl", "verify", "commit")
 
 
 def found() -> tuple[Path | None, str]:
-    """Return the reference's program, and a sentence for the report; None where it could not be had."""
+    """Return the reference's program, and a sentence for the report; None if it is unavailable."""
     if shutil.which("node") is None:
         return None, "the reference was not measured: there is no node, which runs it"
     try:

@@ -103,7 +103,7 @@ class Scale:
     def _status(self) -> float:
         began = time.monotonic()
         answer = self.daemon.get("/v1/status")
-        assert len(answer["projects"]) == len(self._roots), "somebody is missing"
+        assert len(answer["projects"]) == len(self._roots), "a project is missing"
         return round(time.monotonic() - began, 2)
 
     def _timed(self, verb: str) -> Json:

@@ -21,7 +21,7 @@ _NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)
 
 
 def seed(journal: Path, roots: Sequence[Path]) -> None:
-    """Have the journal at `journal` supervise these projects as they lie there, at Level 2."""
+    """Record these existing projects in the journal at `journal`, at Level 2."""
     journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     anyio.run(_seed, journal, roots)
 

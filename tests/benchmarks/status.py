@@ -61,7 +61,7 @@ def _lap_s(words: Words, env: Mapping[str, str]) -> float:
     """Return how long a process takes from fork to exit, in seconds.
 
     With a limit of its own, `subprocess` would look every 50 ms whether it has ended. Raises
-    CalledProcessError when it fails, or takes longer than anybody waits.
+    CalledProcessError when it fails, or takes too long.
     """
     began = time.perf_counter()
     with ending(subprocess.Popen(words, env=dict(env), stdout=subprocess.DEVNULL)) as process:

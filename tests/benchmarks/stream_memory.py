@@ -3,8 +3,8 @@
     python -m tests.benchmarks.stream_memory [--mib 1024] [--pace 8] [--json] [--check]
 
 A real daemon reads an agent that prints valid JSON lines, each with tokens, texts and files of its own, and
-some that are torn, long or plain. When 10 MiB have been read, and again after all, the daemon's resident
-memory is looked at. It reads every 10 ms here (a second by default), so that little of so fast an agent is
+some that are torn, long or plain. The benchmark reads the daemon's resident memory after 10 MiB, and again
+after all. The daemon reads every 10 ms here (a second by default), so that little of so fast an agent is
 lost.
 `--check`: the exit code is 1 if it grew by more than 10 MiB.
 """

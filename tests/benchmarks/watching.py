@@ -93,14 +93,14 @@ async def _idle(seconds: float) -> float:
 
 
 async def _latencies(hinted: Hinted, roots: Sequence[str], rounds: int) -> list[float]:
-    """Return the seconds from so many renames, one after the other, to their hints."""
+    """Return the seconds from each rename, one after the other, to its hint."""
     found = []
     dice = random.Random(1)
     async with await anyio.open_process([sys.executable, "-I", "-S", "-c", _WRITER]) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
         for _ in range(rounds):
-            await anyio.sleep(dice.uniform(0.11, 0.14))  # at any point of a step, with nobody resting
+            await anyio.sleep(dice.uniform(0.11, 0.14))  # at any point of a step, with every project up
             root = dice.choice(roots)
             hinted.at.pop(root, None)
             await writer.stdin.send(f"{root}/.ai\n".encode())

@@ -1,4 +1,4 @@
-"""What must hold of a house when everything has ended, whoever was killed on the way.
+"""What must hold of a house when everything has ended, whichever processes were killed.
 
 Each rule is a function from the evidence to its violations, and has a test that shows it a journal
 in which it is broken.
@@ -72,7 +72,7 @@ def no_event_is_missing(evidence: Evidence) -> Iterator[Violation]:
 
 
 def every_order_is_done(evidence: Evidence) -> Iterator[Violation]:
-    """No effect is left that nobody carries out."""
+    """Every effect was carried out."""
     for line in evidence.open_effects:
         yield Violation("order not carried out", "it is not marked done", (line,))
 
@@ -106,7 +106,7 @@ def what_was_judged_was_started(evidence: Evidence) -> Iterator[Violation]:
         elif started.get(dispatch.id, mine) != mine:
             told = str(started[dispatch.id])
             yield Violation(
-                "started as another", "its executor was told otherwise", (str(dispatch), told), dispatch.seq
+                "started as another", "its executor got other values", (str(dispatch), told), dispatch.seq
             )
 
 
@@ -126,7 +126,7 @@ def _applied_once(dispatch: Dispatch, events: Sequence[Event]) -> Iterator[Viola
     if dispatch.result is None:
         yield Violation("result lost", "it was never judged", lines, dispatch.seq)
     if dispatch.result not in {None, "not_started"} and told["executor_exited"] == 0:
-        yield Violation("result lost", "nobody heard of the executor's end", lines, dispatch.seq)
+        yield Violation("result lost", "the executor's end is not recorded", lines, dispatch.seq)
     for kind, times in told.items():
         if times > 1:
             yield Violation("result applied twice", f"{times} times {kind}", lines, events[-1].seq)
@@ -177,7 +177,7 @@ def every_notice_arrives(evidence: Evidence) -> Iterator[Violation]:
     orders = {order.id: order for order in evidence.orders}
     for order in evidence.orders:
         if order.id not in arrived:
-            yield Violation("notice lost", "nobody was told of it", (str(order),), order.seq)
+            yield Violation("notice lost", "it was not delivered", (str(order),), order.seq)
     for name, notices in arrived.items():
         lines = tuple(map(str, notices))
         if name not in orders:
@@ -235,9 +235,11 @@ def _by_story(events: Sequence[Event]) -> list[tuple[str, list[Event]]]:
 def _attempts(evidence: Evidence, root: str, story: Story) -> Iterator[Violation]:
     mine = [one for one in evidence.dispatches if (one.project, one.story) == (root, story.name)]
     for dispatch in mine:
-        by_itself = dispatch.exit is not None and dispatch.exit["by"] == "itself"  # repeated, asked once more
+        by_itself = (
+            dispatch.exit is not None and dispatch.exit["by"] == "itself"
+        )  # repeated, or asked again for its hand-off
         if dispatch.result == "interrupted" and not by_itself and dispatch.id not in evidence.shims_hit:
-            yield Violation("attempt interrupted", "nobody killed its shim", (str(dispatch),), dispatch.seq)
+            yield Violation("attempt interrupted", "its shim was not killed", (str(dispatch),), dispatch.seq)
     if story.wild:
         mine = [one for one in mine if one.result != "interrupted"]
     found = [(one.step, one.attempt, one.result) for one in mine]

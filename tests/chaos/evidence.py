@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One row of the dispatches. `exit` is None while nobody knows how it ended."""
+    """One row of the dispatches. `exit` is None while its end is unknown."""
 
     id: str
     seq: int
@@ -59,7 +59,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One row of the tracks: where it stands, and the digest of what STATE.json has to be."""
+    """One row of the tracks: step and status, and the digest of the expected STATE.json."""
 
     project: str
     track: str
@@ -87,7 +87,7 @@ class Evidence:
 
     `starts` are the lines of the executors, `checks` the run ids that checks left; `exits` the exit
     records by run; `states` the bytes of each project's STATE.json; `shims_hit` the dispatches whose
-    shim was killed; `left` the processes that are still there, and the files nobody swept. `recorded` are
+    shim was killed; `left` the remaining processes, and files that were not removed. `recorded` are
     the notices of the journal by id, `told` those that arrived, as often as they did.
     """
 

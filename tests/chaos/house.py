@@ -1,7 +1,7 @@
 """One state directory with its projects, and the daemon that has it, if one is alive.
 
-Everything lies below one folder: the daemon's own (`state`, `run`), the projects, and outside of
-both the logs that executors and checks leave of their own starts, and what people were told.
+Everything is below one folder: the daemon's own (`state`, `run`), the projects, and outside of both the
+logs of starts that executors and checks write, and the delivered notices.
 """
 
 from __future__ import annotations

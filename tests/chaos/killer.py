@@ -17,7 +17,7 @@ from tests.chaos.processes import ended_by_somebody, launchers, shim_of
 
 _LOOK_S = 0.1
 _HANGS_S = 0.4
-"""How long a shim that is to be killed goes on at most: daemons come and go meanwhile."""
+"""How long a doomed shim goes on at most: daemons come and go meanwhile."""
 _MOST_PER_STEP = 2
 
 
@@ -35,7 +35,7 @@ class Killer:
         """The dispatches whose shim was killed; they may have ended otherwise in the same instant."""
 
     def attend(self) -> None:
-        """Kill the shims of the executors that hang because their script says so."""
+        """Kill the shims of the executors that hang according to their script."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_S:
             self._looked = now
@@ -46,7 +46,7 @@ class Killer:
                 self._kill_shim(dispatch)
 
     def launcher(self) -> None:
-        """Kill whoever is a launcher now."""
+        """Kill all current launchers."""
         for process in launchers(self._house.base, self._house.runs):
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)

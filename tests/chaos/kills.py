@@ -1,4 +1,4 @@
-"""How each daemon of a run is to die, drawn from the seed."""
+"""How each daemon of a run will die, drawn from the seed."""
 
 from __future__ import annotations
 

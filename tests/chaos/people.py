@@ -1,9 +1,8 @@
-"""The person of a house: starts stories, opens gates, answers whoever waits. Over the control API.
+"""The person of a house: starts stories, opens gates, answers waiting tracks, over the control API.
 
-What to say next is told by the journal alone, because an answer may be lost with the daemon that
-gave it: as many verbs of a story as are recorded have been given. And nothing is said about a project
-whose STATE.json is not what the journal says: a daemon that does not mend it after a crash gets no
-further.
+The journal alone determines the next verb, because an answer may be lost with its daemon: the recorded
+verbs of a story are the ones that were given. The person gives no verb to a project whose STATE.json differs
+from the journal, so that a daemon that does not repair it after a crash gets no further.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ _AT_LEAST_S = 0.02
 
 
 class Person:
-    """Looks after every project of a house, as long as there is somebody to talk to."""
+    """Looks after every project of a house, while a daemon answers."""
 
     def __init__(
         self, house: House, chance: Random, at_least_s: float = _AT_LEAST_S, at_most_s: float = math.inf
     ) -> None:
-        """`at_least_s` lie between two looks; after `at_most_s` of one, the next goes on where it stopped."""
+        """Wait `at_least_s` between two looks; after `at_most_s` of one, the next continues it."""
         self._house = house
         self._at_least_s = at_least_s
         self._at_most_s = at_most_s
         self._last = ""
-        """The project that was looked at last."""
+        """The project of the last look."""
         self._chance = chance
         self._db: sqlite3.Connection | None = None
         self._version = -1
@@ -48,9 +47,9 @@ class Person:
         self.wants_more = True
         """Whether a story that has ended is followed by another one."""
         self.says_nothing = False
-        """Whether whoever waits is left waiting."""
+        """Whether waiting tracks get no answer."""
         self.trouble: list[str] = []
-        """What no person could answer: who waits where the script has no verb left."""
+        """Tracks that wait although the script has no verb left."""
 
     def close(self) -> None:
         """Let go of the journal."""
@@ -59,20 +58,20 @@ class Person:
             self._db, self._version = None, -1
 
     def attend(self) -> None:
-        """Answer whoever waits, if anything has happened since the last time."""
+        """Answer all waiting tracks, if anything has happened since the last time."""
         if time.monotonic() - self._looked < self._at_least_s:
             return
         self._looked = time.monotonic()
         try:
             (version,) = self._reader().execute("PRAGMA data_version").fetchone()
             if version != self._version:
-                # Somebody was not heard, or not looked at: the next look asks again.
+                # After a verb without an answer, or an incomplete look, the next look asks again.
                 self._version = version if self._attend_all() else -1
         except sqlite3.Error:
             self.close()  # there is no journal yet, or a schema half made
 
     def _attend_all(self) -> bool:
-        """Look at the projects, as long as it may take; tell whether all were looked at and heard."""
+        """Look at the projects within the time limit; return whether all were seen and all verbs answered."""
         heard, until = True, time.monotonic() + self._at_most_s
         last = self._last
         standings = sorted(self._standings(), key=lambda one: (str(one[0].root) <= last, str(one[0].root)))
@@ -101,7 +100,7 @@ class Person:
         unlike = [str(one.root) for one in self._house.projects if not _is_shown(db, one)]
         unended = [root for root, step, status in _tracks(db) if (step, status) != (DONE, "pass")]
         waiting = f"notices not delivered: {_untold(db)}"
-        return f"not ended: {unended}; STATE.json not mended: {unlike}; {waiting}; {self.trouble}"
+        return f"not ended: {unended}; STATE.json not repaired: {unlike}; {waiting}; {self.trouble}"
 
     def _reader(self) -> sqlite3.Connection:
         if self._db is None:
@@ -114,8 +113,8 @@ class Person:
         known = (
             (root, *found.get(root, (None, None))) for (root,) in db.execute("SELECT root FROM projects")
         )
-        # What is at work needs nobody; a start that was lost is of one that stands at its beginning, or
-        # has been initialised for it and nothing more.
+        # A working track needs no person. If a start was lost, its track is still at its first step, or
+        # initialised and nothing more.
         at_rest = (None, "bootstrap", FIRST, DONE)
         return [
             (self._house.project_at(root), step, status)
@@ -124,12 +123,12 @@ class Person:
         ]
 
     def _answer(self, project: Project, step: str | None, status: str | None) -> bool:
-        """Say what is to be said, if anything is; False when it was not heard."""
+        """Give the next verb, if there is one; return False without an answer."""
         story = project.stories[-1] if project.stories else None
         if not _is_shown(self._reader(), project):
-            return False  # not mended yet: who decides on it reads STATE.json first
+            return False  # not repaired yet: a decision would read STATE.json first
         if story is not None and not _begun(self._reader(), project):
-            return self._give(project, "start", story=story.name)  # once more: the last one was lost
+            return self._give(project, "start", story=story.name)  # again: the last one was lost
         if story is None or (step, status) == (DONE, "pass"):
             if self.wants_more:
                 return self._give(project, "start", story=project.next_story(self._chance).name)
@@ -156,7 +155,7 @@ class Person:
 
 
 def doomed(house: House) -> Iterator[str]:
-    """Yield the dispatches whose executor hangs by now because its shim is to be killed."""
+    """Yield the dispatches whose executor hangs by now because its shim will be killed."""
     started: dict[tuple[str, str, str], list[str]] = {}
     roots = _roots(house)
     for line in _lines(house.starts):

@@ -35,18 +35,18 @@ class Process:
 
 def alive(base: Path, runs: Path) -> list[Process]:
     """Return every living process that belongs to the house at `base`; zombies have ended."""
-    everybody = {seen.pid: seen for pid in os.listdir("/proc") if pid.isdigit() and (seen := _look(int(pid)))}
+    all_seen = {seen.pid: seen for pid in os.listdir("/proc") if pid.isdigit() and (seen := _look(int(pid)))}
     claims = _claims(runs)
     mark = os.fsencode(f"{base}/")
-    mine = {pid for pid in everybody if pid != os.getpid() and _names(pid, mark)}
+    mine = {pid for pid in all_seen if pid != os.getpid() and _names(pid, mark)}
     dispatches = [name.split(".")[0] for name in os.listdir(runs)] if runs.is_dir() else []
-    mine |= {pid for pid, seen in everybody.items() if any(name in seen.command for name in dispatches)}
+    mine |= {pid for pid, seen in all_seen.items() if any(name in seen.command for name in dispatches)}
     grown = True
     while grown:  # what descends from one of them is one of them
-        below = {pid for pid, seen in everybody.items() if seen.parent in mine}
+        below = {pid for pid, seen in all_seen.items() if seen.parent in mine}
         grown = bool(below - mine)
         mine |= below
-    return [_with_run(everybody[pid], everybody, claims) for pid in sorted(mine)]
+    return [_with_run(all_seen[pid], all_seen, claims) for pid in sorted(mine)]
 
 
 def launchers(base: Path, runs: Path) -> list[Process]:
@@ -69,8 +69,8 @@ def shim_of(run_dir: Path) -> int | None:
 def ended_by_somebody(run_dir: Path, shim: int) -> bool:
     """Return whether what a shim leaves behind is ended when it is killed now.
 
-    Its launcher does that, or, for a program that is known, whoever finds the run lost. In between,
-    with the launcher gone and the program just begun, nobody can know of it (see `launcher.py`).
+    Its launcher does that, or, for a known program, the daemon that finds the run lost. In between, with
+    the launcher gone and the program just begun, no process can know about it (see `launcher.py`).
     """
     seen = _look(shim)
     parent = _look(seen.parent) if seen is not None else None
@@ -97,13 +97,13 @@ def _claims(runs: Path) -> dict[tuple[int, int], str]:
     return found
 
 
-def _with_run(seen: Process, everybody: dict[int, Process], claims: dict[tuple[int, int], str]) -> Process:
+def _with_run(seen: Process, all_seen: dict[int, Process], claims: dict[tuple[int, int], str]) -> Process:
     up: Process | None = seen
     while up is not None:
         run = claims.get((up.pid, up.started))
         if run is not None:
             return Process(seen.pid, seen.parent, seen.name, seen.started, seen.command, run)
-        up = everybody.get(up.parent)
+        up = all_seen.get(up.parent)
     return seen
 
 

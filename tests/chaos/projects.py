@@ -25,7 +25,7 @@ fi
 
 @dataclass(slots=True)
 class Project:
-    """One root, and the stories that were told in it."""
+    """One root, and the stories played in it."""
 
     root: Path
     naps: bool

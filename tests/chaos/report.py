@@ -25,12 +25,12 @@ class Found:
     events: int
     notices: int = 0
     repeated: int = 0
-    """How many notices arrived once more than needed."""
+    """How many notices arrived twice."""
     violations: list[Violation] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
     kept: str | None = None
-    """Where everything lies, when something is wrong with it."""
+    """The folder with everything, kept after a violation."""
 
     @property
     def broken(self) -> int:

@@ -1,4 +1,4 @@
-"""Who is told, in a house: a program that writes each notice down, and is not always willing.
+"""The sink of a house: a program that records each notice, and sometimes refuses.
 
 Which notices it refuses at first, takes but says otherwise, or takes its time with follows from the number
 of their order, so that the same house has the same troubles. It may be killed in the middle of a line:
@@ -30,7 +30,7 @@ _WILLING = """\
 
 
 def install(base: Path, *, rough: bool = True) -> Json:
-    """Put the program below `base`; return the settings under which it is told, retried with short pauses.
+    """Put the program below `base`; return the settings of this sink, with short pauses between retries.
 
     One that is not `rough` takes everything at once.
     """

@@ -1,9 +1,9 @@
 """Stories with their scripts and their ends, from one seed.
 
-A story is walked once before it is told: at each step an act for the rehearsal is drawn, its outcome
-is known, and so is where the step table leads from there. The same walk yields the script that the
-executors follow and the sequence of attempts and verbs that must be found in the journal afterwards,
-however often whoever was killed meanwhile. It knows the protocol, but none of the engine's code.
+A story is walked once before it is played: each step draws an act for the rehearsal, whose outcome
+determines the next step of the step table. The same walk yields the script of the executors and the
+sequence of attempts and verbs that the journal must contain afterwards, whichever processes are killed
+meanwhile. It knows the protocol, but none of the engine's code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PASSING = (
     "old-format", "flood:60000", "orphan", "linger", "tamper",
 )  # fmt: skip
 _UNHEARD = frozenset({"none", "half", "garbage", "stale"})
-"""Acts that end without an error and without a hand-off: it is asked for once more."""
+"""Acts that end without an error and without a hand-off: the daemon asks again for it."""
 _FAILING = ("crash", "exit:3", "none", "half", "garbage", "stale", "fail")
 _WILD = ("pass", "pass", "slow:0.2", "slow:0.6")
 _MOST_DETOURS = 2
@@ -67,7 +67,7 @@ _MOST_LOST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
-    """How often an attempt goes which way; what is left passes. `odd`: of those that pass, not plainly."""
+    """The share of each outcome of an attempt; the rest passes. `odd`: the share of unusual passes."""
 
     lost: float = 0.06
     fail: float = 0.18
@@ -75,7 +75,7 @@ class Odds:
     asks: float = 0.03
     odd: float = 1.0
     refusals: bool = True
-    """Whether who is told refuses some notices at first, and takes others twice."""
+    """Whether the sink refuses some notices at first, and takes others twice."""
 
 
 ROUGH = Odds()
@@ -104,10 +104,10 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One story: what its executors are told, and all that must have happened in the end.
+    """One story: the script of its executors, and everything that must have happened in the end.
 
-    In a `wild` one every act passes, so that a shim may be killed at any instant: how often an
-    attempt is repeated then is nobody's to foretell, but nothing else changes.
+    In a `wild` one every act passes, so that a shim may be killed at any instant: the number of repeated
+    attempts is then unpredictable, but nothing else changes.
     """
 
     name: str
@@ -226,7 +226,7 @@ class _Walk:
         self._enter(following)
 
     def _fail(self) -> None:
-        # Where a step is to show failing tests, a plain failure is what it is for when nobody measures them.
+        # A step that has to show failing tests fails by design, unless the tests are measured.
         acts = _FAILING[:-1] if self.step == "scaffold" else _FAILING
         act = self._chance.choice(acts)
         if act == "crash" and self._lost == 0:

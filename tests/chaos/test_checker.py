@@ -55,7 +55,7 @@ Standing = tuple[str | None, str | None]
 
 
 def history() -> list[tuple[str, str | None, Standing]]:
-    """Return a short story: what happened, to which dispatch, and where the track stood after it."""
+    """Return a short story: each event, its dispatch, and the step and status after it."""
     return [
         ("started", None, ("bdd", "pending")),
         ("advanced", "d1", ("bdd", "running")),
@@ -127,7 +127,7 @@ def without(place: int) -> list[Event]:
 
 
 def twice(place: int) -> list[Event]:
-    """Return the sound history with one event told once more right after it, standing still."""
+    """Return the sound history with one event repeated right after it, without a change."""
     whole = list(sound().events)
     again = replace(whole[place], before=whole[place].after)
     whole.insert(place + 1, again)
@@ -157,7 +157,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         lambda: sound(starts=[*sound().starts, sound().starts[0]]),
     ),
     "a check run twice": ("started twice", lambda: sound(checks=["d2.tests", "d2.tests"])),
-    "an executor nobody ordered": (
+    "an executor without an order": (
         "started unordered",
         lambda: sound(starts=[*sound().starts, {**sound().starts[0], "dispatch": "d9"}]),
     ),
@@ -167,15 +167,15 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         lambda: sound(starts=[sound().starts[0], {**sound().starts[1], "attempt": 1}]),
     ),
     "a dispatch that is still open": ("result lost", lambda: sound(dispatches=judged(1, result=None))),
-    "an end nobody heard of": ("result lost", lambda: sound(events=without(3))),
-    "an end heard of twice": ("result applied twice", lambda: sound(events=twice(3))),
+    "an end that was not recorded": ("result lost", lambda: sound(events=without(3))),
+    "an end recorded twice": ("result applied twice", lambda: sound(events=twice(3))),
     "a measurement applied twice": ("result applied twice", lambda: sound(events=twice(7))),
     "a turn taken twice": ("result applied twice", lambda: sound(events=twice(1))),
     "a verdict other than the record": (
         "result changed",
         lambda: sound(dispatches=judged(1, result="needs_human")),
     ),
-    "an exit record nobody wrote": ("exit lost", lambda: sound(exits={"d1": CRASH})),
+    "an exit record from nowhere": ("exit lost", lambda: sound(exits={"d1": CRASH})),
     "another exit code in the journal": ("exit changed", lambda: sound(dispatches=judged(1, exit=CRASH))),
     "a number that is missing": (
         "transition missing or duplicated",
@@ -190,7 +190,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         "transition missing or duplicated",
         lambda: sound(tracks=moved(sound().tracks[0], seq=10)),
     ),
-    "an order nobody carried out": ("order not carried out", lambda: sound(open_effects=["effect 1"])),
+    "an order not carried out": ("order not carried out", lambda: sound(open_effects=["effect 1"])),
     "half a STATE.json": ("STATE.json differs", lambda: sound(states={ROOT: STATE[:20]})),
     "no STATE.json": ("STATE.json differs", lambda: sound(states={ROOT: None})),
     "an older STATE.json": (
@@ -199,7 +199,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
     ),
     "a notice that did not arrive": ("notice lost", lambda: sound(told=[])),
     "an order that was done and never recorded": ("notice lost", lambda: sound(told=[], recorded={})),
-    "a notice that nobody ordered": ("notice unordered", lambda: sound(orders=[])),
+    "a notice without an order": ("notice unordered", lambda: sound(orders=[])),
     "a notice of another order": (
         "notice unordered",
         lambda: sound(told=[NOTICE, {**NOTICE, "id": "20260131T221509.123456-8"}]),
@@ -228,7 +228,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         lambda: sound(dispatches=[*sound().dispatches, judged(1, id="d5")[1]]),
     ),
     "an attempt too few": ("not as scripted", lambda: sound(dispatches=sound().dispatches[:1])),
-    "an interruption by nobody": (
+    "an interruption without a kill": (
         "attempt interrupted",
         lambda: sound(dispatches=judged(0, result="interrupted", exit=LOST)),
     ),

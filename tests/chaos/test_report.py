@@ -1,4 +1,4 @@
-"""What is planned, and what is told in the end."""
+"""The plan of a campaign, and its report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_table_tells_everything_that_was_killed() -> None:
 
 
 def test_a_violation_is_told_with_its_seed_and_its_lines() -> None:
-    """Whoever reads it can look at it, and run it again."""
+    """So that the run can be inspected and repeated."""
     broken = Violation("started twice", "dispatch d1 was started 2 times", ("first line", "second line"), 5)
     found = as_json(total(broken), 90.0, RESTART)
     (complaint,) = found["complaints"]

@@ -30,9 +30,9 @@ WILD = (3, 7, 11)
 """Kinds of projects in which every act passes."""
 MANY = 20
 RULES = {"steps": {"bdd": {"next_on_pass": "done"}}}
-"""A story of one step, for those of whom there are many."""
+"""A story of one step, for scenarios with many projects."""
 GATED = 'until test -e .ai/release; do sleep 0.05; done; exec "$0" -I -m handoffd.rehearsal'
-"""An executor that begins when the test says so."""
+"""An executor that begins after the test releases it."""
 
 
 class Stage(Campaign):
@@ -43,15 +43,15 @@ class Stage(Campaign):
         return self._zygote.bear(self.house.order(**order))
 
     def no_more(self) -> None:
-        """Have the person start no story but those that were told already."""
+        """Let the person start no further story."""
         self._person.wants_more = False
 
     def hold_verbs(self, hold: bool = True) -> None:
-        """Have the person answer nobody who waits, or everybody again."""
+        """Stop the person's answers to waiting tracks, or continue them."""
         self._person.says_nothing = hold
 
     def until(self, condition: Callable[[], bool], life: Life, within_s: float = 300) -> None:
-        """Have everybody looked after until the condition holds. The daemon must live until then."""
+        """Let the person answer until the condition holds. The daemon must live until then."""
 
         def reached() -> bool:
             assert not life.over, f"the daemon ended: {self.house.log.read_text()[-3000:]}"
@@ -98,7 +98,7 @@ def flying(house: House) -> list[str]:
 
 
 def waits_for_review(house: House) -> bool:
-    """Return whether every project stands at its review."""
+    """Return whether every project is at its review."""
     with suppress(sqlite3.Error), closing(house.reader()) as db:
         rows = db.execute("SELECT step, status FROM tracks").fetchall()
         return [("review", "needs_human")] * len(house.projects) == rows
@@ -117,7 +117,7 @@ def test_asked_to_end_it_ends_and_the_next_one_goes_on(stage: Stage) -> None:
 
 
 def test_a_frozen_daemon_misses_nothing(stage: Stage) -> None:
-    """Executors end while it cannot look; it hears of each when it goes on."""
+    """Executors end while it is stopped; it records each end afterwards."""
     life = stage.begin()
     for _ in range(4):
         stage.until(lambda: bool(flying(stage.house)), life)
@@ -180,7 +180,7 @@ def test_a_verb_that_meets_no_daemon_or_half_a_one_is_given_once(stage: Stage, s
     approved = verbs_of(stage.house, "approved")
     for project, ((_, complaint), code) in zip(stage.house.projects, ended, strict=True):
         times = approved.count(str(project.root))
-        # Unanswered, it is not known to the asker whether it happened; said so, it is no lie.
+        # Without an answer the caller cannot know whether the verb was carried out; an answer must be true.
         assert (times, code) in {(1, 0), (0, 1), (1, 1)}, complaint
         assert (code == 0) or ("next: handoffd" in complaint and "Traceback" not in complaint), complaint
         assert (times, code) != (1, 1) or "before it answered" in complaint, complaint

@@ -39,7 +39,7 @@ def test_every_kind_of_end_is_told() -> None:
 
 
 def test_a_gentle_night_goes_wrong_twice_in_a_hundred() -> None:
-    """And nobody's shim is killed."""
+    """And no shim is killed."""
     gentle = Odds(lost=0, fail=0.012, elsewhere=0.004, asks=0.004, odd=0.05)
     attempts = [attempt for story in told(odds=gentle) for attempt in story.attempts]
     wrong = sum(attempt.result != "pass" for attempt in attempts)

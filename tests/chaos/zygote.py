@@ -82,12 +82,12 @@ def become_daemon(order: Mapping[str, Any]) -> NoReturn:
 
 
 def end_with_the_parent() -> None:
-    """Have the kernel kill this process when the one that forked it is gone: nobody else would."""
+    """Let the kernel kill this process after its parent: nothing else would."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def say(**words: object) -> None:
-    """Tell whoever started us."""
+    """Report to the parent process."""
     os.write(1, json.dumps(words).encode() + b"\n")
 
 

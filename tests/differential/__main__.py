@@ -2,7 +2,7 @@
 
 python -m tests.differential [--record] [--only GLOB] [--sequences N] [--seed S] [--jobs J]
 
-First each case of one verb, then sequences of three to six verbs, with what agents leave between them.
+First each case of one verb, then sequences of three to six verbs, with the agents' files between them.
 Installs the reference from npm once. Exits with 1 when a difference is not in `deliberate.yaml`, or something
 there makes no difference any more, or says more than is so; a sequence that shows one is made as short as can
 be, and written as a script that plays it again. Else the counts are written into
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 _SHOWN = 3
 _SHRUNK = 3
-"""So many failing sequences are made short: each takes a while."""
+"""How many failing sequences are shortened: each takes a while."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,9 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument("--record", action="store_true", help="write tests/data/differential anew")
     parser.add_argument("--only", default="*", metavar="GLOB", help="cases whose names match, and no report")
-    parser.add_argument("--sequences", type=int, default=SEQUENCES, metavar="N", help="so many of them")
+    parser.add_argument("--sequences", type=int, default=SEQUENCES, metavar="N", help="how many sequences")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first one's seed; no report")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J", help="so many at once")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J", help="how many at once")
     options = parser.parse_args(arguments)
     chosen = tuple(case for case in cases() if fnmatchcase(case.name, options.only))
     played = tuple(

@@ -1,4 +1,4 @@
-"""The cases: project states times verbs. Each is a folder and the words that are said about it."""
+"""The cases: project states times verbs. Each is a folder and the words of a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`name` is unique and stays: recordings are kept under it. In `words` stands ROOT for the folder."""
+    """`name` is unique and never changes: recordings use it. In `words` ROOT means the folder."""
 
     name: str
     folder: Folder
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def verb(self) -> str:
-        """The verb that is given, or what stands in its place."""
+        """The verb, or its placeholder."""
         return self.words[0] if self.words else "(none)"
 
 
@@ -208,7 +208,7 @@ def _strange() -> Iterator[tuple[str, Folder]]:
 
 
 def _stories() -> Iterator[Case]:
-    """Starting a story, wherever the project stands."""
+    """Starting a story, in any state of the project."""
     places = {
         "initial": at("bootstrap", "pending", timeout_min=5),
         "bootstrapped": at("bootstrap", "pass"),
@@ -366,6 +366,6 @@ def _messages() -> Iterator[Case]:
 
 
 def _crashes() -> Iterator[Case]:
-    """An agent's wrapper that tells of a crash."""
+    """An agent's wrapper that reports a crash."""
     for status in STATUSES:
         yield _case(f"impl {status}", at("impl", status), "report-error", "no space left")

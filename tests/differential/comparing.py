@@ -33,7 +33,7 @@ _CONSEQUENCES = frozenset({"exit", "state"})
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs, at a path of the outcome of a case; `before` is what stood there before it."""
+    """One value that differs, at a path of the outcome of a case; `before` is the value before the verb."""
 
     case: str
     verb: str
@@ -74,7 +74,7 @@ class Pattern:
         )
 
     def names(self, case: str) -> bool:
-        """Return whether a case is one of those that are meant."""
+        """Return whether the rule covers a case."""
         return _named(case, self.cases) and not _named(case, self.other)
 
     def narrower(self) -> Iterator[tuple[str, Pattern]]:
@@ -104,7 +104,7 @@ class Rule:
 
     @property
     def leading(self) -> tuple[Pattern, ...]:
-        """The differences that others follow from: those of stdout, where the rule has such."""
+        """The differences that cause the others: stdout, if the rule has differences there."""
         return tuple(one for one in self.differs if one.at.startswith("stdout")) or self.differs
 
 
@@ -125,16 +125,16 @@ class Judgement:
 def compared(case: str, verb: str, theirs: Json, ours: Json, state: Json = None) -> Compared:
     """Compare two outcomes value by value. `state` is STATE.json before the verb.
 
-    Where the programs went different ways (stdout is of two kinds), only those are compared: what kind it
-    is, and where the story stands. All the rest follows from that. Of files, those are compared word for
-    word that both made or changed.
+    Where the programs went different ways (stdout is of two kinds), only the kind and the step and status of
+    the story are compared: all the rest follows from them. Files that both made or changed are compared word
+    for word.
     """
     both = theirs["texts"].keys() & ours["texts"].keys()
     theirs, ours = (
         {**one, "texts": {name: one["texts"][name] for name in sorted(both)}} for one in (theirs, ours)
     )
     kinds = gist(theirs["stdout"]), gist(ours["stdout"])
-    stood = standing(theirs["state"]), standing(ours["state"])
+    summaries = standing(theirs["state"]), standing(ours["state"])
     short = {}
     other_way = kinds[0].partition(_LINE)[0] != kinds[1].partition(_LINE)[0]
     if other_way:
@@ -143,9 +143,9 @@ def compared(case: str, verb: str, theirs: Json, ours: Json, state: Json = None)
         short["stdout"] = kinds[0]
     if other_way or isinstance(theirs["state"], Mapping) != isinstance(ours["state"], Mapping):
         state = standing(state) if ours["state"] == state else ABSENT
-        theirs, ours = ({**one, "state": to} for one, to in zip((theirs, ours), stood, strict=True))
-    elif stood[0] == stood[1]:
-        short["state"] = stood[0]
+        theirs, ours = ({**one, "state": to} for one, to in zip((theirs, ours), summaries, strict=True))
+    elif summaries[0] == summaries[1]:
+        short["state"] = summaries[0]
     one, other, was = flat(theirs), flat(ours), flat({"state": state})
     values = {at: (one.get(at, ABSENT), other.get(at, ABSENT)) for at in dict.fromkeys([*one, *other])}
     return Compared(
@@ -161,7 +161,7 @@ def compared(case: str, verb: str, theirs: Json, ours: Json, state: Json = None)
 
 
 def standing(state: Json) -> Json:
-    """Return in short where a STATE.json says that a story stands."""
+    """Return step, status and attempt in a STATE.json, in short."""
     if not isinstance(state, Mapping):
         return state
     said = [str(state.get("step")), str(state.get("status")), f"attempt {state.get('attempt')}"]
@@ -277,7 +277,7 @@ def _rule(entry: Mapping[str, Json]) -> Rule:
 
 
 def _alternatives(value: Json) -> tuple[Json, ...]:
-    """Return the values that are allowed: one, or those of `any_of`."""
+    """Return the allowed values: one, or all in `any_of`."""
     return tuple(value["any_of"]) if isinstance(value, Mapping) else (value,)
 
 
@@ -289,7 +289,7 @@ def _named(case: str, patterns: Iterable[str]) -> bool:
 
 
 def _same(pattern: Json, value: Json, before: Json) -> bool:
-    """Return whether a value is the one of the rule; in texts, `*` stands for anything."""
+    """Return whether a value is the one of the rule; in texts, `*` means anything."""
     if pattern == BEFORE:
         return _identical(before, value)
     if isinstance(pattern, str) and isinstance(value, str) and "*" in pattern:

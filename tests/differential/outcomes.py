@@ -28,7 +28,7 @@ MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z")
 _HASH = re.compile(r"\b[0-9a-f]{40}\b")
 _STATE = ".ai/STATE.json"
 _PASSING = (".ai/runs/", ".ai/hook.log")
-"""Made for nobody to compare: logs, and copies of prompts."""
+"""Files that are not compared: logs, and copies of prompts."""
 _META = re.compile(r"(?P<prompt>.*)\n<task-meta>\n(?P<meta>.*)\n</task-meta>\n", re.DOTALL)
 
 
@@ -63,7 +63,7 @@ def outcome(spoken: Spoken, root: Path, before: Files, *, prompt_only: bool) -> 
 
 
 def _change(name: str, before: Files, after: Files) -> str | None:
-    """Return what became of a file; None where nothing did. What STATE.json says is compared by itself."""
+    """Return the change of a file, or None. The content of STATE.json is compared by itself."""
     if name not in after:
         return GONE
     if name not in before:

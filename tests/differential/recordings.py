@@ -21,15 +21,15 @@ FOLDER = Path(__file__).parents[1] / "data" / "differential"
 RESULTS = FOLDER / "results.json"
 _PLAYED = "sequences.json"
 ONE_OF = 10
-"""So many cases share one that is recorded."""
+"""One in this number of cases is recorded."""
 SEQUENCES = 240
-"""So many sequences are played by `make differential`."""
+"""How many sequences `make differential` plays."""
 PLAYED = 40
-"""So many of them are recorded."""
+"""How many of them are recorded."""
 
 
 def is_recorded(case: Case) -> bool:
-    """Return whether a case is one of those that are kept."""
+    """Return whether a case is recorded."""
     return int(hashlib.sha256(case.name.encode()).hexdigest(), 16) % ONE_OF == 0
 
 
@@ -85,7 +85,7 @@ class Remembered:
         """Return the outcome of a verb. Raises Outdated where the reference was given something else."""
         before, outcome = self._told[number]
         if before != given:
-            raise Outdated(f"{' '.join(words)} is said about other files than were recorded (RECORD=1)")
+            raise Outdated(f"{' '.join(words)} has other files than the recording (RECORD=1)")
         return outcome
 
 

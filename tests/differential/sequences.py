@@ -1,4 +1,4 @@
-"""Sequences: a project, and three to six verbs that are said about it, with what agents do between them.
+"""Sequences: a project, three to six verbs, and the agents' moves between them.
 
 A seed makes one sequence, always the same. What an agent leaves depends on the step that is in hand when it
 does: so a sequence without some of its moves is still one, and a failing one can be made shorter.
@@ -20,7 +20,7 @@ SETTINGS, HISTORY = ".ai/handoffd.yaml", ".ai/history.md"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A verb with its words; ROOT stands for the folder."""
+    """A verb with its words; ROOT means the folder."""
 
     words: tuple[str, ...]
 
@@ -39,7 +39,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Somebody adds to a file; `{story}` stands for the story in hand."""
+    """A person or tool adds to a file; `{story}` means the current story."""
 
     path: str
     text: str
@@ -47,7 +47,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """Somebody edits values of STATE.json, as tools did before there was a journal."""
+    """A tool edits values of STATE.json, as tools did before there was a journal."""
 
     values: tuple[tuple[str, Any], ...]
 
@@ -57,7 +57,7 @@ Move = Said | Left | Added | Edited
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A sequence: `place` says how the project stood at first, `done` what its files say was done before."""
+    """A sequence: `place` is the first state of the project, `done` the finished stories in its files."""
 
     seed: int
     place: str
@@ -112,7 +112,7 @@ _DONE_MEMORY = MEMORY + "\n## DONE\n- US-090: prices\n- [x] US-091: taxes\n"
 
 
 def sequences(first: int, count: int) -> tuple[Played, ...]:
-    """Return the sequences of so many seeds, from the first one on."""
+    """Return the sequences of `count` seeds, starting with `first`."""
     return tuple(sequence(seed) for seed in range(first, first + count))
 
 
@@ -132,9 +132,9 @@ def sequence(seed: int) -> Played:
     return Played(seed, place, folder, done, tuple(moves))
 
 
-# --- where a project stands at first --------------------------------------------------------------
+# --- the first state of a project -----------------------------------------------------------------
 def _start(chance: random.Random) -> tuple[str, Folder, frozenset[str], str]:
-    """Return a project, its name, what was done before, and what is likely to be said about it next."""
+    """Return a project, its name, its finished stories, and the likely next verb."""
     name, folder, kind = chance.choice(_PLACES)
     history, changed, done = chance.choice(_HISTORIES)
     preset = chance.choice(_PRESETS)
@@ -184,7 +184,7 @@ _HISTORIES: tuple[tuple[str, Mapping[str, str], tuple[str, ...]], ...] = (
 _PRESETS = (None, None, None, "with-commit", "go")
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- verbs ----------------------------------------------------------------------------------------
 def _said(*words: str) -> Said:
     verb, *more = words
     return Said((verb, ROOT, *more))
@@ -231,7 +231,7 @@ def _end(chance: random.Random) -> Iterator[Move]:
 
 
 def _else(chance: random.Random) -> Iterator[Move]:
-    """Yield what may be said at any time."""
+    """Yield moves that are possible at any time."""
     way = chance.random()
     if way < 0.35:
         yield _said("rollback", chance.choice(_STEPS), *(("--force",) if chance.random() < 0.3 else ()))

@@ -1,7 +1,7 @@
-"""What goes on in a sequence beside its verbs: what agents and people do, and what is known of before.
+"""The course of a sequence beside its verbs: the moves of agents and people, and earlier facts.
 
-It gives each verb a name that says where the project stands, in the words of `cases.py`: rules know verbs of
-sequences by it, as they know cases by theirs.
+It gives each verb a name with the state of the project, in the words of `cases.py`: rules match verbs of
+sequences by this name, as they match cases by theirs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Story:
         self._had = bool(self._done) or HISTORY in sequence.folder.files
 
     def does(self, move: Move, root: Path) -> None:
-        """Do what is no verb. Where there is no STATE.json, an agent has nothing in hand."""
+        """Carry out a move that is not a verb. Without a STATE.json an agent has nothing to do."""
         state = _state(root)
         if state is None:
             return
@@ -76,7 +76,7 @@ class Story:
         return state_of(root) if state is not None else None
 
     def place(self, move: Said, state: Json | None) -> str:
-        """Return the name of a verb: what is said, and where the project stands."""
+        """Return the name of a verb: its words, and the state of the project."""
         left = ""
         if move.verb == "apply-handoff":
             left = f", {self._left}"

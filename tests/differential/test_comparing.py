@@ -118,7 +118,7 @@ def test_a_rule_can_demand_that_nothing_has_changed(
 
 
 def test_a_difference_can_be_of_some_cases(tmp_path: Path) -> None:
-    """Fewer than those of the rule."""
+    """Fewer than the rule covers."""
     file = tmp_path / "rules.yaml"
     file.write_text(RULE.replace("{at:", '{in: ["status @ her*"], at:'))
     here, near = (

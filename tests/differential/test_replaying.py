@@ -22,7 +22,7 @@ MOVES = (
 
 
 def test_only_what_a_failure_needs_remains() -> None:
-    """Moves and files; the failure is still one of those there were."""
+    """Moves and files; the failure is still one of the former ones."""
     folder = Folder({"a": File("a"), "b": File("b")})
 
     def failing(sequence: Played) -> frozenset[str]:
@@ -35,7 +35,7 @@ def test_only_what_a_failure_needs_remains() -> None:
 
 
 def test_a_script_lays_the_project_out_and_says_the_verbs(tmp_path: Path) -> None:
-    """With what agents and people do between them, for the step that is in hand then."""
+    """Together with the moves of agents and people between them, for the current step."""
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\necho "said $1"; [ "$1" = status ] || cat .ai/*\n')
     program.chmod(0o755)

@@ -45,7 +45,7 @@ def command(daemon: Daemon, port: int, options: Sequence[str]) -> list[str]:
         "run", f"{url}/v1/openapi.json",
         "--url", url, "--header", f"Authorization: Bearer {token}", "--checks", "all",
         *(word for name in EXCLUDED for word in ("--exclude-operation-id", name)),
-        # Of the texts that could be a segment of a path, most cannot be sent as one: it says so, and goes on.
+        # Most texts cannot be sent as a segment of a path: schemathesis reports that, and goes on.
         "--suppress-health-check", "filter_too_much",
         "--request-timeout", "30", "--seed", "1", "--no-color", *options,
     ]  # fmt: skip

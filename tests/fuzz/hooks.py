@@ -23,7 +23,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if isinstance(case.body, dict):
         _turn(case.body, "project", OTHER if case.path in _COMING_AND_GOING else PROJECT)
         if _is_wrong(case) and "project" in case.body and not zlib.crc32(repr(case.body).encode()) % 4:
-            # With a key that nobody knows: of the text alone, the description cannot say that it is none.
+            # With an unknown key: the description cannot express that the text alone is invalid.
             case.body |= {"project": f"{PROJECT}{_HALF}", "unknown": True}
     if case.query:
         for name in ("project", "folder"):

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     """Install outside, then do the work inside."""
     try:
         if TOOLS not in os.environ:
-            # Nobody's real key, account or proxy gets into a test.
+            # No real key, account or proxy may get into a test.
             clean = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
             clean[TOOLS] = str(installed())
             enter([sys.executable, "-m", "tests.real", *arguments], clean)

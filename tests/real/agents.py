@@ -59,7 +59,7 @@ class Agent:
     """Its argv to go on with a session."""
     version: tuple[str, ...] = ()
     model: str | None = None
-    """What the executor that ships is told to use; None: what stands in the files of HOME, or any."""
+    """The model given to the shipped executor; None: the one in the files of HOME, or any."""
 
     def turn(self, project: Path, action: Action, said: str) -> Turn:
         """Return the model's answer that makes the agent do `action`."""

@@ -38,7 +38,7 @@ class Driven:
         assert "accepted" == self.daemon.verb("start", self.project, story="US-001")["type"]
 
     def reaches(self, step: str, status: str, within_s: float = 600) -> Json:
-        """Return the track once it stands there; AssertionError when it needs a person elsewhere."""
+        """Return the track once it is there; AssertionError when it needs a person elsewhere."""
 
         def rests(track: Json) -> bool:
             there = (track["step"], track["status"]) == (step, status)

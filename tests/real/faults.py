@@ -1,7 +1,7 @@
 """Refusals in the providers' own words, by provider and kind.
 
-The shapes are those of the providers' documentation and of what the CLIs' own parsers look for; the
-times in them are far enough in the future that no CLI waits for them by itself.
+The shapes come from the providers' documentation and from the CLIs' own parsers; the times in them are far
+enough in the future that no CLI waits for them by itself.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _UP = 1
 
 
 class NoNamespace(Exception):
-    """No network namespace is to be had here; says why and what to do."""
+    """This machine allows no network namespace; the message has the reason and a remedy."""
 
 
 def enter(argv: list[str], environment: dict[str, str]) -> NoReturn:

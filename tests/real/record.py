@@ -1,6 +1,6 @@
 """Record what the CLIs print: `python -m tests.real record AGENT [SCENARIO...]`.
 
-Each scenario becomes SCENARIO.jsonl (standard output; .txt where it is no JSON), .err and .rc in
+Each scenario becomes SCENARIO.jsonl (standard output; .txt if it is not JSON), .err and .rc in
 tests/data/streams, without this machine's paths.
 """
 

@@ -128,7 +128,7 @@ def _usage_limit_subscription(
 
 
 def _usage_limit_soon(bench: Bench) -> tuple[Provider, Ended]:
-    """The limit ends today, which is said by a clock time alone."""
+    """The limit ends today; the message has only a clock time."""
     if bench.agent.name == "claude":
         return _usage_limit_subscription(bench, in_s=5400)
     return _plain(bench, limited(in_s=5400))

@@ -24,13 +24,13 @@ def acting(agent: Agent, project: Path, actions: Actions) -> Model:
         if agent.translate is not None and not asked.tools:
             return Turn("A title")  # what a CLI asks beside its work: titles, summaries
         if agent.translate is None and not _DISPATCH.search(asked.prompt):
-            return Turn("Done.")  # aider tells the model what became of its edits
+            return Turn("Done.")  # aider reports the result of its edits to the model
         todo = actions(asked)
         if agent.translate is None:
             return Turn("\n".join(agent.turn(project, action, "").text for action in todo).strip() or "Done.")
         if asked.done < len(todo):
             return agent.turn(project, todo[asked.done], f"Step {asked.done + 1} of {len(todo)}.")
-        return Turn("Everything is written; the hand-off lies in .ai/HANDOFF.md.")
+        return Turn("Everything is written; the hand-off is in .ai/HANDOFF.md.")
 
     return answer
 

@@ -39,7 +39,7 @@ def result(out: bytes) -> Json:
 
 
 def test_an_api_error_calls_itself_a_success(claude: Bench, told: Told) -> None:
-    """Only is_error tells; the subtype lies."""
+    """Only is_error is right; the subtype is wrong."""
     told("claude", "an API error: subtype success, is_error true")
 
     _, ended = SCENARIOS["no-credit"](claude)
@@ -60,7 +60,7 @@ def test_a_denied_tool_is_a_clean_end_without_a_handoff(claude: Bench, told: Tol
 
 
 def test_the_background_is_denied_though_bash_is_allowed(claude: Bench, told: Told) -> None:
-    """A command with `&` needs an approval of its own, which nobody can give."""
+    """A command with `&` needs an approval of its own, which is impossible without a terminal."""
     told("claude", "a shell command with &: denied though Bash is allowed")
     with serving(acting(claude.agent, claude.project, lambda asked: [Run("touch a & touch b")])) as provider:
         ended = claude.run(provider.url, claude.agent.argv)
@@ -103,8 +103,8 @@ def test_a_server_that_says_nothing_is_asked_again(claude: Bench, told: Told) ->
 
 
 def test_root_may_not_skip_permissions(claude: Bench, told: Told) -> None:
-    """The refusal stands on standard error alone."""
-    assert os.geteuid() == 0, "the namespace makes everybody root"
+    """The refusal appears only on standard error."""
+    assert os.geteuid() == 0, "every account is root in the namespace"
     told("claude", "--dangerously-skip-permissions as root: refused")
     with serving(refusing("unauthorised")) as provider:
         argv = (
@@ -186,7 +186,7 @@ def test_a_bad_flag_ends_before_anything_is_said(claude: Bench, told: Told) -> N
 
 
 def test_without_a_key_nothing_is_asked(claude: Bench, told: Told) -> None:
-    """It says so itself, as an error of class authentication_failed."""
+    """It reports that itself, as an error of class authentication_failed."""
     told("claude", "not logged in")
     provider, ended = SCENARIOS["logged-out"](claude)
 

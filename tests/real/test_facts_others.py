@@ -34,7 +34,7 @@ def of_type(out: bytes, kind: str) -> list[Json]:
 
 # --- codex --------------------------------------------------------------------------------------------
 def test_codex_tells_turns_and_items_and_no_cost(bench: Benches, told: Told) -> None:
-    """The thread's id comes first, the usage last; what it costs is not said."""
+    """The thread's id comes first, the usage last; there is no cost."""
     told("codex", "the stream: thread, turn, items, usage, no cost")
     _, ended = SCENARIOS["success"](bench("codex"))
 
@@ -143,7 +143,7 @@ def test_a_session_that_is_gone_is_named_on_standard_error_alone(
 def test_a_session_is_gone_on_with_by_the_id_that_the_stream_named(
     name: str, bench: Benches, told: Told
 ) -> None:
-    """The model is told again what was said before."""
+    """The model gets the earlier messages again."""
     told(name, "resume of a session")
     provider, ended = SCENARIOS["resume"](bench(name))
 
@@ -219,7 +219,7 @@ def test_opencode_ends_after_a_refused_tool(bench: Benches, told: Told) -> None:
 
 # --- aider --------------------------------------------------------------------------------------------
 def test_aider_ends_well_whatever_happened(bench: Benches, told: Told) -> None:
-    """A rejected key is told in its text alone."""
+    """Only its text reports a rejected key."""
     told("aider", "a rejected key: exit code 0")
     _, ended = SCENARIOS["unauthorised"](bench("aider"))
 

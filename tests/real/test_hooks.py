@@ -24,7 +24,7 @@ _RULES = {"steps": {"bdd": {"post_check": "test -e good.txt || { echo it is bad;
 def _mending(asked: Asked) -> Sequence[Action]:
     """Hand over, and put right what a hook complains of."""
     if "is failing: post_check failed" in asked.prompt:
-        return [Write("good.txt", "good\n"), Write(".ai/HANDOFF.md", _HANDOFF.format("Mended."))]
+        return [Write("good.txt", "good\n"), Write(".ai/HANDOFF.md", _HANDOFF.format("Fixed."))]
     return [Write(".ai/HANDOFF.md", _HANDOFF.format("Done."))]
 
 

@@ -19,7 +19,7 @@ SOON_S = 60.0
 
 
 def test_a_limit_is_waited_for_over_a_restart_of_the_daemon(tools: Path, tmp_path: Path, told: Told) -> None:
-    """The time is claude's own; no attempt is spent, and nobody has to do anything."""
+    """The time is claude's own; no attempt is spent, and no person has to act."""
     told("claude", "a subscription's limit: waited for over kill -9 of the daemon, no attempt spent")
     claude = AGENTS["claude"]
     with driven(claude, tools, tmp_path, login=SUBSCRIPTION) as house:

@@ -4,8 +4,8 @@
 
 A real daemon, started and ended as a service is, supervises many projects in which stories follow seeded
 scripts; two attempts in a hundred go wrong. Seven tenths of the time are one long life, then come the
-restarts. Then everything may end, and the journal, the projects, the processes and what people were told are
-checked as the chaos checks them. docs/explanation/performance.md keeps what was found.
+restarts. Then everything may end, and the journal, the projects, the processes and the delivered notices are
+checked as in the chaos. docs/explanation/performance.md has the results.
 """
 
 from __future__ import annotations

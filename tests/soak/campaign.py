@@ -25,7 +25,7 @@ _REST_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, in seconds from the start: stories begin until `begin_s`; restarts lie at `restarts_s`."""
+    """Times in seconds from the start: stories begin until `begin_s`; restarts happen at `restarts_s`."""
 
     whole_s: float
     begin_s: float

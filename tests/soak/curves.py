@@ -1,4 +1,4 @@
-"""Curves as a picture that a browser shows: nothing but SVG, so that it can lie beside the text."""
+"""Curves as a picture for a browser: nothing but SVG, so that the text can include it."""
 
 from __future__ import annotations
 

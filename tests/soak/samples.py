@@ -36,9 +36,9 @@ class Cost:
 
     rss_mb: float
     descriptors: int
-    """Those of the journal, too, of which up to four readers are opened when needed, and kept."""
+    """Including the journal's, which opens up to four readers when needed, and keeps them."""
     lasting: int
-    """Descriptors without those of the journal."""
+    """Descriptors without the journal's."""
     threads: int
     cpu_s: float
 

@@ -1,4 +1,4 @@
-"""The picture that lies beside the numbers."""
+"""The picture beside the numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_a_panel_for_each_curve_and_a_line_for_each_restart() -> None:
-    """As XML that can be read; every point lies within the picture."""
+    """As valid XML, with every point inside the picture."""
     curves = [
         Curve(title="memory <MiB>", points=[(0, 80), (30, 81.5), (60, 81)], breaks=[20, 40]),
         Curve(title="descriptors", points=[(0, 60), (60, 60)]),
@@ -28,5 +28,5 @@ def test_a_panel_for_each_curve_and_a_line_for_each_restart() -> None:
 
 
 def test_nothing_sampled_is_an_empty_picture() -> None:
-    """It is no error: a soak that was broken off has one, too."""
+    """An interrupted soak has one, too."""
     ET.fromstring(picture([Curve(title="memory", points=[])], "nothing"))

@@ -26,7 +26,7 @@ def test_steady_growth_is_seen_through_a_burst() -> None:
 
 
 def test_what_does_not_grow_has_no_slope() -> None:
-    """And of one point nothing can be said."""
+    """One point alone has no slope either."""
     assert 0 == slope_per_hour([(0, 5), (10, 5), (20, 5)])
     assert slope_per_hour([(0, 5)]) is None
 

@@ -16,7 +16,7 @@ def test_no_project_waits_for_a_time_limit() -> None:
 
 
 def test_a_plan_has_one_long_life_and_all_its_restarts() -> None:
-    """The restarts lie in what follows the long life, each while stories still begin, none after the end."""
+    """The restarts follow the long life, while stories still begin, and none after the end."""
     found = plan(60, 30)
 
     assert 30 == len(found.restarts_s)
@@ -30,7 +30,7 @@ def test_the_daemon_has_what_its_unit_sets() -> None:
 
 
 def test_a_quantile_of_what_was_counted() -> None:
-    """The bound of the bucket that it lies in."""
+    """The upper bound of its bucket."""
     buckets = {0.01: 50.0, 0.1: 98.0, float("inf"): 100.0}
 
     assert (0.01, float("inf")) == (quantile(buckets, 0.5), quantile(buckets, 0.99))

@@ -29,7 +29,7 @@ _HISTOGRAMS = ("handoffd_loop_lag_seconds", "handoffd_handoff_seconds", "handoff
 
 
 def kinds(number: int) -> Iterator[int]:
-    """Return the kinds of so many projects: those without a time limit that is always missed.
+    """Return the kinds of `number` projects: without the kinds that always exceed a time limit.
 
     Half of them have tests, three in four a post_check.
     """
@@ -37,7 +37,7 @@ def kinds(number: int) -> Iterator[int]:
 
 
 def workspace(base: Path, projects: int, slots: int) -> House:
-    """Return a house below `base` with so many projects; nothing runs."""
+    """Return a house below `base` with `projects` projects; nothing runs."""
     return House(base, kinds(projects), None, slots, GENTLE, schedule={"poll_s": 30})
 
 
@@ -126,7 +126,7 @@ class Service:
 
 
 def quantile(buckets: dict[float, float], part: float) -> float | None:
-    """Return the upper bound, in seconds, under which `part` of what was counted lies; None for nothing."""
+    """Return the upper bound, in seconds, of the quantile `part`; None without any count."""
     total = max(buckets.values(), default=0.0)
     within: Iterable[float] = (bound for bound in sorted(buckets) if buckets[bound] >= part * total)
     return next(iter(within), None) if total else None

@@ -23,7 +23,7 @@ def _meaning(endpoint: Endpoint) -> str:
 
 
 def problems() -> str:
-    """Return every status that is no answer, with its codes."""
+    """Return every error status, with its codes."""
     rows = [(str(one.status), _codes(one), one.when) for one in PROBLEMS]
     return table(("Status", "Codes", "When"), rows)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Caller:
-    """What became of the calls: inodes of sockets that took one, and of sockets that refused one."""
+    """The results of calls: inodes of sockets that accepted one, and of sockets that refused one."""
 
     def __init__(self) -> None:
         self.taken: set[int] = set()

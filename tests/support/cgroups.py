@@ -32,7 +32,7 @@ def delegated() -> Iterator[Path]:
     try:
         yield place
     finally:
-        (place / "cgroup.kill").write_text("1")  # with everybody below it
+        (place / "cgroup.kill").write_text("1")  # with all groups below it
         eventually_sync(lambda: not members(place, *groups_in(place)))
         for folder in (*groups_in(place), place):
             folder.rmdir()
@@ -66,7 +66,7 @@ def groups_in(place: Path) -> list[Path]:
 
 
 def members(*folders: Path) -> set[int]:
-    """Return everybody in these control groups."""
+    """Return all processes in these control groups."""
     return {int(pid) for folder in folders for pid in (folder / "cgroup.procs").read_text().split()}
 
 

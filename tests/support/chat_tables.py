@@ -1,4 +1,4 @@
-"""What can be said in a chat, as a table: each example is understood by the code before it is shown."""
+"""The table of chat messages: the code has understood each example before the table shows it."""
 
 from __future__ import annotations
 

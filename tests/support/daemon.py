@@ -84,7 +84,7 @@ class Daemon:
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 
     def configure(self, settings: Json) -> None:
-        """Write other settings in the place of those there are, as an editor does."""
+        """Replace the settings, like an editor."""
         before = self._config
         self._config = before.with_suffix(".new")
         self._write_config(settings)
@@ -223,7 +223,7 @@ class Daemon:
         return track
 
     def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 120) -> Json:
-        """Return the track once `done` says so."""
+        """Return the track once `done` accepts it."""
         latest: Json = {}
 
         def reached() -> bool:
@@ -239,7 +239,7 @@ class Daemon:
         return latest
 
     def wait_at(self, project: Path, step: str, status: str, within_s: float = 120) -> Json:
-        """Return the track once it stands at `step` with `status`."""
+        """Return the track once it is at `step` with `status`."""
         return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
 
     def events(self, project: Path) -> list[Json]:

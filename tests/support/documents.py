@@ -1,7 +1,7 @@
 """The parts of the documentation that are made from the code.
 
 A document holds `<!-- generated: NAME -->` and `<!-- end generated -->`, each on a line of its own;
-what stands between them is what `BLOCKS[NAME]` returns. `generate.py` fills them in, and a test fails
+the text between them is the result of `BLOCKS[NAME]`. `generate.py` fills it in, and a test fails
 when one is out of date, so that a table, a diagram or an example in the docs is never an old one.
 """
 

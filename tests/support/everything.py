@@ -112,7 +112,7 @@ def tracks() -> Iterator[Track]:
 
 
 def running(step: str, phase: Phase, stop: StopReason | None = None) -> Track:
-    """Return a track whose dispatch has come so far, and may have been told to end."""
+    """Return a track whose dispatch is in this phase, possibly with an order to stop."""
     track = dispatched(step, phase)
     assert track.ledger.dispatch is not None
     claim = handoff() if phase is Phase.CHECKING else None

@@ -9,7 +9,7 @@ from handoffd.execute.executor import Executor
 
 
 def undeclared(executor: Executor, environment: Mapping[str, str], paths: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the absolute `paths` that are in none of the executor's `writes`."""
+    """Return the absolute `paths` outside of all of the executor's `writes`."""
     declared = [expanded(path, environment) or "" for path in executor.writes]
     # A folder holds what is below it; what ends in a star, whatever begins so.
     begins = tuple(path.removesuffix("*") if path.endswith("*") else f"{path}/" for path in declared)

@@ -49,7 +49,7 @@ class Leaked(Exception):
 
 
 class Thing(NamedTuple):
-    """Something that somebody has to close, join or end."""
+    """A resource that a test must close, join or end."""
 
     kind: str
     number: int
@@ -68,7 +68,7 @@ class LeakCheck:
         """What fixtures that outlast a test have opened or started, while they last."""
         self._newest = 0
         self._strangers: set[int] = set()
-        """Processes that were looked at: none of them is the tests'."""
+        """Processes that were checked: none of them belongs to the tests."""
         os.environ[_MARK] = str(os.getpid())
 
     @pytest.hookimpl(tryfirst=True)
@@ -141,9 +141,9 @@ class LeakCheck:
         return left if self._lent else left | set(self._orphans())
 
     def _orphans(self) -> Iterator[Thing]:
-        """Yield processes that descend from the tests and are no child of this one."""
+        """Yield processes that descend from the tests without being children of this process."""
         if (newest := _newest_process()) == self._newest:
-            return  # none was started, by anybody
+            return  # no process was started at all
         present = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         self._strangers &= present
         ours = {pid for pid in present - self._strangers if self._is_ours(pid)}
@@ -186,7 +186,7 @@ def _held() -> set[Thing]:
 
 
 def _newest_process() -> int:
-    """Return the pid that was given away last, to a process or a thread of anybody."""
+    """Return the latest pid on this machine, of a process or a thread."""
     return int((proc.read("/proc/loadavg") or b"0").split()[-1])
 
 

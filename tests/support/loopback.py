@@ -47,7 +47,7 @@ class Loopback:
     def ask(self, method: str, path: str, body: bytes = b"", **changes: str | None) -> Answer:
         """Return the answer to a request with the usual headers; `changes` replace or, with None, drop some.
 
-        `_` in their names stands for `-`.
+        `_` in their names means `-`.
         """
         headers: dict[str, str | None] = {
             "host": f"127.0.0.1:{self.port}",

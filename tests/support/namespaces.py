@@ -23,7 +23,7 @@ def in_user_namespace(code: str, *arguments: str) -> str:
 def reading_boot_id(file: Path) -> tuple[str, ...]:
     """Return what to put before a command that shall read its boot id from `file`, as in a container.
 
-    Skips the test where that cannot be had.
+    Skips the test if that is impossible.
     """
     enter = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _MOUNT, str(file))
     _require(enter)

@@ -63,7 +63,7 @@ class MemoryBox:
         self.largest = 0
 
     def outcomes(self) -> list[str | None]:
-        """Return what became of each."""
+        """Return the outcome of each."""
         return [one.outcome for one in self.kept]
 
     def _check(self) -> None:
@@ -75,7 +75,7 @@ class MemoryBox:
         self.lived_s = max(self.lived_s, lived_s)
 
     async def open(self, sinks: Collection[str]) -> Opened:
-        """Drop what waits for others."""
+        """Drop the notices of other sinks."""
         self._check()
         dropped: dict[str, int] = {}
         for one in self.kept:
@@ -143,12 +143,12 @@ class MemoryBox:
         self.kept.append(Kept(instead, sink, lived_s))
 
     async def matters(self) -> tuple[Matter, ...]:
-        """Return what waits."""
+        """Return the open matters."""
         self._check()
         return tuple(self.waiting_matters.values())
 
     async def outlook(self, notice: str) -> Notice | None:
-        """Return a notice unless what it tells of is over."""
+        """Return a notice unless its matter is over."""
         self._check()
         return None if notice in self.over else self.known.get(notice)
 
@@ -160,7 +160,7 @@ class MemoryBox:
         }
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
-        """Return what waits; numbers are places in the list, from 1."""
+        """Return the queued notices; numbers are places in the list, from 1."""
         self._check()
         found = [
             Waiting(number=number, lane=(one.notice.project, one.notice.track), tries=one.tries)
@@ -220,11 +220,11 @@ class MemoryDesk:
         return self.tries
 
     def releases(self) -> Mapping[tuple[str, str], datetime]:
-        """Return when what is held back is told."""
+        """Return when held notices will be sent."""
         return self.held
 
     def reminders(self) -> Mapping[str, datetime | None]:
-        """Return when people are told again."""
+        """Return when reminders will be sent."""
         return self.again
 
 
@@ -257,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(self.server.status)
         self.send_header("Location", self.server.address("/elsewhere"))
         self.send_header("Content-Length", "0")
-        with suppress(ConnectionError):  # whoever asked may be gone
+        with suppress(ConnectionError):  # the client may have closed
             self.end_headers()
 
     def do_GET(self) -> None:

@@ -51,7 +51,7 @@ def with_rule(step: str, rules: RuleBook | None = None, **changes: Any) -> RuleB
 
 
 def without_step(step: str) -> RuleBook:
-    """Return the shipped table after somebody took `step` out of it."""
+    """Return the shipped table without `step`."""
     book = shipped_rules()
     return book.model_copy(
         update={"steps": {name: rule for name, rule in book.steps.items() if name != step}}
@@ -148,7 +148,7 @@ class Playbook:
 
     @property
     def notices(self) -> tuple[Notify, ...]:
-        """What people were told by the last decision."""
+        """The notices of the last decision."""
         return tuple(order for order in self.decision.effects if isinstance(order, Notify))
 
     @property

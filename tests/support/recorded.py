@@ -85,7 +85,7 @@ def write(path: Path, *plays: RecordedPlay) -> None:
 
 
 def spoil(path: Path, *statements: str, values: dict[str, Any] | None = None) -> None:
-    """Change a journal as nobody may: the triggers that guard it dropped, references unchecked."""
+    """Tamper with a journal: without its protecting triggers, with unchecked references."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("DROP TRIGGER IF EXISTS events_stay")
         db.execute("DROP TRIGGER IF EXISTS events_remain")

@@ -33,7 +33,7 @@ _SPIN_S = 6 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What became of one run of the tests."""
+    """The result of one run of the tests."""
 
     number: int
     busy: bool

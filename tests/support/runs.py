@@ -28,7 +28,7 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def run_spec(root: Path, run_id: str, *argv: str, **more: Any) -> RunSpec:
-    """Return a specification that runs `argv` in `root`, with a limit that no test is to reach."""
+    """Return a specification that runs `argv` in `root`, with a limit that no test should reach."""
     values: dict[str, Any] = {
         "run_id": run_id,
         "argv": argv,

@@ -31,7 +31,7 @@ def _state() -> Schema:
     return _schema(
         State,
         "STATE.json",
-        "`.ai/STATE.json`: where a track stands. Written by the orchestrator alone; other keys are kept.",
+        "`.ai/STATE.json`: the state of a track. Written by the orchestrator alone; other keys are kept.",
         required=("project", "step", "status"),
     )
 

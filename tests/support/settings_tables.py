@@ -17,7 +17,7 @@ from handoffd.settings.paths import shared
 
 
 def daemon_settings() -> str:
-    """Return the daemon's settings with what the example file says about each."""
+    """Return the daemon's settings with their comments in the example file."""
     text = shared("config", "handoffd.example.yaml").read_text("utf-8")
     rows = [(f"`{key}`", f"`{default}`", meaning) for key, default, meaning in _explained(text)]
     return table(("Setting", "Default", "Meaning"), rows)
@@ -56,7 +56,7 @@ def _default(data: Any, section: str, key: str) -> str | None:
 
 
 def project_settings() -> str:
-    """Return a project's own settings; a * marks what waits for trust."""
+    """Return a project's own settings; a * marks settings that need a person's trust."""
     rows, held = [], sensitive(ProjectSettings())
     for name, default in _flat("", ProjectSettings()):
         rows.append(

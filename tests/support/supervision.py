@@ -85,7 +85,7 @@ class MemorySupervision:
         self.unlifted: tuple[str, ...] = ()
 
     def find(self, name: str) -> str:
-        """Return the root of the project called or lying at `name`."""
+        """Return the root of the project named or located at `name`."""
         for root, view in self.projects.items():
             if name in (root, view.name) or name.startswith(f"{root}/"):
                 return root
@@ -109,7 +109,7 @@ class MemorySupervision:
         return self.projects[project]
 
     async def add(self, root: str, *, take: bool = False) -> ProjectView:
-        """Know one more project; here they belong to nobody else."""
+        """Add a project; here no other daemon has any."""
         return self.projects.setdefault(root, project_view(root))
 
     async def add_many(
@@ -119,7 +119,7 @@ class MemorySupervision:
         outcome: dict[str, str | HandoffdError] = {}
         for root in roots:
             if root.startswith("/gone"):
-                outcome[root] = NotFound(f"{root} is no folder", hint="give the root of a project")
+                outcome[root] = NotFound(f"{root} is not a folder", hint="give the root of a project")
             else:
                 outcome[root] = (await self.add(root)).project
         return outcome

@@ -1,4 +1,4 @@
-"""What becomes of the suite when a test of it hangs: it ends, and says which one."""
+"""A hanging test ends the suite, which names the test."""
 
 from __future__ import annotations
 

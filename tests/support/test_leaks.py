@@ -29,7 +29,7 @@ asyncio_default_fixture_loop_scope = function
 
 @pytest.fixture
 def outcomes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Outcomes:
-    """Return what becomes of each test of a file under the check."""
+    """Return the outcome of each test of a file under the check."""
     monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY / 'daemon'}:{REPOSITORY}")
     pytester.makeconftest(_CONFTEST)
     pytester.makeini(_SETTINGS)
@@ -158,7 +158,7 @@ def test_what_is_left_running_fails_the_test_that_started_it(outcomes: Outcomes)
 
 
 def test_a_process_that_becomes_another_program_is_found(outcomes: Outcomes) -> None:
-    """Between two programs it reads as one without an environment, and so as nobody's."""
+    """Between two programs it seems to have no environment, and so to belong to no test."""
     found = outcomes.of("""
         import subprocess, pytest
 
@@ -197,7 +197,7 @@ def test_a_failure_answers_for_what_it_left(outcomes: Outcomes) -> None:
 
 
 def test_a_shared_fixture_answers_when_it_is_over(outcomes: Outcomes) -> None:
-    """What it lends is no leak of the tests that use it; what it leaves is one of the last of them."""
+    """A lent resource is not a leak of the tests that use it; a remaining one is a leak of the last test."""
     found = outcomes.of("""
         import socket, subprocess, pytest
 

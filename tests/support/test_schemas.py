@@ -18,7 +18,7 @@ FOLDER = ROOT / "config" / "schema"
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """`make schema` mends this."""
+    """`make schema` updates them."""
     assert [] == drifted()
 
 

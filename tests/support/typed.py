@@ -1,4 +1,4 @@
-"""Typing what a person is told to type next: does the command exist, with those options and words?"""
+"""Typing the next command for a person: does it exist, with these options and words?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Typed:
 def typed(line: str) -> Typed:
     """Return what the command line makes of `line`, as a shell would hand it over.
 
-    Raises AssertionError where it is no whole command of ours that names its project, and click's
+    Raises AssertionError unless it is a complete handoffd command that names its project, and click's
     UsageError where an option or a word does not fit.
     """
     words = shlex.split(line, comments=True)

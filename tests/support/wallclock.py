@@ -1,4 +1,4 @@
-"""A wall clock that a test may set, for real processes: a library of ours lies to them about it."""
+"""A wall clock that a test may set, for real processes: a preloaded library gives them a false time."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 python -m tests.systemd [PYTEST ARGUMENTS...]
 
-Ends with 2, and says why, where no box can be had.
+Ends with 2, and prints the reason, on a machine that cannot run a box.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Box:
 
     # --- its files ------------------------------------------------------------------------------------
     def path(self, name: str) -> Path:
-        """Return where a file of the box is to be had from here, while it runs."""
+        """Return the path outside the box of a file inside it, while the box runs."""
         return Path(f"/proc/{self.leader}/root/{name.lstrip('/')}")
 
     def environment(self, pid: int) -> list[str]:
@@ -182,7 +182,7 @@ class Box:
             return []
 
     def put_checkout(self, folder: str, owner: str) -> None:
-        """Put this checkout, with what is not committed yet, into a folder of the box."""
+        """Put this checkout, including uncommitted changes, into a folder of the box."""
         target = self.path(folder)
         target.mkdir(parents=True, exist_ok=True)
         subprocess.run(

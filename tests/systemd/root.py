@@ -37,7 +37,7 @@ ExecStart=-umount /proc/sys/kernel/random/boot_id
 
 
 class NoBox(Exception):
-    """A box cannot be had here; says why, and what to do."""
+    """This machine cannot run a box; the message has the reason and a remedy."""
 
 
 def _require_tools() -> None:

@@ -192,7 +192,7 @@ class Story:
         return [Begun(run, step, int(pid)) for run, step, pid in map(str.split, lines)]
 
     def after(self, starts: int) -> Begun:
-        """Return the start that comes after so many, when it has come."""
+        """Wait for the start after the first `starts`, and return it."""
         return eventually_sync(lambda: self.begun[starts:])[0]
 
     @property
@@ -211,7 +211,7 @@ class Story:
 
     @property
     def track(self) -> dict[str, Any]:
-        """Where it stands, by `handoffd status`."""
+        """Its only track, by `handoffd status`."""
         projects = self.service.json("status")["projects"]
         (project,) = [project for project in projects if project["project"] == self.path]
         track: dict[str, Any] = project["tracks"][0]

@@ -49,8 +49,11 @@ RETRY_S = 5.0
 class TrackSupervisor:
     """The one place where a track changes."""
 
-    def __init__(self, committed: CommittedState, home: Home, services: Services) -> None:
+    def __init__(
+        self, committed: CommittedState, home: Home, services: Services, retry_s: float = RETRY_S
+    ) -> None:
         self.key = key = committed.key
+        self.retry_s = retry_s
         self.committed = committed
         self._home = home
         self._files = home.files
@@ -198,10 +201,12 @@ class TrackSupervisor:
                 except StoreError as error:
                     if not must_not_be_lost(event):
                         raise
-                    self._log.error("journal unwritable, trying again", error=str(error), retry_s=RETRY_S)
+                    self._log.error(
+                        "journal unwritable, trying again", error=str(error), retry_s=self.retry_s
+                    )
                     self.committed.stuck = error.message
                     self._questions.turn_away(error, keep=must_not_be_lost)
-                await anyio.sleep(RETRY_S)
+                await anyio.sleep(self.retry_s)
         finally:
             self.committed.stuck = None
 

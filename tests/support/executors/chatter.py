@@ -2,7 +2,7 @@
 
 It prints JSON lines as claude does, of about 1 KiB, each with a session, tokens and a file of its own, and
 another kind of line now and then: torn ones, long ones, plain ones. After the first part and after all it
-says so, and waits for a file (`on`, `over`) in the folder. Then it hands over.
+prints a mark, and waits for a file (`on`, `over`) in the folder. Then it hands over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent that talks: `flood.py LINES` writes so many numbered lines of 30 bytes."""
+"""An agent that talks: `flood.py LINES` writes LINES numbered lines of 30 bytes."""
 
 from __future__ import annotations
 

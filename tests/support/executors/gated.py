@@ -12,6 +12,6 @@ give_up_at = time.monotonic() + 600
 Path(".ai/waiting").touch()
 while not Path(".ai/release").exists():
     if time.monotonic() > give_up_at:
-        sys.exit("nobody released this agent")
+        sys.exit("no test released this agent")
     time.sleep(0.02)
 os.execv(sys.executable, [sys.executable, "-I", "-m", "handoffd.rehearsal"])

@@ -14,6 +14,6 @@ with Path(".ai/starts.log").open("a") as log:
 give_up_at = time.monotonic() + 600
 while not Path(f".ai/release-{os.environ['HANDOFFD_STEP']}").exists():
     if time.monotonic() > give_up_at:
-        sys.exit("nobody released this agent")
+        sys.exit("no test released this agent")
     time.sleep(0.02)
 os.execv(sys.executable, [sys.executable, "-I", "-m", "handoffd.rehearsal"])

@@ -2,7 +2,7 @@
 
 python -m tests.systemd.vm [PYTEST ARGUMENTS...]
 
-Ends with 2, and says why, where no virtual machine can be had.
+Ends with 2, and prints the reason, on a machine that cannot run a virtual machine.
 """
 
 from __future__ import annotations

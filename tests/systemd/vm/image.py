@@ -57,7 +57,7 @@ python3 -m compileall -q /opt/handoffd /usr/lib/python3 /usr/lib/python3.11 > /d
 
 
 class NoMachine(Exception):
-    """A virtual machine cannot be had here; says why, and what to do."""
+    """This machine cannot run a virtual machine; the message has the reason and a remedy."""
 
 
 def obstacle() -> str | None:
@@ -74,7 +74,7 @@ def obstacle() -> str | None:
 
 
 def disk() -> Path:
-    """Return a disk with this checkout's handoffd on it; `kernel` lies beside it. Raises NoMachine."""
+    """Return a disk with this checkout's handoffd on it, beside its `kernel`. Raises NoMachine."""
     system = _system()
     folder, image = CACHE / "unfinished", CACHE / "disk.img"
     try:
@@ -92,7 +92,7 @@ def disk() -> Path:
 
 
 def _system() -> Path:
-    """Return the folder of a Debian with what handoffd needs, which is made if it is not there."""
+    """Return the folder of a Debian with handoffd's dependencies, made on the first call."""
     needs = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
     key = hashlib.sha256("\n".join((SUITE, *PACKAGES, _LISTENER, _UNIT, needs)).encode()).hexdigest()[:12]
     made = CACHE / f"root-{key}"
@@ -105,7 +105,7 @@ def _system() -> Path:
         included = f"--include={','.join(PACKAGES)}"
         _said("mmdebstrap", "--quiet", "--variant=minbase", included, SUITE, str(unfinished), MIRROR)
         _prepare(unfinished)
-        _install(unfinished)  # with what it depends on, which is slow
+        _install(unfinished)  # including all dependencies, which is slow
         unfinished.rename(made)
     return made
 

@@ -23,7 +23,7 @@ class Machine:
     """A booted virtual machine; `close` it in the end."""
 
     def __init__(self, disk: Path, kernel: Path, folder: Path) -> None:
-        """Boot `disk`, with what it prints kept in `folder`. Raises NoMachine."""
+        """Boot `disk`, and keep its output in `folder`. Raises NoMachine."""
         self._console = folder / "console.log"
         line = folder / "line.sock"
         self._qemu = subprocess.Popen(

@@ -89,7 +89,7 @@ class Service:
         return self.machine.must(f"systemctl --user {words}", user=self.account)
 
     def limits(self) -> list[int]:
-        """Return the limits of memory that are in force: of the runs that go on."""
+        """Return the memory limits of the current runs."""
         group = shlex.quote(
             "/sys/fs/cgroup" + self.systemctl(f"show -P ControlGroup {self.launcher}").strip()
         )

@@ -1,4 +1,4 @@
-"""What ends up in the log, read back from the stream it was written to."""
+"""Log lines, read back from their stream."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from handoffd.settings.model import LogSettings
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Leave logging as it was: the configuration is of the whole process."""
+    """Restore the logging configuration, which belongs to the whole process."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -50,8 +50,8 @@ def _entries(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_json_holds_event_level_logger_time_and_keywords() -> None:
-    """One line is one object with everything in it, the fixed keys first."""
+def test_json_has_event_level_logger_time_and_keywords() -> None:
+    """One line is one object, the fixed keys first."""
     stream = _configured()
 
     structlog.get_logger("handoffd.watch").info("step passed", project="/srv/shop", attempt=2)
@@ -64,7 +64,7 @@ def test_json_holds_event_level_logger_time_and_keywords() -> None:
 
 
 def test_text_is_one_readable_line() -> None:
-    """A person sees time, level, event and key=value, quoted where it needs to be."""
+    """Time, level, event and key=value, quoted where necessary."""
     stream = _configured("text")
 
     structlog.get_logger("handoffd").warning(
@@ -76,7 +76,7 @@ def test_text_is_one_readable_line() -> None:
 
 
 def test_bound_context_is_in_every_line() -> None:
-    """What was bound for a run is said by all that log during it."""
+    """Of the daemon and of libraries."""
     stream = _configured()
 
     with structlog.contextvars.bound_contextvars(run="r1"):
@@ -87,7 +87,7 @@ def test_bound_context_is_in_every_line() -> None:
 
 
 def test_levels_below_the_wanted_one_are_dropped() -> None:
-    """The setting holds for our loggers and for libraries alike."""
+    """For own loggers and for libraries."""
     stream = _configured(level="warning")
 
     structlog.get_logger("handoffd").info("too quiet")
@@ -98,7 +98,7 @@ def test_levels_below_the_wanted_one_are_dropped() -> None:
 
 
 def test_a_second_configuration_replaces_the_first() -> None:
-    """A reload changes the level for loggers that exist, and no line is written twice."""
+    """It changes the level of existing loggers, and no line appears twice."""
     log = structlog.get_logger("handoffd")
     first = _configured(level="error")
     log.info("unheard")
@@ -109,8 +109,8 @@ def test_a_second_configuration_replaces_the_first() -> None:
     assert ["heard"] == [entry["event"] for entry in _entries(second)]
 
 
-def test_libraries_speak_through_the_same_stream() -> None:
-    """Arguments are filled in and a traceback is kept, in one line of JSON."""
+def test_libraries_log_to_the_same_stream() -> None:
+    """With arguments and traceback in one line of JSON."""
     stream = _configured()
 
     logging.getLogger("library").error("job %s failed", "poll", exc_info=ValueError("torn"))
@@ -122,7 +122,7 @@ def test_libraries_speak_through_the_same_stream() -> None:
 
 @pytest.mark.parametrize(("level", "heard"), [("info", ["warning"]), ("debug", ["info", "warning"])])
 def test_chatty_libraries_are_turned_down(level: str, heard: list[str]) -> None:
-    """A file event or a tick is no news, unless somebody debugs."""
+    """File events and ticks appear only at debug level."""
     stream = _configured(level=level)
 
     logging.getLogger("watchfiles.main").debug("raw event")
@@ -133,7 +133,7 @@ def test_chatty_libraries_are_turned_down(level: str, heard: list[str]) -> None:
 
 
 def test_warnings_of_python_are_logged() -> None:
-    """A deprecation does not go to a stderr of its own."""
+    """A deprecation goes to the same stream."""
     stream = _configured()
 
     with warnings.catch_warnings():
@@ -161,7 +161,7 @@ def test_warnings_of_python_are_logged() -> None:
     ],
 )
 def test_values_of_secret_keys_are_not_logged(key: str) -> None:
-    """Neither at the top nor in what is nested, and whatever the spelling."""
+    """At any depth and in any spelling."""
     stream = _configured()
 
     structlog.get_logger("handoffd").info(
@@ -188,7 +188,7 @@ def test_values_of_secret_keys_are_not_logged(key: str) -> None:
 )
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_secrets_inside_text_are_not_logged(text: str, form: str) -> None:
-    """The well-known shapes are found in events, in values, in argvs and in tracebacks."""
+    """In events, values, argvs and tracebacks."""
     stream = _configured(form)
     log = structlog.get_logger("handoffd")
 
@@ -200,8 +200,8 @@ def test_secrets_inside_text_are_not_logged(text: str, form: str) -> None:
     assert "[redacted]" in stream.getvalue()
 
 
-def test_counts_and_other_keys_are_left_alone() -> None:
-    """Redaction does not eat what people need: tokens used, monkeys, empty values."""
+def test_counts_and_other_keys_are_not_redacted() -> None:
+    """Tokens used, monkeys, empty values."""
     stream = _configured()
 
     structlog.get_logger("handoffd").info(
@@ -215,7 +215,7 @@ def test_counts_and_other_keys_are_left_alone() -> None:
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_hostile_text_forges_no_line_and_drives_no_terminal(form: str) -> None:
-    """Line breaks, escape sequences and bytes that are no UTF-8 come out harmless."""
+    """Line breaks, escape sequences and invalid UTF-8 become harmless."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", errors="strict", write_through=True)
     settings = LogSettings.model_validate({"format": form})
@@ -231,8 +231,8 @@ def test_hostile_text_forges_no_line_and_drives_no_terminal(form: str) -> None:
     assert b"gate opened" in written
 
 
-def test_what_json_does_not_know_is_written_as_text() -> None:
-    """A path or an odd object never costs the line."""
+def test_other_objects_are_logged_as_text() -> None:
+    """A path or an odd object never loses the line."""
     stream = _configured()
 
     structlog.get_logger("handoffd").info("saved", path=Path("/srv/shop"), names={"b"}, none=[])
@@ -242,7 +242,7 @@ def test_what_json_does_not_know_is_written_as_text() -> None:
 
 
 def test_a_traceback_in_text_is_indented_below_its_line() -> None:
-    """A person can tell where one entry ends and the next begins."""
+    """So that the end of an entry is visible."""
     stream = _configured("text")
 
     try:
@@ -266,13 +266,13 @@ def test_a_traceback_in_text_is_indented_below_its_line() -> None:
         (io.StringIO(), {}, "text"),
     ],
 )
-def test_the_form_follows_who_reads(stream: TextIO, environment: dict[str, str], form: str) -> None:
-    """Text for a terminal, even in a session systemd started; JSON for the journal."""
+def test_the_form_depends_on_the_stream(stream: TextIO, environment: dict[str, str], form: str) -> None:
+    """Text for a terminal, even under systemd; JSON for the journal."""
     assert form == form_for(stream, environment)
 
 
 def test_the_journal_gets_priorities(tmp_path: Path) -> None:
-    """`journalctl --priority warning` finds warnings, when the stream is the journal's own."""
+    """So that `journalctl --priority warning` finds warnings."""
     with (tmp_path / "journal").open("w+", encoding="utf-8") as stream:
         status = os.fstat(stream.fileno())
         environment = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
@@ -287,7 +287,7 @@ def test_the_journal_gets_priorities(tmp_path: Path) -> None:
 
 
 def test_another_stream_gets_no_priorities(tmp_path: Path) -> None:
-    """A file that stderr was redirected to is plain JSON, although the variable is inherited."""
+    """Even if the variable is inherited."""
     with (tmp_path / "log").open("w+", encoding="utf-8") as stream:
         configure_logging(LogSettings(), stream=stream, environment={"JOURNAL_STREAM": "1:2"})
         structlog.get_logger("handoffd").warning("watch degraded")

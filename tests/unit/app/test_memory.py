@@ -1,4 +1,4 @@
-"""What is free goes back to the system."""
+"""Freed memory returns to the system."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ print(before, gaps, resident(), len(last))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library knows no such calls")
-def test_gaps_go_back_to_the_system() -> None:
-    """Texts that are gone leave sixty megabytes of room below the one that stays: that alone is kept."""
+def test_gaps_return_to_the_system() -> None:
+    """Freed texts leave sixty megabytes of gaps below the remaining one, which alone is kept."""
     command = [sys.executable, "-c", PROGRAM]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    before, gaps, after, _ = map(int, told.split())
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    before, gaps, after, _ = map(int, output.split())
 
     assert gaps > 0.9 * before
     assert after < before - 0.8 * 20_000 * 3000 / 4096

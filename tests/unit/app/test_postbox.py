@@ -30,7 +30,7 @@ MANY = 10_000
 
 @asynccontextmanager
 async def running(journal: Journal, *sinks: Recording) -> AsyncIterator[Notifier]:
-    """Run a notifier on a journal for as long as the block lasts."""
+    """Run a notifier on a journal."""
     notifier = Notifier(QUICK, SystemClock(), Postbox(journal), sinks=sinks)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.run)
@@ -38,8 +38,8 @@ async def running(journal: Journal, *sinks: Recording) -> AsyncIterator[Notifier
         tasks.cancel_scope.cancel()
 
 
-async def test_a_notice_goes_in_and_comes_out_as_it_was(tmp_path: Path) -> None:
-    """With its track and its tries, until it is over."""
+async def test_a_notice_is_kept_until_it_is_settled(tmp_path: Path) -> None:
+    """With its track and its number of tries."""
     async with opened(tmp_path / "journal.db") as journal:
         box = Postbox(journal)
         assert Opened(lived_s=0, dropped={}) == await box.open(["web"])
@@ -57,8 +57,8 @@ async def test_a_notice_goes_in_and_comes_out_as_it_was(tmp_path: Path) -> None:
         assert () == await box.waiting("web", 0, 10)
 
 
-async def test_a_record_that_cannot_be_read_is_none(tmp_path: Path) -> None:
-    """It is for the notifier to go on without it."""
+async def test_an_unreadable_notice_is_none(tmp_path: Path) -> None:
+    """The notifier goes on without it."""
     path = tmp_path / "journal.db"
     async with opened(path) as journal:
         box = Postbox(journal)
@@ -72,8 +72,8 @@ async def test_a_record_that_cannot_be_read_is_none(tmp_path: Path) -> None:
         assert await box.read(99) is None
 
 
-async def test_what_is_held_back_is_folded_into_one(tmp_path: Path) -> None:
-    """It comes out as it went in; what cannot be read is left out of it, and counted."""
+async def test_held_notices_are_folded_into_one(tmp_path: Path) -> None:
+    """An unreadable one is left out, and counted."""
     path = tmp_path / "journal.db"
     async with opened(path) as journal:
         box = Postbox(journal)
@@ -93,8 +93,8 @@ async def test_what_is_held_back_is_folded_into_one(tmp_path: Path) -> None:
         assert ((), None) == (await box.held(), await box.lot("web", "quiet", 2))
 
 
-async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: Path) -> None:
-    """The track as decided last, by whomever; and whether anybody looks after the project."""
+async def test_the_journal_decides_whether_a_matter_is_open(tmp_path: Path) -> None:
+    """By the latest state of the track, and by whether the project is supervised."""
     async with opened(tmp_path / "journal.db") as journal:
         box = Postbox(journal)
         waiting = track_of(Status.NEEDS_HUMAN)
@@ -103,9 +103,9 @@ async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: P
             [Parcel(notice=gate, sinks=("web",), opens=Opening(lane=(KEY.project, KEY.track)))], 1
         )
         assert Matter(notice="gate", lane=(KEY.project, KEY.track), since=NOTICE.at) == matter
-        assert await box.outlook("gate") is None  # nobody looks after it
+        assert await box.outlook("gate") is None  # its project is not supervised
         await journal.add_project(KEY.project, "shop", NOTICE.at)
-        assert await box.outlook("gate") is None  # nothing is known of its track
+        assert await box.outlook("gate") is None  # its track is unknown
 
         await journal.commit(replace(record(), track=waiting))
         assert gate == await box.outlook("gate")
@@ -118,18 +118,18 @@ async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: P
 
         trust = replace(gate, id="trust", track="")
         await box.keep([Parcel(notice=trust, sinks=(), opens=Opening(lane=(KEY.project, "")))], 3)
-        assert trust == await box.outlook("trust")  # until somebody says that it is over
+        assert trust == await box.outlook("trust")  # until it is settled
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process uses."""
+    """Return the memory usage of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * resource.getpagesize()
 
 
 @pytest.mark.slow
 async def test_ten_thousand_undelivered_notices_cost_neither_memory_nor_a_slow_start(tmp_path: Path) -> None:
-    """They stay in the journal; a sink that works, or works again, gets them one after the other."""
+    """They stay in the journal; a working sink gets them one after the other."""
     path = tmp_path / "journal.db"
     long = "x" * 2000
     async with opened(path) as journal:

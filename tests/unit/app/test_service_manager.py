@@ -1,4 +1,4 @@
-"""The daemon's side of sd_notify, against a real datagram socket."""
+"""The daemon's side of sd_notify, with a real datagram socket."""
 
 from __future__ import annotations
 
@@ -15,14 +15,23 @@ import pytest
 import structlog
 from tests.support.eventually import eventually
 
-from handoffd.app.service_manager import ServiceManager
+from handoffd.app.service_manager import (
+    POLL,
+    WRITER,
+    Beat,
+    Overview,
+    ServiceManager,
+    beats_of,
+    status_line,
+    stuck,
+)
 
 
 class StoppedClock:
-    """A clock that stands still."""
+    """A clock that does not move."""
 
     def now(self) -> datetime:
-        """Return always the same moment."""
+        """Return the same moment."""
         return datetime(2026, 1, 1, tzinfo=UTC)
 
     def monotonic(self) -> float:
@@ -32,7 +41,7 @@ class StoppedClock:
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
-    """A service manager that listens, by either kind of address."""
+    """A listening service manager, with either kind of address."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
         if request.param == "path":
             address = str(tmp_path / "notify")
@@ -48,7 +57,7 @@ def _daemon(address: str, **environment: str) -> ServiceManager:
 
 
 def test_each_message_is_one_datagram_of_assignments(manager: tuple[str, socket.socket]) -> None:
-    """The manager reads what sd_notify(3) promises, from a path and from the abstract namespace."""
+    """As in sd_notify(3), for a path and the abstract namespace."""
     address, listener = manager
     daemon = _daemon(address)
 
@@ -67,7 +76,7 @@ def test_each_message_is_one_datagram_of_assignments(manager: tuple[str, socket.
 
 
 def test_a_status_cannot_smuggle_in_an_assignment(manager: tuple[str, socket.socket]) -> None:
-    """A line break out of a project's name does not start a line of its own."""
+    """A line break in a project's name does not start another line."""
     address, listener = manager
 
     _daemon(address).status("shop\nMAINPID=1\r\n  stopped\udcff")
@@ -77,7 +86,7 @@ def test_a_status_cannot_smuggle_in_an_assignment(manager: tuple[str, socket.soc
 
 @pytest.mark.parametrize("address", [None, "", "vsock:2:1", "relative"])
 def test_without_a_manager_nothing_is_sent(address: str | None) -> None:
-    """In a terminal or a container every message is a quiet no."""
+    """In a terminal or a container."""
     environment = {} if address is None else {"NOTIFY_SOCKET": address}
     daemon = ServiceManager.from_environment({**environment, "WATCHDOG_USEC": "1000"}, StoppedClock())
 
@@ -86,10 +95,10 @@ def test_without_a_manager_nothing_is_sent(address: str | None) -> None:
     assert daemon.interval_s is None
 
 
-def test_a_manager_that_has_gone_is_logged_and_not_raised(tmp_path: Path) -> None:
-    """A daemon does not fall over because nobody listens any more."""
+def test_a_missing_manager_is_logged(tmp_path: Path) -> None:
+    """The daemon goes on."""
     with structlog.testing.capture_logs() as logged:
-        sent = _daemon(str(tmp_path / "nobody")).ready()
+        sent = _daemon(str(tmp_path / "missing")).ready()
 
     assert not sent
     assert ["service manager not reached"] == [entry["event"] for entry in logged]
@@ -111,12 +120,12 @@ def test_a_manager_that_has_gone_is_logged_and_not_raised(tmp_path: Path) -> Non
 def test_the_watchdog_is_fed_twice_as_often_as_asked(
     environment: dict[str, str], interval_s: float | None
 ) -> None:
-    """Half the limit, if the limit is usable and meant for this process."""
+    """Half the limit, if it is usable and meant for this process."""
     assert interval_s == _daemon("/run/notify", **environment).interval_s
 
 
 async def test_the_watchdog_is_fed_until_cancelled(manager: tuple[str, socket.socket]) -> None:
-    """More than one message arrives, and cancelling ends them."""
+    """Cancelling ends the messages."""
     address, listener = manager
     daemon = _daemon(address, WATCHDOG_USEC="2000")
     seen: list[bytes] = []
@@ -135,7 +144,7 @@ async def test_the_watchdog_is_fed_until_cancelled(manager: tuple[str, socket.so
 
 
 async def test_without_progress_the_watchdog_is_not_fed(manager: tuple[str, socket.socket]) -> None:
-    """It is said why, and once there is progress again the messages come again."""
+    """The status has the reason; after new progress the messages continue."""
     address, listener = manager
     daemon = _daemon(address, WATCHDOG_USEC="2000")
     why: list[str | None] = ["the poll has made no progress for 300 s"]
@@ -159,8 +168,8 @@ async def test_without_progress_the_watchdog_is_not_fed(manager: tuple[str, sock
     assert "the poll has made no progress for 300 s" == logged[0]["why"]
 
 
-async def test_the_manager_is_asked_to_wait_for_what_takes_long(manager: tuple[str, socket.socket]) -> None:
-    """With the reason; once it is over, nobody asks any more, whatever came of it."""
+async def test_the_manager_is_asked_for_more_time(manager: tuple[str, socket.socket]) -> None:
+    """With the reason, until the work ends or fails."""
     address, listener = manager
     daemon = _daemon(address)
 
@@ -175,8 +184,66 @@ async def test_the_manager_is_asked_to_wait_for_what_takes_long(manager: tuple[s
 
 
 async def test_without_a_watchdog_the_task_ends_at_once(manager: tuple[str, socket.socket]) -> None:
-    """A task group that owns it is not kept open for nothing."""
+    """Its task group is not kept open."""
     address, _ = manager
 
     with anyio.fail_after(60):
         await _daemon(address).run(lambda: None)
+
+
+# --- parts that must make progress ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [
+        (None, None),
+        (1000.0, None),
+        (940.0, None),
+        (939.0, "the writer has made no progress for 61 s"),
+        (1200.0, None),
+    ],
+)
+def test_a_busy_part_must_make_progress_within_its_limit(since: float | None, why: str | None) -> None:
+    """An idle part may rest forever, and a clock that seems to go back is harmless."""
+    assert why == stuck([Beat(name="the writer", since=since, limit_s=60)], now=1000.0)
+
+
+def test_all_stuck_parts_are_named() -> None:
+    """A healthy one hides none."""
+    beats = [Beat(name=name, since=since, limit_s=60) for name, since in (("a", 0), ("b", 99), ("c", 10))]
+
+    assert "a has made no progress for 100 s; c has made no progress for 90 s" == stuck(beats, now=100)
+
+
+@pytest.mark.parametrize(("poll_s", "limit_s"), [(30, 180), (0.1, 180), (600, 3000)])
+def test_a_slow_poll_has_a_longer_limit(poll_s: float, limit_s: float) -> None:
+    """Several intervals, and at least some minutes."""
+    writer, poll = beats_of(5.0, 7.0, poll_s)
+
+    assert (WRITER, 5.0) == (writer.name, writer.since)
+    assert (POLL, 7.0, limit_s) == (poll.name, poll.since, poll.limit_s)
+
+
+# --- the line of `systemctl status` ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("overview", "line"),
+    [
+        (Overview(projects=0, running=0), "0 projects, 0 executors running"),
+        (Overview(projects=1, running=1), "1 project, 1 executor running"),
+        (
+            Overview(projects=1000, running=12, queued=3, gates=2, unusable=1),
+            "1000 projects, 12 executors running, 3 waiting, 2 for people to decide, 1 in trouble",
+        ),
+        (
+            Overview(projects=1, running=0, trouble="the journal cannot be written (disk full)"),
+            "nothing is started: the journal cannot be written (disk full); 1 project, 0 executors running",
+        ),
+        (
+            Overview(projects=1, running=0, settings="handoffd.yaml:3: slots", trouble="x"),
+            "nothing is started: x; the settings were not taken: handoffd.yaml:3: slots;"
+            " 1 project, 0 executors running",
+        ),
+    ],
+)
+def test_the_status_line_has_faults_and_counts(overview: Overview, line: str) -> None:
+    """First what needs a person, without counts of 0."""
+    assert line == status_line(overview)

@@ -1,19 +1,21 @@
-"""Which accounts must not be asked, who waits for them, and who tries first when the time has come."""
+"""Limited accounts: which tracks wait for them, and which one tries first after the limit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.house import NOW, dispatch_of, track_of
+from tests.support.house import NOW, House, dispatch_of, house, track_of
 
-from handoffd.capacity.accounts import Accounts
-from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
+from handoffd.capacity.accounts import Accounts, lift
+from handoffd.engine.events import Event, ExecutorExited, LimitLifted, SpawnRefused
 from handoffd.engine.limits import WORKS_AFTER
 from handoffd.engine.run import End, Exit
 from handoffd.engine.track import Limit, Phase, Track, TrackKey
+from handoffd.errors import NotFound, StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
@@ -29,7 +31,7 @@ def limited(until: datetime = LATER, account: str = "claude", **more: object) ->
 
 
 def runs(track: Track, account: str = "claude", phase: Phase = Phase.STARTING) -> Track:
-    """Return the track while a dispatch of it uses an account."""
+    """Return the track while one of its dispatches uses an account."""
     dispatch = dispatch_of(phase=phase, account=account)
     return track.with_state(status=Status.RUNNING).with_ledger(dispatch=dispatch)
 
@@ -40,7 +42,7 @@ def ends(end: End | None = End.CLEAN, **more: Any) -> ExecutorExited:
 
 
 class Lines:
-    """Accounts, and the tracks that were woken, in order."""
+    """Accounts, and the woken tracks, in order."""
 
     def __init__(self) -> None:
         self.accounts = Accounts()
@@ -51,36 +53,36 @@ class Lines:
         return self.accounts.ask(key, account, lambda: self.woken.append(key), now)
 
     def taken(self) -> list[TrackKey]:
-        """Return who was woken since the last look."""
+        """Return the tracks woken since the last call."""
         found, self.woken = self.woken, []
         return found
 
 
 @pytest.fixture
 def lines() -> Lines:
-    """Accounts of which claude is limited, as A knows."""
+    """Accounts with a limit of claude, which A met."""
     made = Lines()
     made.accounts.learn(A, limited(), NOW)
     return made
 
 
-def test_an_account_that_nobody_met_a_limit_of_is_free() -> None:
-    """For as many as want it."""
+def test_an_account_without_a_limit_is_free() -> None:
+    """For any number of tracks."""
     lines = Lines()
     assert all(lines.asks(key, NOW) for key in (A, B, C))
     assert () == lines.accounts.views(LATER)
 
 
-def test_everybody_waits_for_a_limited_account_and_nobody_for_another(lines: Lines) -> None:
-    """Whoever met the limit."""
+def test_all_tracks_wait_for_a_limited_account(lines: Lines) -> None:
+    """Whichever met the limit; other accounts are free."""
     assert [False, False, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW, "codex")]
     assert [True, True, False] == [lines.accounts.waits(key) for key in (A, B, C)]
     lines.accounts.look(LATER - timedelta(seconds=1))
     assert [] == lines.taken()
 
 
-def test_when_the_time_has_come_one_tries_and_the_others_wait_for_it(lines: Lines) -> None:
-    """It is the one that met the limit: it knows how often in a row that was."""
+def test_after_a_limit_one_track_tries(lines: Lines) -> None:
+    """The one that met the limit, because it counts how often in a row; the others wait for it."""
     lines.asks(B, NOW)
     lines.asks(A, NOW)
     lines.accounts.look(LATER)
@@ -94,13 +96,13 @@ def test_when_the_time_has_come_one_tries_and_the_others_wait_for_it(lines: Line
     assert "claude's usage limit: /srv/a tries whether it is over" == wait.words(LATER)
 
 
-def test_who_tries_may_ask_as_often_as_it_likes(lines: Lines) -> None:
+def test_the_trying_track_may_ask_again(lines: Lines) -> None:
     """It may have to wait for a slot in between."""
     assert [True, True] == [lines.asks(A, LATER), lines.asks(A, LATER)]
 
 
-def test_after_a_minute_of_work_everybody_is_let_in(lines: Lines) -> None:
-    """Counted from when its process runs, not from when it was decided on."""
+def test_a_minute_of_work_ends_a_trial(lines: Lines) -> None:
+    """Counted from the start of its process, not from the decision."""
     lines.asks(A, LATER)
     lines.asks(B, LATER)
     lines.asks(C, LATER)
@@ -113,7 +115,7 @@ def test_after_a_minute_of_work_everybody_is_let_in(lines: Lines) -> None:
     assert lines.asks(B, LATER + HOUR + WORKS_AFTER)
 
 
-def test_a_clean_end_lets_everybody_in(lines: Lines) -> None:
+def test_a_clean_end_ends_a_trial(lines: Lines) -> None:
     """Sooner than after a minute."""
     lines.asks(A, LATER)
     lines.asks(B, LATER)
@@ -132,10 +134,8 @@ def test_a_clean_end_lets_everybody_in(lines: Lines) -> None:
         SpawnRefused(dispatch="d1", error="no room"),
     ],
 )
-def test_an_end_that_tells_nothing_of_the_account_lets_only_the_next_one_try(
-    lines: Lines, event: Event
-) -> None:
-    """Its executor was not logged in, did not take its arguments, was ended by us or never began."""
+def test_an_inconclusive_end_lets_the_next_track_try(lines: Lines, event: Event) -> None:
+    """A login or argument error, a stop by the daemon, or no start at all."""
     for key in (B, A, C):
         lines.asks(key, LATER)
     lines.accounts.learn(B, runs(track_of()), LATER)
@@ -145,8 +145,8 @@ def test_an_end_that_tells_nothing_of_the_account_lets_only_the_next_one_try(
     assert [True, False] == [lines.asks(A, LATER), lines.asks(C, LATER)]
 
 
-def test_a_hand_off_that_is_checked_has_shown_that_the_account_works(lines: Lines) -> None:
-    """Also while its checks last; and a run that ended in whatever way after a minute has."""
+def test_a_hand_off_under_check_ends_a_trial(lines: Lines) -> None:
+    """So does any end after a minute of work."""
     for key in (A, B):
         lines.asks(key, LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
@@ -155,7 +155,7 @@ def test_a_hand_off_that_is_checked_has_shown_that_the_account_works(lines: Line
 
 
 def test_a_limit_that_is_met_again_is_waited_for_again(lines: Lines) -> None:
-    """By all of them."""
+    """By all tracks."""
     lines.asks(A, LATER)
     lines.asks(B, LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
@@ -163,8 +163,8 @@ def test_a_limit_that_is_met_again_is_waited_for_again(lines: Lines) -> None:
     assert ([], False) == (lines.taken(), lines.asks(A, LATER))
 
 
-def test_what_was_over_when_the_account_worked_says_nothing_any_more(lines: Lines) -> None:
-    """B tried; that A's ledger still holds what A met limits nobody."""
+def test_a_limit_from_before_a_success_does_not_count(lines: Lines) -> None:
+    """B tried; A's ledger still holds the limit."""
     lines.asks(B, LATER)
     lines.accounts.learn(B, runs(track_of()), LATER)
     lines.accounts.learn(B, track_of(), LATER, ends())
@@ -172,8 +172,8 @@ def test_what_was_over_when_the_account_worked_says_nothing_any_more(lines: Line
     assert [True, True] == [lines.asks(A, LATER), lines.asks(C, LATER)]
 
 
-def test_who_does_not_try_after_all_lets_the_next_one(lines: Lines) -> None:
-    """It was paused, or wants another account by now."""
+def test_a_track_that_gives_up_its_trial_passes_it_on(lines: Lines) -> None:
+    """It was paused, or wants another account."""
     lines.asks(B, NOW)
     lines.asks(A, LATER)
     lines.asks(A, LATER, "codex")
@@ -183,8 +183,8 @@ def test_who_does_not_try_after_all_lets_the_next_one(lines: Lines) -> None:
     assert lines.asks(C, LATER)
 
 
-def test_who_is_woken_and_does_not_ask_keeps_nobody_waiting(lines: Lines) -> None:
-    """It met the limit, and has come to its budget meanwhile; so the next look wakes the next one."""
+def test_a_woken_track_that_does_not_ask_blocks_no_other(lines: Lines) -> None:
+    """It may have reached its budget meanwhile, so the next look wakes the next one."""
     for key in (A, B, C):
         lines.asks(key, NOW)
     for _ in range(4):
@@ -193,7 +193,7 @@ def test_who_is_woken_and_does_not_ask_keeps_nobody_waiting(lines: Lines) -> Non
     assert [False] * 3 == [lines.accounts.waits(key) for key in (A, B, C)]
 
 
-def test_who_is_in_line_always_waits_for_something(lines: Lines) -> None:
+def test_a_queued_track_always_has_a_reason(lines: Lines) -> None:
     """Also between the end of the limit and the look that wakes it."""
     lines.asks(A, NOW)
     wait = lines.accounts.wait_of(A, LATER)
@@ -204,8 +204,8 @@ def test_who_is_in_line_always_waits_for_something(lines: Lines) -> None:
     assert None is lines.accounts.wait_of(B, LATER)
 
 
-def test_who_leaves_its_line_is_woken_no_more(lines: Lines) -> None:
-    """Nor is it counted."""
+def test_a_track_that_leaves_the_queue_is_not_woken(lines: Lines) -> None:
+    """Nor counted."""
     lines.asks(B, NOW)
     lines.accounts.leave(B)
     lines.accounts.look(LATER)
@@ -223,7 +223,7 @@ def test_asking_again_keeps_the_place_in_line(lines: Lines) -> None:
 
 
 def test_the_longest_of_several_limits_counts(lines: Lines) -> None:
-    """Two tracks met it; only one was told for how long."""
+    """Two tracks met it, and only one got a time."""
     lines.accounts.learn(B, limited(LATER + HOUR), NOW)
     assert not lines.asks(C, LATER)
     wait = lines.accounts.wait_of(C, LATER)
@@ -232,7 +232,7 @@ def test_the_longest_of_several_limits_counts(lines: Lines) -> None:
 
 
 def test_a_clock_that_was_far_ahead_hides_no_limit() -> None:
-    """The account worked "next year"; what it answers after the clock was put right counts."""
+    """A success "next year" does not outweigh an answer after the clock was corrected."""
     lines = Lines()
     year = NOW + timedelta(days=365)
     lines.accounts.learn(A, limited(year + HOUR), year)
@@ -243,7 +243,7 @@ def test_a_clock_that_was_far_ahead_hides_no_limit() -> None:
 
 
 def test_a_limit_met_while_the_clock_was_far_ahead_is_tried_at_once() -> None:
-    """Nobody waits for a year; one tries, as after any limit."""
+    """One track tries, as after any limit, instead of waiting for a year."""
     lines = Lines()
     year = NOW + timedelta(days=365)
     lines.accounts.learn(A, limited(year), year)
@@ -255,8 +255,8 @@ def test_a_limit_met_while_the_clock_was_far_ahead_is_tried_at_once() -> None:
     assert LATER == wait.until
 
 
-def test_a_trial_that_began_before_the_clock_was_put_back_is_a_minute_long() -> None:
-    """Not a year."""
+def test_setting_the_clock_back_does_not_prolong_a_trial() -> None:
+    """It lasts a minute."""
     lines = Lines()
     year = NOW + timedelta(days=365)
     lines.accounts.learn(A, limited(NOW), NOW)
@@ -268,16 +268,16 @@ def test_a_trial_that_began_before_the_clock_was_put_back_is_a_minute_long() -> 
     assert [B] == lines.taken()
 
 
-def test_what_a_dead_track_met_long_ago_is_not_taken_up_by_a_new_daemon() -> None:
-    """Its ledger keeps it for ever."""
+def test_a_new_daemon_ignores_old_limits() -> None:
+    """The ledger of a finished track keeps them."""
     lines = Lines()
     lines.accounts.learn(A, limited(), LATER + HOUR + timedelta(seconds=1))
     assert [True, True] == [lines.asks(key, LATER + 2 * HOUR) for key in (B, C)]
     assert () == lines.accounts.views(LATER + 2 * HOUR)
 
 
-def test_nobody_is_shown_a_limit_that_is_long_over_and_that_nobody_waits_for(lines: Lines) -> None:
-    """But one that is tried is, however long that has to wait for a slot; and the others wait for it."""
+def test_an_old_limit_without_a_queue_is_not_shown(lines: Lines) -> None:
+    """One on trial is, however long the trial waits for a slot."""
     assert 1 == len(lines.accounts.views(LATER + HOUR))
     much_later = LATER + 2 * HOUR
     assert () == lines.accounts.views(much_later)
@@ -287,8 +287,8 @@ def test_nobody_is_shown_a_limit_that_is_long_over_and_that_nobody_waits_for(lin
     assert 1 == len(lines.accounts.views(much_later))
 
 
-def test_a_person_lets_everybody_in(lines: Lines) -> None:
-    """Also those that wait for another account, as they may want this one rather."""
+def test_a_lift_wakes_all_tracks(lines: Lines) -> None:
+    """Also those that wait for another account, as they may prefer this one."""
     lines.accounts.learn(B, limited(account="codex"), NOW)
     lines.asks(B, NOW, "codex")
     lines.asks(C, NOW)
@@ -297,8 +297,8 @@ def test_a_person_lets_everybody_in(lines: Lines) -> None:
     assert [True, False] == [lines.asks(A, NOW), lines.asks(B, NOW, "codex")]
 
 
-def test_a_limit_that_was_lifted_is_believed_no_more_until_it_is_met_again(lines: Lines) -> None:
-    """Also while the ledger of a track that met it still says so, as its project cannot be written."""
+def test_a_lifted_limit_counts_only_if_it_is_met_again(lines: Lines) -> None:
+    """Even while the ledger of an unwritable project still has it."""
     lines.accounts.lift("claude", NOW)
     lines.accounts.learn(A, limited(), NOW)
     assert lines.asks(B, NOW)
@@ -306,8 +306,8 @@ def test_a_limit_that_was_lifted_is_believed_no_more_until_it_is_met_again(lines
     assert not lines.asks(B, NOW)
 
 
-def test_people_see_what_is_limited(lines: Lines) -> None:
-    """With who met it, for how long, who tries and how many wait."""
+def test_a_limit_has_a_view(lines: Lines) -> None:
+    """When it was met, until when, the trying track and the queue."""
     lines.asks(B, NOW)
     [view] = lines.accounts.views(NOW)
     assert ("claude", "limit", NOW, LATER, "no more", ("claude",), None, 1) == (
@@ -319,7 +319,7 @@ def test_people_see_what_is_limited(lines: Lines) -> None:
 
 
 def test_a_refusal_holds_back_only_the_track_that_met_it() -> None:
-    """One project's wrong setting stops no other; when the time has come, the track tries again."""
+    """A wrong setting of one project stops no other; after the time the track tries again."""
     lines = Lines()
     lines.accounts.learn(A, limited(kind="refusal"), NOW)
     assert [False, True, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW)]
@@ -332,7 +332,7 @@ def test_a_refusal_holds_back_only_the_track_that_met_it() -> None:
 
 
 def test_refusals_are_listed_beside_the_limit_of_their_account_and_lifted_with_it(lines: Lines) -> None:
-    """One row for all that are refused, as each kind is counted."""
+    """One row for all refused tracks."""
     for key in (B, C):
         lines.accounts.learn(key, limited(LATER + HOUR, kind="refusal"), NOW)
         lines.asks(key, NOW)
@@ -343,10 +343,73 @@ def test_refusals_are_listed_beside_the_limit_of_their_account_and_lifted_with_i
     assert all(lines.asks(key, NOW) for key in (A, B, C))
 
 
-def test_who_is_refused_waits_for_the_limit_of_the_account_as_well(lines: Lines) -> None:
-    """Whichever is over last."""
+def test_a_refused_track_also_waits_for_the_limit_of_its_account(lines: Lines) -> None:
+    """Until both are over."""
     lines.accounts.learn(B, limited(NOW + HOUR / 2, kind="refusal"), NOW)
     assert not lines.asks(B, NOW)
     lines.accounts.look(NOW + HOUR / 2)
     assert [] == lines.taken()
     assert not lines.asks(B, NOW + HOUR / 2)
+
+
+# --- a limit that a person lifts ------------------------------------------------------------------
+
+
+class Recorded:
+    """Records the lifted tracks; `deaf` ones raise an error."""
+
+    def __init__(self, *deaf: TrackKey) -> None:
+        self.told: list[TrackKey] = []
+        self._deaf = deaf
+
+    async def __call__(self, key: TrackKey, event: LimitLifted) -> None:
+        """Record the lift."""
+        assert ("purse", "mei") == (event.account, event.by)
+        if key in self._deaf:
+            raise StoreError(f"{key.project} cannot be written")
+        self.told.append(key)
+
+
+def two_limited(here: House) -> None:
+    """Let two tracks meet the limit of the account `purse`."""
+    limit = Limit(account="purse", executor="agent", kind="limit", since=NOW, until=NOW + timedelta(hours=1))
+    for key in (A, B):
+        here.services.accounts.learn(key, track_of().with_ledger(limited=(limit,)), NOW)
+
+
+@pytest.mark.parametrize(
+    ("deaf", "projects", "problems"),
+    [
+        ((), ("/srv/a", "/srv/b"), ()),
+        ((B,), ("/srv/a",), ("/srv/b: /srv/b cannot be written",)),
+        ((A, B), (), ("/srv/a: /srv/a cannot be written", "/srv/b: /srv/b cannot be written")),
+    ],
+    ids=["all", "some", "none"],
+)
+async def test_a_lift_is_recorded_in_each_track_that_met_the_limit(
+    tmp_path: Path, deaf: tuple[TrackKey, ...], projects: tuple[str, ...], problems: tuple[str, ...]
+) -> None:
+    """In a daemon it counts even if some cannot record it, which is reported."""
+    async with house(tmp_path) as here:
+        two_limited(here)
+
+        lifted = await lift(here.services.accounts, "purse", "mei", NOW, Recorded(*deaf), daemon=True)
+
+        assert (projects, problems) == (lifted.projects, tuple(sorted(lifted.problems)))
+        assert () == here.services.accounts.views(NOW)
+
+
+async def test_without_a_daemon_a_lift_that_no_track_records_fails(tmp_path: Path) -> None:
+    """Nothing else would remember it."""
+    async with house(tmp_path) as here:
+        two_limited(here)
+        with pytest.raises(StoreError):
+            await lift(here.services.accounts, "purse", "mei", NOW, Recorded(A, B), daemon=False)
+
+
+async def test_an_account_without_a_limit_cannot_be_lifted(tmp_path: Path) -> None:
+    """The error lists the limited ones."""
+    async with house(tmp_path) as here:
+        two_limited(here)
+        with pytest.raises(NotFound, match="limited: purse"):
+            await lift(here.services.accounts, "wallet", "mei", NOW, Recorded(), daemon=True)

@@ -1,4 +1,4 @@
-"""Budgets: what counts against which cap, who is told, what is ended."""
+"""Budgets: what counts against which cap, notices, and the end of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.eventually import eventually
-from tests.support.house import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
+from tests.support.house import (
+    NOW,
+    STARTED,
+    MovableClock,
+    at,
+    begun,
+    daemon,
+    dispatch_of,
+    house,
+    make_project,
+)
 from tests.unit.journal.making import dispatch as stored_dispatch
 from tests.unit.journal.making import opened, record
 from tests.unit.journal.making import track as stored_track
@@ -24,9 +34,7 @@ from handoffd.engine.events import (
     CapReached,
     Event,
     ExecutorExited,
-    Initialised,
     Noted,
-    Started,
 )
 from handoffd.engine.run import SCOPES, Cap, Exit, Finding, Scope, Usage
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
@@ -42,13 +50,13 @@ NOTHING = Ledger()
 
 
 def usd(amount: float, tokens: int = 0) -> Usage:
-    """Return what cost so many dollars."""
+    """Return usage with a cost."""
     return Usage(input_tokens=tokens, cost_usd=amount, priced="provider")
 
 
 @dataclass
 class Desk:
-    """Budgets in a test: its clock, what people were told, and what each run has used so far."""
+    """Budgets in a test: the clock, the notices, and the usage of each run so far."""
 
     budgets: Budgets
     clock: MovableClock
@@ -58,19 +66,19 @@ class Desk:
     posted: list[Event] = field(default_factory=list)
 
     def flies(self, key: TrackKey, run: str, story: Usage = Usage(), **more: Any) -> None:
-        """Let a run of a track begin, whose story has spent something before."""
+        """Begin a run of a track whose story has already spent something."""
         ledger = Ledger(dispatch=dispatch_of(run), spent=story, facts=Facts(usage=story), **more)
         self.tracks[key] = Track(state=State(project="shop", story="US-001", step="bdd"), ledger=ledger)
         flight = Flight(key=key, track=lambda: self.tracks[key], caps=lambda: FREE, post=self.posted.append)
         self.budgets.begin(run, flight)
 
     def uses(self, **used: Usage) -> None:
-        """Let runs use so much in all, and look at it."""
+        """Set the total usage of runs, and look at it."""
         self.live |= used
         self.budgets.look()
 
     def over(self, key: TrackKey = SHOP, project: ProjectCaps = FREE, ledger: Ledger = NOTHING) -> str | None:
-        """Return what keeps a track from being dispatched, in words."""
+        """Return the message if a track must not be dispatched."""
         finding = self.budgets.over(key, Track(ledger=ledger), project)
         return None if finding is None else finding.text
 
@@ -92,16 +100,16 @@ def desk() -> Callable[..., Desk]:
 MakeDesk = Callable[..., Desk]
 
 
-# --- which caps are in force -------------------------------------------------------------------------
+# --- which caps apply --------------------------------------------------------------------------------
 def test_a_project_can_only_tighten_what_the_daemon_allows() -> None:
-    """Its file is an agent's to write."""
+    """An agent can write its file."""
     daemons = CapSettings(story_usd=4, project_usd=40)
     caps = caps_in_force(daemons, ProjectCaps(story_usd=2, project_usd=400, attempt_tokens=9), {})
     assert {"attempt": Cap(tokens=9), "story": Cap(usd=2), "project": Cap(usd=40)} == caps
 
 
 def test_a_person_can_widen_both() -> None:
-    """For this project, or this story."""
+    """For one project, or one story."""
     granted: dict[Scope, Cap] = {"story": Cap(usd=8), "project": Cap(usd=80)}
     caps = caps_in_force(CapSettings(story_usd=4), ProjectCaps(story_usd=2), granted)
     assert {"story": Cap(usd=8)} == caps
@@ -109,13 +117,13 @@ def test_a_person_can_widen_both() -> None:
 
 @given(cap=st.sampled_from([f"{scope}_{unit}" for scope in SCOPES for unit in ("usd", "tokens")]))
 def test_every_setting_is_a_cap(cap: str) -> None:
-    """One that somebody adds is in force."""
+    """Also a new one."""
     scope, _, unit = cap.partition("_")
     assert {scope: Cap(**{unit: 7})} == caps_in_force(CapSettings(**{cap: 7}), FREE, {})
 
 
 # --- what counts ----------------------------------------------------------------------------------------
-def test_without_caps_nothing_is_in_the_way(desk: MakeDesk) -> None:
+def test_without_caps_nothing_is_limited(desk: MakeDesk) -> None:
     """Whatever was spent."""
     here = desk()
     here.budgets.book(usd(10**6), "m")
@@ -123,8 +131,8 @@ def test_without_caps_nothing_is_in_the_way(desk: MakeDesk) -> None:
     assert [] == here.told
 
 
-def test_a_story_counts_what_its_ledger_has(desk: MakeDesk) -> None:
-    """And not what other stories of the project spent."""
+def test_a_story_counts_its_own_usage(desk: MakeDesk) -> None:
+    """Not that of other stories."""
     here = desk(story_usd=4)
     assert here.over(ledger=Ledger(spent=usd(9), facts=Facts(usage=usd(3)))) is None
     spent = Ledger(spent=usd(9), facts=Facts(usage=usd(4.1)))
@@ -132,14 +140,14 @@ def test_a_story_counts_what_its_ledger_has(desk: MakeDesk) -> None:
 
 
 def test_a_project_counts_all_its_stories(desk: MakeDesk) -> None:
-    """The track's ledger has them."""
+    """From the track's ledger."""
     assert "the project's budget: $9.00 of $8.00 spent" == desk(project_usd=8).over(
         ledger=Ledger(spent=usd(9))
     )
 
 
-def test_what_runs_counts_with_what_is_booked_and_once(desk: MakeDesk) -> None:
-    """A run that was booked is not flying any more, whether anybody has looked or not."""
+def test_running_and_booked_usage_count_once(desk: MakeDesk) -> None:
+    """A booked run does not count as running, even before the next look."""
     here = desk(day_usd=10)
     here.budgets.book(usd(4), "m")
     here.flies(BLOG, "b1")
@@ -150,8 +158,8 @@ def test_what_runs_counts_with_what_is_booked_and_once(desk: MakeDesk) -> None:
     assert here.over() is None
 
 
-def test_a_run_that_is_not_read_any_more_keeps_its_sum_until_it_is_booked(desk: MakeDesk) -> None:
-    """Between its end and the commit of that, nothing slips through."""
+def test_an_ended_run_counts_until_it_is_booked(desk: MakeDesk) -> None:
+    """Nothing is lost between its end and the commit."""
     here = desk(day_usd=10)
     here.flies(BLOG, "b1")
     here.uses(b1=usd(11))
@@ -161,7 +169,7 @@ def test_a_run_that_is_not_read_any_more_keeps_its_sum_until_it_is_booked(desk: 
 
 
 def test_a_day_ends_at_midnight(desk: MakeDesk) -> None:
-    """And what the daemon has spent in all does not."""
+    """The daemon's total does not."""
     here = desk(day_usd=10, daemon_usd=20)
     here.budgets.book(usd(12), "m")
     assert "the day's budget: $12.00 of $10.00 spent" == here.over()
@@ -171,8 +179,8 @@ def test_a_day_ends_at_midnight(desk: MakeDesk) -> None:
     assert "the daemon's budget: $21.00 of $20.00 spent" == here.over()
 
 
-def test_a_day_that_comes_again_has_spent_what_it_had(desk: MakeDesk) -> None:
-    """A clock that was set wrong, and right again, is no second budget."""
+def test_a_corrected_clock_gives_no_second_budget(desk: MakeDesk) -> None:
+    """The day that returns has already spent its part."""
     here = desk(day_usd=10)
     here.budgets.book(usd(12), "m")
     here.clock.jumped_s = timedelta(days=1).total_seconds()
@@ -181,8 +189,8 @@ def test_a_day_that_comes_again_has_spent_what_it_had(desk: MakeDesk) -> None:
     assert "the day's budget: $12.00 of $10.00 spent" == here.over()
 
 
-async def test_every_day_that_the_journal_has_counts_for_itself(desk: MakeDesk, tmp_path: Path) -> None:
-    """What ends tomorrow by a clock that goes ahead is not today's, and the other way round."""
+async def test_each_day_in_the_journal_counts_by_itself(desk: MakeDesk, tmp_path: Path) -> None:
+    """An end recorded with a clock that was ahead does not count today."""
     here = desk(day_usd=10)
     async with opened(tmp_path / "journal.db") as journal:
         for run, usage, days in (("d0", usd(12), 0), ("d1", usd(3), 1)):
@@ -198,8 +206,8 @@ async def test_every_day_that_the_journal_has_counts_for_itself(desk: MakeDesk, 
     assert "the day's budget: $12.00 of $10.00 spent" == here.over()
 
 
-async def test_what_an_earlier_life_spent_counts(desk: MakeDesk, tmp_path: Path) -> None:
-    """The journal has it: of today, and of all projects ever."""
+async def test_the_spending_of_earlier_daemons_counts(desk: MakeDesk, tmp_path: Path) -> None:
+    """From the journal: of today, and of all projects ever."""
     journal = await Journal.open(tmp_path / "journal.db")
     here = desk(day_usd=1, daemon_usd=10)
     await here.budgets.load(journal, [usd(6), usd(6)])
@@ -207,9 +215,9 @@ async def test_what_an_earlier_life_spent_counts(desk: MakeDesk, tmp_path: Path)
     assert "the daemon's budget: $12.00 of $10.00 spent" == here.over()
 
 
-# --- what is ended -----------------------------------------------------------------------------------------
-def test_an_attempt_is_ended_at_its_cap_and_asked_once(desk: MakeDesk) -> None:
-    """What it used is what its own run has used, not its story."""
+# --- ending runs ---------------------------------------------------------------------------------------
+def test_an_attempt_is_ended_once_at_its_cap(desk: MakeDesk) -> None:
+    """Its own run counts, not its story."""
     here = desk(attempt_usd=1)
     here.flies(SHOP, "d1", story=usd(50))
     here.uses(d1=usd(0.99))
@@ -223,18 +231,18 @@ def test_an_attempt_is_ended_at_its_cap_and_asked_once(desk: MakeDesk) -> None:
 
 @pytest.mark.parametrize("scope", ["story", "project", "day", "daemon"])
 @pytest.mark.parametrize(("on_cap", "ended"), [("finish", 0), ("stop", 1)])
-def test_at_any_other_cap_a_run_goes_on_unless_told_otherwise(
+def test_at_other_caps_a_run_ends_only_if_configured(
     desk: MakeDesk, scope: str, on_cap: str, ended: int
 ) -> None:
-    """`on_cap` says."""
+    """By `on_cap`."""
     here = desk(**{f"{scope}_usd": 1, "on_cap": on_cap})
     here.flies(SHOP, "d1")
     here.uses(d1=usd(2))
     assert ended == len(here.posted)
 
 
-def test_a_budget_that_is_raised_in_time_ends_nothing(desk: MakeDesk) -> None:
-    """The ledger is looked at each time."""
+def test_a_budget_raised_in_time_ends_nothing(desk: MakeDesk) -> None:
+    """Each look reads the ledger."""
     here = desk(attempt_usd=1)
     here.flies(SHOP, "d1", granted={"attempt": Cap(usd=3)})
     here.uses(d1=usd(2))
@@ -258,10 +266,10 @@ CAPPED = Finding(scope="attempt", unit="usd", spent=3, cap=2)
         ({"attempt_usd": 2}, {}, {"attempt": Cap(usd=2.5)}, False),
     ],
 )
-def test_what_ended_an_attempt_holds_the_next_one_as_long_as_it_is_in_force(
+def test_a_reached_cap_blocks_the_next_attempt_while_it_applies(
     desk: MakeDesk, caps: Any, own: Any, granted: Any, held: bool
 ) -> None:
-    """Raised in the settings or by a person, or taken out, it is in nobody's way."""
+    """Until the settings or a person raise or remove it."""
     budgets, ledger = desk(**caps).budgets, Ledger(capped=CAPPED, granted=granted)
     pending, passed = (
         Track(state=State(project="shop", story="US-001", step="bdd", status=status), ledger=ledger)
@@ -271,9 +279,9 @@ def test_what_ended_an_attempt_holds_the_next_one_as_long_as_it_is_in_force(
     assert budgets.over(SHOP, passed, ProjectCaps(**own)) is None
 
 
-# --- who is told ------------------------------------------------------------------------------------
-def test_people_are_warned_at_four_fifths_and_once(desk: MakeDesk) -> None:
-    """With the command that raises it."""
+# --- notices ----------------------------------------------------------------------------------------
+def test_one_warning_comes_at_four_fifths(desk: MakeDesk) -> None:
+    """With the command that raises the cap."""
     here = desk(story_usd=10)
     here.flies(SHOP, "d1", story=usd(7))
     here.uses(d1=usd(0.9))
@@ -288,7 +296,7 @@ def test_people_are_warned_at_four_fifths_and_once(desk: MakeDesk) -> None:
 
 
 def test_a_second_daemon_warns_under_the_same_id(desk: MakeDesk) -> None:
-    """Notices are recorded once by their id, so a restart tells nobody twice."""
+    """The journal records a notice once by its id, so a restart repeats none."""
     ids = []
     for _ in range(2):
         here = desk(story_usd=10)
@@ -298,7 +306,7 @@ def test_a_second_daemon_warns_under_the_same_id(desk: MakeDesk) -> None:
     assert ids[0] == ids[1]
 
 
-def test_of_a_day_that_is_used_up_people_are_told_once_for_all_projects(desk: MakeDesk) -> None:
+def test_a_used_up_day_is_reported_once_for_all_projects(desk: MakeDesk) -> None:
     """Each track only waits."""
     here = desk(day_usd=10)
     here.budgets.book(usd(12), "m")
@@ -312,8 +320,8 @@ def test_of_a_day_that_is_used_up_people_are_told_once_for_all_projects(desk: Ma
     )
 
 
-def test_a_model_without_a_price_is_told_of_where_caps_are_in_dollars(desk: MakeDesk) -> None:
-    """Else a cap would look as if it held."""
+def test_a_model_without_a_price_is_reported_if_caps_are_in_dollars(desk: MakeDesk) -> None:
+    """Such a cap would not hold."""
     unpriced = Usage(input_tokens=9)
     in_tokens, in_dollars = desk(day_tokens=100), desk(story_usd=1)
     for one in (in_tokens, in_dollars, in_dollars):
@@ -326,15 +334,13 @@ def test_a_model_without_a_price_is_told_of_where_caps_are_in_dollars(desk: Make
 
 # --- in a house -------------------------------------------------------------------------------------
 async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(tmp_path: Path) -> None:
-    """By its stop ladder; then the track waits for a person, whose word lets it go on."""
+    """By its stop ladder; then the track waits until a person raises the budget."""
     async with house(tmp_path, agent="sleep 600\n", caps={"attempt_tokens": 1000}) as here:
         root = make_project(tmp_path)
         used: dict[str, Usage] = {}
         here.services.budgets.live = lambda: used
         async with daemon(here) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             main = roster._register.awake[root].main
 
             def phase() -> Phase | None:
@@ -358,18 +364,13 @@ async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(tmp_path
             await roster.end_executors("the test")
 
 
-def test_the_clock_of_the_tests_stands_still() -> None:
-    """Else days would end by themselves."""
-    assert NOW == MovableClock().now()
-
-
 def ended(desk: Desk) -> list[str]:
-    """Return the runs that were to be ended."""
+    """Return the runs that were ordered to end."""
     return [event.dispatch for event in desk.posted if isinstance(event, CapReached)]
 
 
-async def test_what_runs_is_looked_at_by_itself(desk: MakeDesk) -> None:
-    """While anything runs; when nothing does, nothing wakes it until the next run begins."""
+async def test_running_attempts_are_polled(desk: MakeDesk) -> None:
+    """The poll rests until the next run begins."""
     one = desk(attempt_usd=1)
     async with anyio.create_task_group() as group:
         group.start_soon(one.budgets.run, 0.001)
@@ -382,8 +383,8 @@ async def test_what_runs_is_looked_at_by_itself(desk: MakeDesk) -> None:
         group.cancel_scope.cancel()
 
 
-async def test_a_look_that_fails_is_not_the_last(desk: MakeDesk) -> None:
-    """One run that cannot be told about does not lift the caps of the others."""
+async def test_a_failed_look_is_repeated(desk: MakeDesk) -> None:
+    """A faulty run does not lift the caps of the others."""
     one = desk(attempt_usd=1)
     usage, asked = one.budgets.live, 0
 
@@ -403,8 +404,8 @@ async def test_a_look_that_fails_is_not_the_last(desk: MakeDesk) -> None:
         group.cancel_scope.cancel()
 
 
-def test_one_that_cannot_be_judged_takes_no_cap_from_the_others(desk: MakeDesk) -> None:
-    """What one project's file says is no reason for another one to spend without end."""
+def test_a_run_that_cannot_be_judged_does_not_lift_other_caps(desk: MakeDesk) -> None:
+    """The file of one project must not let another spend without end."""
     here = desk(attempt_usd=1)
 
     def broken() -> ProjectCaps:
@@ -420,8 +421,8 @@ def test_one_that_cannot_be_judged_takes_no_cap_from_the_others(desk: MakeDesk) 
     assert ["second"] == [event.dispatch for event in here.posted if isinstance(event, CapReached)]
 
 
-def test_other_caps_count_from_the_moment_they_are_in_force(desk: MakeDesk) -> None:
-    """For what is booked already, too."""
+def test_changed_caps_apply_at_once(desk: MakeDesk) -> None:
+    """Also to booked usage."""
     one = desk(story_usd=1)
     ledger = Ledger(spent=usd(2), facts=Facts(usage=usd(2)))
     assert one.over(ledger=ledger) is not None
@@ -433,10 +434,8 @@ def test_other_caps_count_from_the_moment_they_are_in_force(desk: MakeDesk) -> N
     assert one.over(ledger=ledger) is not None
 
 
-async def test_a_cap_on_the_day_that_comes_later_knows_what_was_spent_before(
-    desk: MakeDesk, tmp_path: Path
-) -> None:
-    """By an earlier life of the daemon, when there was no such cap."""
+async def test_a_later_cap_on_the_day_counts_earlier_spending(desk: MakeDesk, tmp_path: Path) -> None:
+    """By an earlier daemon, when there was no such cap."""
     one = desk()
     async with opened(tmp_path / "journal.db") as journal:
         flying = stored_track(status=Status.RUNNING, dispatch=stored_dispatch("d0"))
@@ -450,15 +449,13 @@ async def test_a_cap_on_the_day_that_comes_later_knows_what_was_spent_before(
     assert one.over() is not None
 
 
-async def test_a_run_that_ends_while_its_project_is_made_anew_counts_once(tmp_path: Path) -> None:
-    """Who followed it is gone with what crashed, and whoever comes next finds its end."""
+async def test_a_run_that_ends_during_a_rebuild_counts_once(tmp_path: Path) -> None:
+    """The rebuilt project finds its end."""
     wait = "until [ -e go ]; do sleep 0.01; done\n"
     async with house(tmp_path, agent=wait, caps={"day_usd": 10}) as here:
         root, budgets = make_project(tmp_path), here.services.budgets
         async with daemon(here) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             before = roster._register.awake[root]
             await eventually(lambda: budgets._flights)
             [run] = budgets._flights

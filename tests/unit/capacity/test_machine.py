@@ -1,29 +1,51 @@
-"""What is wrong with the machine: told once, tried again, and over when it is over."""
+"""Faults of the machine: reported once, tried again, and over when their cause is gone."""
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import House, bid, house, make_project, unwritable
-from tests.unit.capacity.test_descriptors import room_for
-from tests.unit.capacity.test_room import room_of
+from tests.support.house import (
+    INITIALISED,
+    STARTED,
+    House,
+    at,
+    bid,
+    house,
+    make_project,
+    supervised,
+    unwritable,
+)
 
 from handoffd.capacity.admission import Facts
 from handoffd.capacity.machine import (
     CALM_S,
+    HEADROOM,
     OUT_OF_MEMORY,
     OVERLOADED,
     SHORT_S,
+    Descriptors,
     Machine,
+    Room,
+    Space,
+    at_limit,
     descriptor_shortage,
+    first_short,
+    passes_by_itself,
+    relieved,
     shortage_in,
 )
 from handoffd.capacity.slots import Slots
+from handoffd.engine.events import Noted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.files.errors import DISK_FULL, storage_error
 from handoffd.settings.model import ExecuteSettings, SchedulingSettings
@@ -32,7 +54,7 @@ from handoffd.track.services import Services
 
 
 class Recoveries:
-    """Counts how often everybody was told that a trouble is over."""
+    """Counts the recoveries."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,19 +65,19 @@ class Recoveries:
 
 
 def machine_of(services: Services, recoveries: Recoveries) -> Machine:
-    """Return the look after the machine, with a way of its own to the state directory."""
+    """Return the checks of the machine, with their own probe of the state directory."""
     probe = Reach(str(services.settings.state_dir), anyio.CapacityLimiter(1))
     return Machine(services, recoveries, probe)
 
 
 async def fail(here: House) -> None:
-    """Have a write fail."""
+    """Make a write fail."""
     with unwritable(here, "projects"), pytest.raises(StoreError):
         await here.journal.add_project("/srv/shop", "shop", here.clock.now())
 
 
-async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path) -> None:
-    """Not at every look, and whoever waits is told."""
+async def test_an_unwritable_journal_is_tried_again(tmp_path: Path) -> None:
+    """Not at every look; waiting parts are woken after the recovery."""
     async with house(tmp_path) as here:
         recoveries = Recoveries()
         machine = machine_of(here.services, recoveries)
@@ -73,7 +95,7 @@ async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path)
 
 @pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
 async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Path, jump_s: float) -> None:
-    """Neither is it due at once, nor not before tomorrow."""
+    """It comes neither at once nor tomorrow."""
     async with house(tmp_path) as here:
         machine = machine_of(here.services, Recoveries())
         await fail(here)
@@ -87,8 +109,8 @@ async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Pat
         assert machine.trouble is None
 
 
-async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
-    """Until it has been well for a while."""
+async def test_a_recurring_fault_is_reported_once(tmp_path: Path) -> None:
+    """Again only after a calm while."""
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
         machine = machine_of(here.services, Recoveries())
         for wait_s in (5, 5, CALM_S + 5, 5):
@@ -97,15 +119,17 @@ async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
             here.clock.ahead_s += wait_s
             await machine.look()
             assert machine.trouble is None
-        tasks.start_soon(here.services.notifier.run)  # only now: what it writes would show that all is well
+        tasks.start_soon(
+            here.services.notifier.run
+        )  # only now: its writes would prove that the journal works
 
         await eventually(lambda: len(here.told.notices) == 2)
         assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
         tasks.cancel_scope.cancel()
 
 
-async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path: Path) -> None:
-    """For as long as they are."""
+async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(tmp_path: Path) -> None:
+    """As long as it lasts."""
     async with house(tmp_path) as here:
         machine = machine_of(here.services, Recoveries())
         with room_for(3):
@@ -119,8 +143,8 @@ async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path:
         assert machine.trouble is None
 
 
-async def test_memory_that_is_short_for_long_is_a_trouble(tmp_path: Path) -> None:
-    """For a while it is usual; then people are told, as somebody else may have it."""
+async def test_a_lasting_lack_of_memory_is_a_fault(tmp_path: Path) -> None:
+    """A short one is usual; after that a notice reports it, because another program may use the memory."""
     wanted = {"min_free_memory_mb": 10**9}
     async with house(tmp_path, scheduling=wanted) as here, anyio.create_task_group() as tasks:
         machine, slots = machine_of(here.services, Recoveries()), here.services.slots
@@ -138,8 +162,8 @@ async def test_memory_that_is_short_for_long_is_a_trouble(tmp_path: Path) -> Non
         tasks.cancel_scope.cancel()
 
 
-async def test_a_load_that_is_high_for_long_is_a_trouble(tmp_path: Path) -> None:
-    """A limit that keeps everybody waiting for that long is met by more than agents."""
+async def test_a_lasting_high_load_is_a_fault(tmp_path: Path) -> None:
+    """A limit that blocks starts for long is not reached by agents alone."""
     limited = SchedulingSettings(min_free_memory_mb=0, max_load_per_core=2)
     async with house(tmp_path) as here:
         slots = Slots(1, limited, here.clock, lambda: Facts(load_per_core=9))
@@ -155,8 +179,8 @@ async def test_a_load_that_is_high_for_long_is_a_trouble(tmp_path: Path) -> None
         assert machine.trouble is None
 
 
-async def test_a_state_disk_without_room_is_a_trouble_told_once(tmp_path: Path) -> None:
-    """By the machine or by the first project that waits for room, whoever meets it first."""
+async def test_a_full_state_disk_is_reported_once(tmp_path: Path) -> None:
+    """By the machine or by the first project that waits for room."""
     async with house(tmp_path, min_free_mb=10**9) as here, anyio.create_task_group() as tasks:
         recoveries = Recoveries()
         machine = machine_of(here.services, recoveries)
@@ -177,8 +201,8 @@ async def test_a_state_disk_without_room_is_a_trouble_told_once(tmp_path: Path) 
         tasks.cancel_scope.cancel()
 
 
-async def test_a_state_disk_that_does_not_answer_is_told_of_beside_projects_that_hang(tmp_path: Path) -> None:
-    """Their turns are not its own; and no project tells of it."""
+async def test_a_silent_state_disk_is_reported_beside_hanging_projects(tmp_path: Path) -> None:
+    """The probe has its own thread; no project reports the disk."""
     async with house(tmp_path, min_free_mb=1) as here, anyio.create_task_group() as tasks:
         here.services.asking.total_tokens = 1
         await here.services.asking.acquire_on_behalf_of("a project whose folder hangs")
@@ -197,16 +221,181 @@ async def test_a_state_disk_that_does_not_answer_is_told_of_beside_projects_that
 
 
 @pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (30, True), (13, False)])
-def test_a_preparation_that_fails_for_want_of_room_asks_nobody(number: int, passes: bool) -> None:
-    """Everything else is for a person."""
+def test_a_preparation_that_fails_for_lack_of_room_needs_no_person(number: int, passes: bool) -> None:
+    """Every other failure does."""
     error = storage_error("write", "/srv/state/prompt.md", OSError(number, "why"))
     error.__cause__ = OSError(number, "why")
 
     assert passes == (shortage_in(error) is not None)
 
 
-def test_a_full_disk_says_what_to_type() -> None:
-    """Its own hint, if there is one."""
+def test_a_full_disk_has_a_next_command() -> None:
+    """The error's own hint, if there is one."""
     shortage = shortage_in(HandoffdError("full", code=DISK_FULL))
     assert shortage is not None
     assert ("full", "df -h") == (shortage.why, shortage.action)
+
+
+# --- spare descriptors ----------------------------------------------------------------------------
+@contextmanager
+def room_for(count: int) -> Iterator[None]:
+    """Let this process open `count` more files, filling all lower numbers."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.open(os.devnull, os.O_RDONLY)
+    os.close(last)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, before[1]))
+    fill: list[int] = []
+    try:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        while not fill or fill[-1] <= highest:
+            fill.append(os.open(os.devnull, os.O_RDONLY))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fill[-1] + 1 + count, before[1]))
+        yield
+    finally:
+        for descriptor in fill:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_with_spare_descriptors_nothing_waits() -> None:
+    """And the reserve is complete."""
+    descriptors = Descriptors(8)
+    assert (False, 8) == (descriptors.short(), descriptors.held)
+    descriptors.close()
+
+
+def test_at_the_limit_the_reserve_is_released_and_reopened() -> None:
+    """The released descriptors alone do not count as enough."""
+    descriptors = Descriptors(HEADROOM)
+    with room_for(HEADROOM - 1):
+        assert (True, 0) == (descriptors.short(), descriptors.held)
+        assert descriptors.short()
+        os.close(os.open(os.devnull, os.O_RDONLY))  # the reserve leaves room for others
+    assert (False, HEADROOM) == (descriptors.short(), descriptors.held)
+    descriptors.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "limit", "passing"),
+    [
+        (errno.EMFILE, True, True),
+        (errno.ENFILE, True, True),
+        (errno.ENOSPC, False, True),
+        (errno.EDQUOT, False, True),
+        (errno.EROFS, False, True),
+        (errno.ENOENT, False, False),
+    ],
+)
+def test_an_error_is_known_by_its_cause(number: int, limit: bool, passing: bool) -> None:
+    """However it was worded."""
+    error = HandoffdError("no process could be started")
+    error.__cause__ = OSError(number, "why")
+    assert (limit, passing) == (at_limit(error), passes_by_itself(error))
+
+
+# --- disk space for one more executor -------------------------------------------------------------
+MIB = 1024 * 1024
+ENDLESS_MB = 10**9
+"""A petabyte: more than any disk has free."""
+
+T = TypeVar("T")
+
+
+class AtOnce(Reach):
+    """Gives a folder no time to answer."""
+
+    async def asked(self, look: Callable[[], T], limit_s: float = 0) -> T:
+        """Return what `look` finds, if it takes no time."""
+        return await super().asked(look, limit_s)
+
+
+def room_of(root: str, here: House) -> Room:
+    """Return the room for a project's attempts."""
+    return Room(root, here.services, Reach(root, here.services.asking))
+
+
+@pytest.mark.parametrize(
+    ("free", "short"),
+    [((10, 10), None), ((10, 9), "/b"), ((9, 10), "/a"), ((0, 0), "/a"), ((10**6, 0), "/b")],
+)
+def test_one_short_disk_is_enough_to_wait(free: tuple[int, int], short: str | None) -> None:
+    """The first one is named; exactly the wanted room is enough."""
+    spaces = [Space("/a", 1, free[0] * MIB), Space("/b", 2, free[1] * MIB)]
+
+    found = first_short(spaces, 10)
+
+    assert short == (found and found.folder)
+
+
+@pytest.mark.parametrize(("free_files", "lacks"), [(None, False), (1000, False), (999, True), (0, True)])
+def test_a_disk_without_room_for_more_files_is_full(free_files: int | None, lacks: bool) -> None:
+    """Whatever its free bytes; an unlimited number of files is always enough."""
+    space = Space("/a", 1, 10 * MIB, free_files)
+
+    assert lacks == ("more files (inodes) fit on the disk of /a" in (space.lacks(10) or ""))
+    assert (space if lacks else None) == first_short([space], 10)
+
+
+def test_a_disk_near_the_limit_is_reported_once() -> None:
+    """It recovers only at twice the wanted room."""
+    spaces = [Space("/a", 1, 10 * MIB), Space("/b", 2, 20 * MIB - 1), Space("/c", 3, 20 * MIB)]
+
+    assert frozenset({3}) == relieved(spaces, 10)
+
+
+async def test_room_is_read_from_both_disks(tmp_path: Path) -> None:
+    """A shortage has the place, the amounts and the next command."""
+    async with house(tmp_path, min_free_mb=1) as here:
+        assert None is await room_of(make_project(tmp_path), here).shortage()
+
+    base = tmp_path / "it's short"
+    base.mkdir()
+    async with house(base, min_free_mb=ENDLESS_MB) as here:
+        found = await room_of(make_project(base), here).shortage()
+
+        assert found is not None
+        assert f" MiB are free at {base}/state, execute.min_free_mb asks for {ENDLESS_MB}" in found.why
+        assert f"df -h '{tmp_path}/it'\"'\"'s short/state'" == found.action
+
+
+async def test_a_limit_of_0_reads_no_disk(tmp_path: Path) -> None:
+    """Not even a missing one."""
+    async with house(tmp_path, min_free_mb=0) as here:
+        assert None is await room_of(str(tmp_path / "nowhere"), here).shortage()
+
+
+async def test_a_silent_disk_has_no_room(tmp_path: Path) -> None:
+    """It may hang for hours; the shortage has a command to check it."""
+    async with house(tmp_path, min_free_mb=1) as here:
+        root = make_project(tmp_path)
+
+        silent = await Room(root, here.services, AtOnce(root, here.services.asking)).shortage()
+        gone = await room_of(str(tmp_path / "nowhere"), here).shortage()
+
+        assert silent is not None
+        assert (f"stat {root}", True) == (silent.action, "does not answer" in silent.why)
+        assert gone is not None
+        assert "nowhere: No such file or directory" in gone.why
+
+
+async def test_a_track_waits_for_room_with_one_notice(tmp_path: Path) -> None:
+    """However often its turn comes: nothing starts, and it holds no slot."""
+    short = {"agent": "touch started", "min_free_mb": ENDLESS_MB}
+    async with supervised(tmp_path, INITIALISED, STARTED, **short) as (here, roster, root):  # type: ignore[arg-type]
+        for _ in range(3):
+            await roster.poll()
+        await roster.give(root, Noted(text="answered after all of these turns"))
+        track = (await roster.view(root)).tracks[0]
+
+        assert "pending" == track.status
+        assert track.waits_for is not None
+        assert track.waits_for.startswith("room on the disk: ")
+        assert f"df -h {here.services.settings.state_dir}" == track.next_command
+        assert 0 == here.services.slots.in_use
+        sent = await eventually(lambda: here.told.notices)
+        assert [
+            "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"
+        ] == [notice.text for notice in sent]
+        assert track.next_command == sent[0].action
+        assert 1 == len(here.services.told_of_disks)
+        assert not at(root, "started").exists()

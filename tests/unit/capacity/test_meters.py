@@ -1,16 +1,19 @@
-"""All running executors are read along by one task, which rests when none runs."""
+"""One task reads the output of all running executors; it rests when there are none."""
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import anyio
+import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.runs import end_processes, run_spec
 
-from handoffd.capacity.meters import Meters
+from handoffd.capacity.meters import CpuClock, Meters, within_cpu
 from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, noted
@@ -29,21 +32,21 @@ LINE = json.dumps({
 
 
 def source(tmp_path: Path, name: str = "d1", executor: Executor = CLAUDE) -> Source:
-    """Return where the output of a run is, and how it is read."""
+    """Return the place and format of a run's output."""
     output = run_spec(tmp_path, name, "true").output
     return Source(executor=executor, run_dir=tmp_path / name, output=output)
 
 
 async def talking(tmp_path: Path, name: str) -> Run:
-    """Start a run that says something, and stays."""
+    """Start a run that prints a line and stays."""
     launcher = Launcher(tmp_path / "launcher.sock")
     return await launcher.start(
         tmp_path / name, run_spec(tmp_path, name, "sh", "-c", f"echo '{LINE}'; exec sleep 600")
     )
 
 
-async def test_runs_are_read_along_and_what_they_used_is_known(tmp_path: Path) -> None:
-    """Until they are over; then the rest is read, and they are forgotten."""
+async def test_the_usage_of_runs_is_known_while_they_run(tmp_path: Path) -> None:
+    """At their end the rest is read, and they are forgotten."""
     meters = Meters(every_s=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(meters.run)
@@ -66,8 +69,8 @@ async def test_runs_are_read_along_and_what_they_used_is_known(tmp_path: Path) -
     end_processes(tmp_path)
 
 
-async def test_begun_again_it_goes_on(tmp_path: Path) -> None:
-    """A project that crashed follows its run anew; nothing is read twice."""
+async def test_a_rebuilt_project_continues_its_meter(tmp_path: Path) -> None:
+    """Nothing is read twice."""
     await talking(tmp_path, "d1")
     meters = Meters()
     for _ in range(2):
@@ -80,15 +83,15 @@ async def test_begun_again_it_goes_on(tmp_path: Path) -> None:
 
 
 async def _looked(meters: Meters) -> None:
-    """Look until something was seen."""
+    """Look until there is usage."""
     with anyio.fail_after(60):
         while not meters.usage()["d1"].tokens:
             await meters.look()
             await anyio.sleep(0.01)
 
 
-async def test_a_daemon_that_stops_leaves_a_note(tmp_path: Path) -> None:
-    """The next one, or whoever only looks, knows what this one knew."""
+async def test_a_stopping_daemon_saves_the_usage(tmp_path: Path) -> None:
+    """For the next one, and for read-only commands."""
     await talking(tmp_path, "d1")
     meters = Meters(every_s=0.01)
     async with anyio.create_task_group() as tasks:
@@ -101,8 +104,8 @@ async def test_a_daemon_that_stops_leaves_a_note(tmp_path: Path) -> None:
     end_processes(tmp_path)
 
 
-async def test_an_end_is_known_without_having_read_along(tmp_path: Path) -> None:
-    """The run ended while no daemon was there."""
+async def test_the_usage_of_a_missed_run_is_read_at_its_end(tmp_path: Path) -> None:
+    """It ended while no daemon ran."""
     run = await talking(tmp_path, "d1")
     await eventually(lambda: run.vitals().output_bytes > len(LINE))
     run.stop()
@@ -113,8 +116,8 @@ async def test_an_end_is_known_without_having_read_along(tmp_path: Path) -> None
     end_processes(tmp_path)
 
 
-async def test_what_cannot_be_understood_blinds_nobody(tmp_path: Path) -> None:
-    """A fault of ours in reading one run: logged, the others are read, and its end is judged all the same."""
+async def test_a_fault_in_reading_a_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    """It is logged, and the end of the run is still judged."""
     faulty = CLAUDE.model_copy(update={"stream": "a fault"})
     run, meters = await talking(tmp_path, "d1"), Meters()
     await eventually(lambda: run.vitals().output_bytes > len(LINE))
@@ -126,3 +129,54 @@ async def test_what_cannot_be_understood_blinds_nobody(tmp_path: Path) -> None:
         assert Seen() == meters.finish("d1", source(tmp_path, executor=faulty))
     assert ["error", "error"] == [entry["log_level"] for entry in logs]
     end_processes(tmp_path)
+
+
+# --- work with a limit of processor time ----------------------------------------------------------
+async def test_results_and_errors_in_time_pass_through() -> None:
+    """An error is not wrapped in a group."""
+    assert 7 == await within_cpu(lambda _: 7, 60)
+    with pytest.raises(ZeroDivisionError):
+        await within_cpu(lambda _: 1 // 0, 60)
+
+
+async def test_work_is_stopped_at_its_processor_time() -> None:
+    """A slow machine only makes it later."""
+    enough = threading.Event()
+
+    def calculate(meter: CpuClock) -> None:
+        meter.limit(0.05)
+        while not enough.is_set():
+            pass
+
+    with pytest.raises(TimeoutError, match="processor time"):
+        await within_cpu(calculate, 600)
+    enough.set()
+
+
+async def test_waiting_work_is_stopped_by_the_wall_clock() -> None:
+    """It uses no processor time, and would block its caller forever."""
+    enough = threading.Event()
+
+    with pytest.raises(TimeoutError):
+        await within_cpu(lambda _: enough.wait(60), 0.05)
+    enough.set()
+
+
+async def test_processor_time_before_the_limit_does_not_count() -> None:
+    """Threads come from a pool, and work may begin with an unlimited part."""
+    await within_cpu(lambda _: _burn(0.2), 60)
+
+    assert 7 == await within_cpu(_rested, 60)
+
+
+def _rested(meter: CpuClock) -> int:
+    _burn(0.15)
+    meter.limit(0.1)
+    threading.Event().wait(0.15)
+    return 7
+
+
+def _burn(seconds: float) -> None:
+    limit = time.thread_time() + seconds
+    while time.thread_time() < limit:
+        pass

@@ -1,4 +1,4 @@
-"""The run queue: turns, head starts, limits; and that nobody waits for ever, whatever happens."""
+"""The run queue: turns, head starts, limits; every track is admitted in the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.house import bid
 
-from handoffd.capacity.runqueue import ALL, Entry, Limits, Pool, RunQueue, foreseen
+from handoffd.capacity.runqueue import ALL, Entry, Held, Limits, Occupancy, Pool, RunQueue, foreseen
 from handoffd.engine.track import TrackKey
 
 CLAUDE, CODEX, WEB = Pool("executor", "claude"), Pool("executor", "codex"), Pool("group", "web")
@@ -17,7 +17,7 @@ LATER = 1000.0
 
 
 def entry(project: str, *pools: Pool, track: str = "main", priority: int = 0) -> Entry:
-    """Return how a track stands that belongs to these limited pools."""
+    """Return the entry of a track in these limited pools."""
     executor = next((pool.name for pool in pools if pool.kind == "executor"), "other")
     key = TrackKey(project, track)
     group = next((pool.name for pool in pools if pool.kind == "group"), None)
@@ -36,7 +36,7 @@ def queue_of(
 
 
 def served(queue: RunQueue, now: float = LATER) -> list[str]:
-    """Return who is let in, by project, until there is no more room."""
+    """Return the admitted projects until there is no room."""
     found = []
     while (key := queue.grant(now)) is not None:
         found.append(key.project)
@@ -44,7 +44,7 @@ def served(queue: RunQueue, now: float = LATER) -> list[str]:
 
 
 def served_in_turn(queue: RunQueue, again: Iterable[Entry] = (), most: int = 20) -> str:
-    """Return who is let in, one at a time, each ending before the next; `again`: who asks again then."""
+    """Return the admitted projects, each ending before the next; those in `again` ask again then."""
     found, asks = "", {one.key: one for one in again}
     while len(found) < most and (key := queue.grant(LATER + len(found))) is not None:
         found += key.project
@@ -55,25 +55,25 @@ def served_in_turn(queue: RunQueue, again: Iterable[Entry] = (), most: int = 20)
 
 
 def test_first_come_first_served() -> None:
-    """Within one class, as long as each project has one track."""
+    """Within one class, if each project has one track."""
     assert "abc" == served_in_turn(queue_of(*map(entry, "abc")))
 
 
 def test_projects_take_turns() -> None:
-    """One with many tracks gets no more than one with few; what asks again is behind everybody."""
+    """Many tracks of one project get no more than one of another; asking again means the end of the queue."""
     many = [entry("a", track=str(number)) for number in range(3)]
     assert "abcaa" == served_in_turn(queue_of(*many, entry("b"), entry("c")))
     assert "abcabcabca" == served_in_turn(queue_of(*map(entry, "abc")), map(entry, "abc"), most=10)
 
 
 def test_a_project_has_one_turn_however_many_executors_it_uses() -> None:
-    """Its tracks stand in several lines, of which each would let it in."""
+    """Even if its tracks wait in several queues."""
     own = [entry("a", pool, track=pool.name) for pool in (CLAUDE, CODEX)]
     assert "abca" == served_in_turn(queue_of(*own, entry("b", CODEX), entry("c"), claude=9, codex=9))
 
 
-def test_who_is_blocked_by_a_limit_holds_up_nobody_and_keeps_its_turn() -> None:
-    """The others go past while it cannot run; when it can, it is the next."""
+def test_a_track_blocked_by_a_limit_keeps_its_turn() -> None:
+    """Others pass it while it cannot run; then it is the next."""
     queue = queue_of(entry("a", CLAUDE), entry("b"), entry("c", CLAUDE), entry("d"), total=3, claude=1)
     queue.occupy(entry("x", CLAUDE))
     assert ["b", "d"] == served(queue)
@@ -85,8 +85,8 @@ def test_who_is_blocked_by_a_limit_holds_up_nobody_and_keeps_its_turn() -> None:
     assert ["c"] == served(queue)
 
 
-def test_a_blocked_track_does_not_pay_for_its_project_s_others() -> None:
-    """They are let in meanwhile, and it is still before those who came after it."""
+def test_a_blocked_track_keeps_its_turn_beside_its_projects_others() -> None:
+    """They are admitted meanwhile, and it is still before later ones."""
     queue = queue_of(entry("a", CLAUDE), entry("a", CODEX, track="2"), entry("b", CLAUDE), claude=1, codex=1)
     queue.occupy(entry("x", CLAUDE))
     queue = _with_total(queue, 2)
@@ -107,7 +107,7 @@ def _with_total(queue: RunQueue, total: int) -> RunQueue:
 
 
 def test_a_project_at_its_own_limit_waits_for_itself() -> None:
-    """Until one of its tracks ends; then it has the turn that it had."""
+    """Until one of its tracks ends; it keeps its turn."""
     tracks = [entry("a", track=str(number)) for number in range(3)]
     queue = queue_of(*tracks, entry("b"), entry("c"), total=4, per_project=1)
     assert ["a", "b", "c"] == served(queue)
@@ -123,7 +123,7 @@ def test_a_project_at_its_own_limit_waits_for_itself() -> None:
 
 
 def test_priority_is_a_head_start() -> None:
-    """A point of it is worth so many seconds in line: who has waited for longer than that is first."""
+    """A point is worth some seconds in the queue: a longer wait beats it."""
     waiting = (entry("a"), entry("b", priority=1), entry("c", priority=2), entry("d", priority=-1))
     assert "cbad" == served_in_turn(queue_of(*waiting, head_start_s=60))
     queue = queue_of(entry("a"), head_start_s=60)
@@ -132,8 +132,8 @@ def test_priority_is_a_head_start() -> None:
     assert "bac" == served_in_turn(queue)
 
 
-def test_a_stream_of_the_important_does_not_keep_the_others_out_for_ever() -> None:
-    """However many of them come: after the head start it is the turn of who waits."""
+def test_important_tracks_do_not_starve_the_others() -> None:
+    """However many of them come: after the head start a waiting track is admitted."""
     queue = queue_of(entry("a"), head_start_s=10)
     found = ""
     for now in range(1, 40):
@@ -149,8 +149,8 @@ def test_a_stream_of_the_important_does_not_keep_the_others_out_for_ever() -> No
     assert 20 < len(found) < 40
 
 
-def test_who_asks_again_keeps_its_turn() -> None:
-    """Also when it wants another executor by now, or has another priority."""
+def test_asking_again_keeps_the_turn() -> None:
+    """Also for another executor, or with another priority."""
     queue = queue_of(entry("a", CLAUDE), entry("b", CLAUDE), entry("c", CODEX), claude=1, codex=1)
     queue.ask(entry("a", CLAUDE), LATER)
     queue.ask(entry("b", CODEX), LATER)
@@ -158,8 +158,8 @@ def test_who_asks_again_keeps_its_turn() -> None:
     assert "abc" == served_in_turn(queue)
 
 
-def test_who_holds_and_needs_something_else_is_the_next_for_that() -> None:
-    """It gives back what it has, and has waited for as long as it did."""
+def test_a_track_that_needs_another_executor_keeps_its_waiting_time() -> None:
+    """It returns its slot."""
     queue = queue_of(entry("a", CLAUDE), entry("b", CODEX), total=2, claude=1, codex=1)
     queue.occupy(entry("x", CODEX))
     assert ["a"] == served(queue)
@@ -171,8 +171,8 @@ def test_who_holds_and_needs_something_else_is_the_next_for_that() -> None:
     assert ["a"] == served(queue)
 
 
-def test_what_runs_already_counts_whatever_the_limits() -> None:
-    """Nobody is let in until there is room again, and nobody's end is counted twice."""
+def test_running_tracks_count_beyond_the_limits() -> None:
+    """No track is admitted until there is room, and each end counts once."""
     queue = queue_of(entry("a", CLAUDE), claude=1)
     for name in "xyz":
         queue.occupy(entry(name, CLAUDE))
@@ -189,8 +189,8 @@ def test_what_runs_already_counts_whatever_the_limits() -> None:
     assert ["a"] == served(queue)
 
 
-def test_the_narrowest_pool_without_room_is_told() -> None:
-    """That is what a track waits for; who has room in all of them waits for none."""
+def test_the_narrowest_full_pool_blocks_a_track() -> None:
+    """A track with room in all pools waits for none."""
     queue = queue_of(total=2, claude=1)
     queue.occupy(entry("x", CLAUDE))
     assert CLAUDE == queue.running.full(entry("a", CLAUDE))
@@ -202,7 +202,7 @@ def test_the_narrowest_pool_without_room_is_told() -> None:
 
 
 def test_looking_ahead_changes_nothing() -> None:
-    """And tells who is let in when, if what runs ends in the order in which it began."""
+    """It returns the order of admission if running tracks end in the order of their start."""
     waiting = (entry("a", CLAUDE), entry("b"), entry("c", CLAUDE), entry("d", priority=5))
     queue = queue_of(*waiting, total=2, claude=1, head_start_s=60)
     queue.occupy(entry("x", CLAUDE))
@@ -215,8 +215,8 @@ def test_looking_ahead_changes_nothing() -> None:
     assert {key: place for key, place in places.items() if place < 3} == foreseen(queue, LATER, 2)
 
 
-def test_ten_thousand_wait_and_nothing_is_left_of_them() -> None:
-    """They come, ask again, leave and are served; the heaps hold no more than there is."""
+def test_ten_thousand_tracks_leave_nothing_behind() -> None:
+    """They come, ask again, leave and are admitted; the heaps hold no leftovers."""
     queue = queue_of(total=4, claude=2)
     waiting = [entry(f"{number}", *((CLAUDE,) if number % 2 else ())) for number in range(10_000)]
     for _ in range(3):
@@ -233,14 +233,14 @@ def test_ten_thousand_wait_and_nothing_is_left_of_them() -> None:
     assert (0, 0) == (queue.waiting, sum(map(len, queue._heaps.values())))
 
 
-# --- whatever happens -----------------------------------------------------------------------------
+# --- random sequences -----------------------------------------------------------------------------
 
 PROJECTS, TRACKS = "abcde", ("1", "2")
 LIMITED = strategies.sampled_from([(), (CLAUDE,), (CODEX,), (CLAUDE, WEB), (CODEX, WEB)])
 
 
 class Coming(RuleBasedStateMachine):
-    """Tracks come, run, end and change their minds; a plain model knows what must hold."""
+    """Tracks come, run, end and change their wishes; a plain model checks the queue."""
 
     @initialize(
         total=strategies.integers(1, 4),
@@ -258,7 +258,7 @@ class Coming(RuleBasedStateMachine):
         self.now = 0.0
 
     def keys(self) -> list[TrackKey]:
-        """Return everybody there may be."""
+        """Return all possible tracks."""
         return [TrackKey(project, track) for project in PROJECTS for track in TRACKS]
 
     @rule(
@@ -268,7 +268,7 @@ class Coming(RuleBasedStateMachine):
         waits=strategies.sampled_from([0.0, 1.0]),
     )
     def ask(self, which: int, pools: tuple[Pool, ...], priority: int, waits: float) -> None:
-        """Somebody asks, or asks again."""
+        """A track asks, or asks again."""
         self.now += waits
         key = self.keys()[which]
         one = entry(key.project, *pools, track=key.track, priority=priority)
@@ -279,7 +279,7 @@ class Coming(RuleBasedStateMachine):
 
     @rule(which=strategies.integers(0, 9), pools=LIMITED)
     def occupy(self, which: int, pools: tuple[Pool, ...]) -> None:
-        """One is found that runs already."""
+        """A running track is found."""
         key = self.keys()[which]
         one = entry(key.project, *pools, track=key.track)
         self.queue.occupy(one)
@@ -289,7 +289,7 @@ class Coming(RuleBasedStateMachine):
 
     @rule(which=strategies.integers(0, 9))
     def leave(self, which: int) -> None:
-        """One ends, or waits no longer."""
+        """A track ends, or stops waiting."""
         key = self.keys()[which]
         self.queue.release(key)
         self.running.pop(key, None)
@@ -297,7 +297,7 @@ class Coming(RuleBasedStateMachine):
 
     @rule()
     def grant(self) -> None:
-        """The next one is let in: who fits in, and nobody of its line is before it."""
+        """The next track is admitted: it fits, and no track of its queue is before it."""
         expected = self.queue.next()
         fitting = [one for one in self.waiting.values() if self.fits(one)]
         key = self.queue.grant(self.now)
@@ -309,7 +309,7 @@ class Coming(RuleBasedStateMachine):
 
     @rule(which=strategies.integers(0, 9))
     def end_and_ask_again(self, which: int) -> None:
-        """One ends that goes on at once: it keeps its slot unless somebody who waits is before it."""
+        """A track ends and goes on at once: it keeps its slot unless a waiting track is before it."""
         key = self.keys()[which]
         kept = self.queue.keeps(key, self.now)
         if key in self.running:
@@ -330,7 +330,7 @@ class Coming(RuleBasedStateMachine):
     @precondition(lambda self: len(self.waiting) > 1)
     @rule()
     def foresee(self) -> None:
-        """What is foretold comes true, if what runs ends in the order in which it began."""
+        """The foreseen order comes true if running tracks end in the order of their start."""
         places = foreseen(self.queue, self.now, 100)
         ahead, found = self.queue.copy(), list[TrackKey]()
         while ahead.waiting:
@@ -358,7 +358,7 @@ class Coming(RuleBasedStateMachine):
 
     @invariant()
     def is_counted(self) -> None:
-        """Everybody is where the model has it."""
+        """Every track is where the model has it."""
         if not hasattr(self, "queue"):
             return
         assert set(self.running) == {one.key for one in self.queue.running.entries}
@@ -370,24 +370,24 @@ class Coming(RuleBasedStateMachine):
         ]
 
 
-TestWhateverHappens = Coming.TestCase
-TestWhateverHappens.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestRandomSequences = Coming.TestCase
+TestRandomSequences.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 class Turns(RuleBasedStateMachine):
-    """A crowd without end, of one class: who waits is let in before anybody is let in for the second time."""
+    """An endless crowd of one class: each waiting project is admitted before any other is admitted twice."""
 
     @initialize(
         total=strategies.integers(1, 3),
         crowd=strategies.lists(strategies.sampled_from(PROJECTS), min_size=3, max_size=10),
     )
     def begin(self, total: int, crowd: list[str]) -> None:
-        """Have a crowd in line."""
+        """Queue a crowd."""
         self.queue = RunQueue(Limits(total=total, pools={CLAUDE: 9, CODEX: 9, WEB: 9}))
         self.now = 0.0
         self.number = 0
         self.passed: dict[str, list[str]] = {}
-        """For each project that waits: who was let in since it began to, or had its last turn."""
+        """For each waiting project: the projects admitted since it began to wait, or since its last turn."""
         for project in crowd:
             self.come(project, ())
 
@@ -401,7 +401,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        """One ends, one is let in."""
+        """One track ends, one is admitted."""
         self.now += 1
         if (oldest := self.queue.running.oldest) is not None:
             self.queue.release(oldest)
@@ -414,8 +414,8 @@ class Turns(RuleBasedStateMachine):
             }
 
     @invariant()
-    def nobody_is_passed_twice(self) -> None:
-        """So with n waiting projects each is let in within n."""
+    def no_project_is_passed_twice(self) -> None:
+        """So with n waiting projects each is admitted within n."""
         for project, passed in getattr(self, "passed", {}).items():
             assert len(set(passed)) == len(passed), f"{project} was passed by {passed}"
 
@@ -425,8 +425,8 @@ TestTurns.settings = settings(max_examples=80, stateful_step_count=40, deadline=
 
 
 @pytest.mark.parametrize("busy", [CLAUDE, CODEX])
-def test_a_scarce_executor_goes_round_too(busy: Pool) -> None:
-    """Among those who want it each is let in once, before anybody is for the second time."""
+def test_a_scarce_executor_takes_turns_too(busy: Pool) -> None:
+    """Each project that wants it is admitted once before any is admitted twice."""
     wanted = [entry(name, busy) for name in "abcd"]
     others = [entry(name) for name in "efgh"]
     queue = queue_of(*wanted, *others, total=3, claude=1, codex=1)
@@ -440,3 +440,67 @@ def test_a_scarce_executor_goes_round_too(busy: Pool) -> None:
         queue.ask(asks[oldest], LATER + now)
     assert "abcdabcd" == "".join(name for name in found if name in "abcd")[:8]
     assert "efghefgh" == "".join(name for name in found if name in "efgh")[:8]
+
+
+# --- running tracks, counted by pool --------------------------------------------------------------
+CLAUDE = Pool("executor", "claude")
+A, B, C = (Entry(bid=bid(name), pools=(CLAUDE,)) for name in "abc")
+
+
+def occupied(*entries: Entry, per_project: int | None = None) -> Occupancy:
+    """Return the occupancy while these run."""
+    found = Occupancy(Limits(total=3, pools={CLAUDE: 2}, per_project=per_project))
+    for since, entry in enumerate(entries):
+        found.hold(entry, float(since))
+    return found
+
+
+def test_a_running_track_counts_in_all_its_pools() -> None:
+    """Until it ends; dropping an unknown one changes nothing."""
+    running = occupied(A, B)
+    project = Pool("project", "a")
+    assert [2, 2, 1] == [running.used(pool) for pool in (ALL, CLAUDE, project)]
+    assert (True, False) == (running.drop(A.key), running.drop(A.key))
+    assert [1, 1, 0] == [running.used(pool) for pool in (ALL, CLAUDE, project)]
+    assert (1, False, True) == (len(running), A.key in running, B.key in running)
+    assert (None, Held(B, 1.0)) == (running.get(A.key), running.get(B.key))
+
+
+def test_the_oldest_track_was_admitted_first() -> None:
+    """Among those that still run."""
+    running = occupied(A, B, C)
+    assert ((A, B, C), A.key) == (running.entries, running.oldest)
+    running.drop(A.key)
+    assert B.key == running.oldest
+    assert None is occupied().oldest
+
+
+def test_there_is_room_below_every_limit() -> None:
+    """Of the pools, and of a project with its own limit."""
+    running = occupied(A, per_project=1)
+    assert (True, True, False) == (
+        running.has_room((CLAUDE,)), running.has_room_for("b"), running.has_room_for("a")
+    )  # fmt: skip
+    running.hold(B, 0)
+    assert (False, True) == (running.has_room((CLAUDE,)), running.has_room(()))
+    assert occupied(A).has_room_for("a")
+
+
+def test_the_narrowest_full_pool_is_the_reason() -> None:
+    """The project before the executor, and that before all."""
+    other = Entry(bid=bid("d", "codex"))
+    assert (None, CLAUDE, None) == (
+        occupied(A).full(B), occupied(A, B).full(C), occupied(A, B).full(other)
+    )  # fmt: skip
+    assert ALL == occupied(A, B, C).full(other)
+    twice = Entry(bid=bid("a", key=TrackKey("a", "2")))
+    assert Pool("project", "a") == occupied(A, B, per_project=1).full(twice)
+
+
+def test_a_copy_is_independent() -> None:
+    """Trying something on it changes nothing."""
+    running = occupied(A)
+    twin = running.copy()
+    twin.drop(A.key)
+    twin.hold(B, 0)
+    assert ((A,), (B,), 1) == (running.entries, twin.entries, running.used(CLAUDE))

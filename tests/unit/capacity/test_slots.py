@@ -1,4 +1,4 @@
-"""Slots: who is let in and woken, when the machine takes nobody, and other limits while it runs."""
+"""Slots: admission and waking, a machine that admits no track, and limits that change."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ A, B, C, D = (bid(f"/srv/{name}") for name in "abcd")
 
 
 def nothing() -> None:
-    """Be told, and do nothing."""
+    """Do nothing."""
 
 
 def scheduling(**values: Any) -> SchedulingSettings:
-    """Return settings that look at no memory, unless they say so."""
+    """Return settings without a memory limit, unless `values` has one."""
     return SchedulingSettings.model_validate({"min_free_memory_mb": 0} | values)
 
 
 @dataclass
 class Machine:
-    """A machine whose memory is given by hand."""
+    """A machine whose memory the test sets."""
 
     free_mb: int = 10_000
     load: float = 0.0
     looks: int = 0
 
     def facts(self) -> Facts:
-        """Return how it is, and count that somebody wanted to know."""
+        """Return its facts, and count the reads."""
         self.looks += 1
         return Facts(free_mb=self.free_mb, load_per_core=self.load)
 
 
 @dataclass
 class Counter:
-    """Slots of a machine, who was woken, and the clock."""
+    """Slots of a machine, the woken projects, and the clock."""
 
     total: int = 1
     settings: SchedulingSettings = field(default_factory=scheduling)
@@ -56,14 +56,14 @@ class Counter:
         self.slots = Slots(self.total, self.settings, self.clock, self.machine.facts)
 
     def ask(self, *names: str, **more: Any) -> list[bool]:
-        """Have projects ask, one after the other; return who got a slot at once."""
+        """Let projects ask, one after the other; return which got a slot at once."""
         return [
             self.slots.ask(bid(f"/{name}", **more), lambda name=name: self.woken.append(name))  # type: ignore[misc]
             for name in names
         ]
 
     def end(self, name: str) -> None:
-        """Have a project's track give back what it has."""
+        """Release the slot or the place of a project."""
         self.slots.release(TrackKey(f"/{name}"))
 
     def place(self, name: str) -> int | None:
@@ -76,15 +76,15 @@ class Counter:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Have somebody look again by and by."""
+        """Run the periodic checks meanwhile."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.slots.run)
             yield
             tasks.cancel_scope.cancel()
 
 
-def test_no_more_tracks_hold_a_slot_than_there_are() -> None:
-    """The next one waits, and knows its place."""
+def test_only_as_many_tracks_as_slots_are_admitted() -> None:
+    """The next one waits, and has a place."""
     slots = Slots(1, scheduling())
 
     assert [True, False, False] == [slots.ask(one, nothing) for one in (A, B, C)]
@@ -93,8 +93,8 @@ def test_no_more_tracks_hold_a_slot_than_there_are() -> None:
     assert [False, True, True] == [slots.waits(one.key) for one in (A, B, C)]
 
 
-def test_a_slot_that_becomes_free_goes_to_who_has_waited_longest() -> None:
-    """It is the waiting one's before that is even told, so nobody can slip in between."""
+def test_a_freed_slot_goes_to_the_longest_waiting_track() -> None:
+    """It is assigned before the track is woken, so that no other can take it."""
     desk = Counter()
     desk.ask("a", "b", "c")
 
@@ -105,15 +105,15 @@ def test_a_slot_that_becomes_free_goes_to_who_has_waited_longest() -> None:
     assert 1 == desk.place("c")
 
 
-def test_whoever_holds_a_slot_may_ask_again() -> None:
-    """An attempt that is repeated does not wait behind itself, and is not woken for it."""
+def test_the_holder_of_a_slot_may_ask_again() -> None:
+    """A repeated attempt does not wait behind itself."""
     desk = Counter()
     assert [True, True] == desk.ask("a", "a")
     assert (1, []) == (desk.slots.in_use, desk.woken)
 
 
-def test_a_newcomer_does_not_overtake_who_waits() -> None:
-    """Even when there is room just now, as after a release in the same moment."""
+def test_a_newcomer_does_not_overtake_waiting_tracks() -> None:
+    """Even if there is room just now."""
     slots = Slots(1, scheduling())
     slots.occupy(A)
     slots.occupy(B)
@@ -124,8 +124,8 @@ def test_a_newcomer_does_not_overtake_who_waits() -> None:
     assert [2, 1] == [slots.place(one.key) for one in (A, C)]
 
 
-def test_an_adopted_executor_counts_whatever_the_limit() -> None:
-    """It runs already; nothing else is started until there is room again."""
+def test_an_adopted_executor_counts_beyond_the_limit() -> None:
+    """No other starts until there is room again."""
     desk = Counter()
     desk.slots.occupy(A)
     desk.slots.occupy(B)
@@ -137,20 +137,20 @@ def test_an_adopted_executor_counts_whatever_the_limit() -> None:
     assert (1, ["c"]) == (desk.slots.in_use, desk.woken)
 
 
-def test_who_gives_up_waiting_is_not_called() -> None:
-    """A track that was paused meanwhile does not get a slot it does not use."""
+def test_a_track_that_gives_up_is_not_woken() -> None:
+    """It was paused, and would not use the slot."""
     desk = Counter()
     desk.ask("a", "b")
 
     desk.end("b")
     desk.end("a")
-    desk.end("nobody")
+    desk.end("unknown")
 
     assert ([], 0) == (desk.woken, desk.slots.in_use)
 
 
-def test_one_that_waits_and_is_found_running_waits_no_longer() -> None:
-    """Nor is it woken for a slot that it has."""
+def test_a_waiting_track_that_is_found_running_stops_waiting() -> None:
+    """It is not woken."""
     desk = Counter()
     desk.ask("a", "b")
     desk.slots.occupy(bid("/b"))
@@ -160,8 +160,8 @@ def test_one_that_waits_and_is_found_running_waits_no_longer() -> None:
     )  # fmt: skip
 
 
-def test_a_free_executor_is_not_kept_waiting_by_one_that_is_full() -> None:
-    """Each executor has its own limit beside that of all."""
+def test_a_full_executor_does_not_block_another() -> None:
+    """Each has its own limit."""
     desk = Counter(3, scheduling(per_executor={"claude": 1}))
     assert [True, False, False] == desk.ask("a", "b", "c")
     assert [True, True] == desk.ask("d", "e", executor="codex")
@@ -172,8 +172,8 @@ def test_a_free_executor_is_not_kept_waiting_by_one_that_is_full() -> None:
     assert ["b"] == desk.woken
 
 
-def test_who_has_waited_in_an_earlier_life_is_before_who_comes_now() -> None:
-    """A restart sends nobody to the end of the line."""
+def test_waiting_time_survives_a_restart() -> None:
+    """A restart moves no track to the end."""
     desk = Counter()
     desk.ask("a", "b")
     desk.slots.ask(bid("/c"), nothing, 3600)
@@ -182,8 +182,8 @@ def test_who_has_waited_in_an_earlier_life_is_before_who_comes_now() -> None:
     assert 3 == desk.place("d")
 
 
-def test_raised_limits_let_in_who_waits_and_lowered_ones_end_nobody() -> None:
-    """Also where a project's group is another one by then; the turns stay."""
+def test_changed_limits_apply_at_once() -> None:
+    """Raised ones admit waiting tracks, lowered ones end none; groups may change, turns stay."""
     desk = Counter(1)
     desk.ask("a", "b", "c", "d")
 
@@ -201,16 +201,16 @@ def test_raised_limits_let_in_who_waits_and_lowered_ones_end_nobody() -> None:
     assert ["b", "d", "c"] == desk.woken
 
 
-def test_other_priorities_count_for_those_who_wait_already() -> None:
-    """They are the settings', not of the moment at which somebody asked."""
+def test_changed_priorities_apply_to_waiting_tracks() -> None:
+    """The current settings count, not those at the time of asking."""
     desk = Counter(1)
     desk.ask("a", "b", "c")
     desk.slots.configure(1, scheduling(groups={"first": {"priority": 1, "projects": ["/c"]}}))
     assert [2, 1] == [desk.place("b"), desk.place("c")]
 
 
-def test_groups_in_another_order_are_other_groups() -> None:
-    """The first that names a project counts, whichever came first before."""
+def test_the_order_of_groups_matters() -> None:
+    """The first that matches a project counts."""
     all_of_them, one = {"projects": ["/*"]}, {"priority": 1, "projects": ["/c"]}
     desk = Counter(1, scheduling(groups={"all": all_of_them, "one": one}))
     desk.ask("a", "b", "c")
@@ -221,15 +221,15 @@ def test_groups_in_another_order_are_other_groups() -> None:
     assert [2, 1] == [desk.place("b"), desk.place("c")]
 
 
-def test_without_memory_nobody_is_let_in_and_nobody_gets_past() -> None:
-    """But by priority; an end is a reason to look again."""
+def test_without_memory_no_track_is_admitted() -> None:
+    """Only priority changes the order; an end causes another look."""
     desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
     desk.machine.free_mb = 499
     assert [False, False] == desk.ask("a", "b")
-    told = "memory: 499 MiB free, 500 wanted"
-    assert [told, f"{told}; 2nd in line"] == [desk.words("a"), desk.words("b")]
+    reason = "memory: 499 MiB free, 500 wanted"
+    assert [reason, f"{reason}; 2nd in line"] == [desk.words("a"), desk.words("b")]
     assert [False] == desk.ask("c", priority=1)
-    assert (told, told) == (desk.words("c"), desk.slots.view().closed)
+    assert (reason, reason) == (desk.words("c"), desk.slots.view().closed)
 
     desk.machine.free_mb = 500
     desk.clock.ahead_s += FRESH_S
@@ -237,8 +237,8 @@ def test_without_memory_nobody_is_let_in_and_nobody_gets_past() -> None:
     assert ["c", "a", "b"] == desk.woken
 
 
-def test_a_burst_of_starts_counts_what_each_will_take() -> None:
-    """Although the machine says the same for all of them."""
+def test_a_burst_of_starts_reserves_memory() -> None:
+    """Although the machine reports the same amount for all of them."""
     desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=300))
     desk.machine.free_mb = 1100
     assert [True, True, True, False] == desk.ask("a", "b", "c", "d")
@@ -246,8 +246,8 @@ def test_a_burst_of_starts_counts_what_each_will_take() -> None:
     assert words.startswith("memory: 1,100 MiB free, ")
 
 
-def test_the_machine_is_looked_at_only_when_somebody_could_be_let_in() -> None:
-    """And not for each of many who ask in one moment."""
+def test_the_machine_is_read_only_when_a_track_could_be_admitted() -> None:
+    """And once for many that ask at the same moment."""
     desk = Counter(2, scheduling(min_free_memory_mb=1))
     desk.ask("a", "b", "c", "d")
     assert 1 == desk.machine.looks
@@ -260,8 +260,8 @@ def test_the_machine_is_looked_at_only_when_somebody_could_be_let_in() -> None:
     assert 2 == desk.machine.looks
 
 
-async def test_who_waits_for_memory_goes_on_by_itself() -> None:
-    """Nobody's end is needed for it."""
+async def test_tracks_that_wait_for_memory_go_on_by_themselves() -> None:
+    """Without the end of another."""
     desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
     desk.machine.free_mb = 1
     async with desk.watched():
@@ -273,8 +273,8 @@ async def test_who_waits_for_memory_goes_on_by_itself() -> None:
         await eventually(lambda: desk.woken == ["a", "b"])
 
 
-async def test_other_settings_open_a_door_that_the_machine_held_shut() -> None:
-    """A person who wanted too much need not start the daemon again."""
+async def test_changed_settings_admit_tracks_that_wait_for_memory() -> None:
+    """Without a restart."""
     desk = Counter(9, scheduling(min_free_memory_mb=10**9))
     async with desk.watched():
         desk.ask("a")
@@ -284,7 +284,7 @@ async def test_other_settings_open_a_door_that_the_machine_held_shut() -> None:
 
 
 async def test_starts_are_staggered() -> None:
-    """One after the other, each woken when its time has come."""
+    """One after the other, each woken at its time."""
     desk = Counter(9, scheduling(stagger_s=30))
     async with desk.watched():
         assert [True, False, False] == desk.ask("a", "b", "c")
@@ -292,15 +292,15 @@ async def test_starts_are_staggered() -> None:
         assert "next start in 30 s (stagger); 2nd in line" == desk.words("c")
         await anyio.wait_all_tasks_blocked()
         desk.clock.ahead_s += 30
-        desk.slots.configure(9, scheduling(stagger_s=20))  # what rings the bell; the hour is another one
+        desk.slots.configure(9, scheduling(stagger_s=20))  # the new settings cause a look
         assert ["b"] == desk.woken
         desk.clock.ahead_s += 19
         desk.slots.configure(9, scheduling(stagger_s=19.5))
         await eventually(lambda: desk.woken == ["b", "c"])
 
 
-async def test_nobody_looks_while_nobody_waits() -> None:
-    """A door that was shut for somebody who left is no reason to look at it again and again."""
+async def test_the_machine_is_not_polled_without_a_queue() -> None:
+    """Even if it admitted no track before."""
     desk = Counter(9, scheduling(min_free_memory_mb=500))
     desk.machine.free_mb = 1
     async with desk.watched():
@@ -311,8 +311,8 @@ async def test_nobody_looks_while_nobody_waits() -> None:
         assert desk.slots.shortage() is None
 
 
-def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
-    """It is theirs while they look what is next, if nobody who waits is before them."""
+def test_an_important_track_keeps_its_slot_between_attempts() -> None:
+    """If no waiting track is before it."""
     desk = Counter(settings=scheduling(head_start_min=10))
     desk.ask("a", priority=1)
     desk.ask("b")
@@ -325,8 +325,8 @@ def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
     assert ["b"] == desk.woken
 
 
-def test_also_the_important_ask_the_machine_for_each_attempt() -> None:
-    """A slot that is kept is no start that is kept."""
+def test_an_important_track_is_admitted_for_each_attempt() -> None:
+    """A kept slot does not replace the admission."""
     desk = Counter(settings=scheduling(stagger_s=30))
     desk.ask("a", priority=1)
     desk.slots.ended(TrackKey("/a"))
@@ -334,8 +334,8 @@ def test_also_the_important_ask_the_machine_for_each_attempt() -> None:
     assert ("next start in 30 s (stagger)", 0) == (desk.words("a"), desk.slots.in_use)
 
 
-def test_among_equals_a_slot_goes_round_with_each_attempt() -> None:
-    """Also to one that has waited for longer than the head start of the important."""
+def test_equal_tracks_take_turns_after_each_attempt() -> None:
+    """Also with a track that has waited for longer than a head start."""
     desk = Counter(settings=scheduling(head_start_min=10))
     desk.ask("a", "b")
     desk.slots.ended(TrackKey("/a"))
@@ -350,8 +350,8 @@ def test_among_equals_a_slot_goes_round_with_each_attempt() -> None:
     assert ["b", "a", "c"] == desk.woken
 
 
-def test_an_attempt_that_ends_with_nobody_in_line_is_followed_by_the_next() -> None:
-    """Which may want another executor, of which others want all there are."""
+def test_without_a_queue_the_next_attempt_follows_at_once() -> None:
+    """It may want another executor, which others use."""
     desk = Counter(2, scheduling(per_executor={"claude": 1}))
     desk.ask("a", executor="codex")
     desk.slots.ended(TrackKey("/a"))
@@ -361,11 +361,11 @@ def test_an_attempt_that_ends_with_nobody_in_line_is_followed_by_the_next() -> N
     desk.slots.ended(TrackKey("/c"))
     assert [False] == desk.ask("c")
     assert [1, 2] == [desk.place("b"), desk.place("c")]
-    desk.slots.ended(TrackKey("/nobody"))
+    desk.slots.ended(TrackKey("/unknown"))
 
 
-def test_how_long_the_machine_was_short_is_known() -> None:
-    """So that people are told of what lasts, memory or load by turns; to wait for one's turn is none."""
+def test_the_duration_of_a_shortage_is_known() -> None:
+    """Memory and load count together; waiting for a turn does not count."""
     desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0, max_load_per_core=2))
     desk.ask("a", "b")
     assert desk.slots.shortage() is None
@@ -386,8 +386,8 @@ def test_how_long_the_machine_was_short_is_known() -> None:
     assert (["b"], None) == (desk.woken, desk.slots.shortage())
 
 
-def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None:
-    """That would hold everybody up; who came since then is behind those who were counted."""
+def test_far_places_are_not_counted() -> None:
+    """It would take too long; later tracks are behind the counted ones."""
     desk = Counter()
     desk.ask(*(f"{number}" for number in range(FORESEEN + 10)))
     assert [1, FORESEEN, None] == [desk.place(f"{number}") for number in (1, FORESEEN, FORESEEN + 1)]
@@ -403,8 +403,8 @@ def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None
     assert "501st or later for a slot (1 of 1 in use: 1)" == desk.words(f"{FORESEEN + 9}")
 
 
-def test_how_many_run_in_each_pool() -> None:
-    """Of each that is limited, also nobody; the names of others may be a project's to choose."""
+def test_running_tracks_are_counted_per_limited_pool() -> None:
+    """Also 0; names of unlimited pools may come from projects and are left out."""
     desk = Counter(5, scheduling(per_executor={"claude": 2}, groups={"night": {"slots": 1}}))
     desk.ask("a", "b", "c", executor="claude", account="work")
     desk.ask("d", executor="codex", account="work")
@@ -415,7 +415,7 @@ def test_how_many_run_in_each_pool() -> None:
 
 
 def test_the_table_of_slots() -> None:
-    """What is limited, who runs, who waits since when."""
+    """Limits, running tracks, and the queue with waiting times."""
     desk = Counter(1)
     desk.ask("a", "b")
     desk.clock.ahead_s += 60

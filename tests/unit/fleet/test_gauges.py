@@ -1,4 +1,4 @@
-"""How things stand, read from the real parts."""
+"""The gauges of real parts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ def values(found: tuple[Gauge, ...], name: str) -> dict[tuple[str, ...], float]:
     return one.values
 
 
-async def test_what_a_scrape_finds(tmp_path: Path) -> None:
-    """A story at its gate, the slot given back, the journal written, nothing in the machine's way."""
+async def test_a_scrape_has_all_series(tmp_path: Path) -> None:
+    """A story at its gate, a free slot, a writable journal, no trouble of the machine."""
     async with house(tmp_path) as lent, daemon(lent) as roster:
         root = make_project(tmp_path)
         await begun(roster, root)
         await roster.give(root, Started(story="US-001", automatic=True))
 
-        await eventually(lambda: roster.running == 0 and lent.told.notices)  # at its gate, and people know
+        await eventually(
+            lambda: roster.running == 0 and lent.told.notices
+        )  # at its gate, with a delivered notice
         lent.clock.ahead_s = 90_000
         limited = SchedulingSettings(per_executor={"claude": 2})
         lent.services.slots.configure(lent.services.slots.total, limited)
@@ -47,8 +49,8 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
     assert values(found, "state_free_bytes")[()] > 0
 
 
-async def test_what_is_wrong_is_a_number(tmp_path: Path) -> None:
-    """A trouble of the machine, and a folder that is not watched."""
+async def test_faults_are_numbers(tmp_path: Path) -> None:
+    """A fault of the machine, and an unwatched folder."""
 
     class Deaf(NoWatch):
         degraded = MappingProxyType({"/srv/shop": "no watch is left"})

@@ -1,12 +1,12 @@
-"""Cleaning up in a small house: real runs, a real journal, and what must outlive it."""
+"""Cleaning up: real runs, a real journal, and everything that must outlive it."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,15 @@ import anyio.to_thread
 import pytest
 from structlog.testing import capture_logs
 from tests.support.house import NOW, House, at, dispatch_of, house, make_project, track_of
-from tests.support.recorded import BLOG, SHOP, spoil, write
+from tests.support.recorded import BLOG, SHOP, spoil, story, write
 from tests.support.runs import run_spec
 from tests.unit.journal.making import record
 from tests.unit.journal.test_pruning import carried_out, played
 
 from handoffd.engine.track import TrackKey
-from handoffd.fleet.housekeeping import Housekeeping
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.fleet.housekeeping import DIVERGED, Housekeeping, standing_after
+from handoffd.journal.codec import encode
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.state import Status
 from handoffd.track.ai_folder import prepare
@@ -31,12 +33,12 @@ DAY_S = 24 * 60 * 60.0
 
 
 def run_id(number: int) -> str:
-    """Return a dispatch's id; higher ones are later."""
+    """Return the id of a dispatch; higher numbers are later."""
     return f"20260131T2215{number:02d}-0000000{number}"
 
 
 async def judged(here: House, root: str, *numbers: int, ended: bool = True) -> None:
-    """Have runs stand in the journal, with folders in state and project, as the daemon leaves them."""
+    """Record runs in the journal, with folders in the state directory and the project, like the daemon."""
     key = TrackKey(root)
     for number in numbers:
         dispatch = dispatch_of(run_id(number))
@@ -52,26 +54,38 @@ async def judged(here: House, root: str, *numbers: int, ended: bool = True) -> N
 
 
 def keeper(here: House, *roots: str, **retention: Any) -> Housekeeping:
-    """Return what cleans up; ten days and no newest ones unless told otherwise."""
+    """Return a housekeeping with a limit of ten days and no newest runs, unless `retention` differs."""
     keep = here.services.settings.retention.model_copy(update={"runs_days": 10, "runs_keep": 0} | retention)
     here.services.settings = here.services.settings.model_copy(update={"retention": keep})
     return Housekeeping(here.services, lambda: roots)
 
 
 def left(here: House, *roots: str) -> tuple[list[str], list[str]]:
-    """Return the runs whose records are there, and those that projects have copies of."""
+    """Return the runs with records, and the runs with copies in the projects."""
     runs = sorted(os.listdir(here.services.settings.runs_dir))
     copies = [name for root in roots for name in sorted(os.listdir(at(root, ".ai/runs"))) if name[0] != "."]
     return runs, copies
 
 
 def what(cleaned: Cleaned) -> Sequence[str]:
-    """Return what went, by kind and name."""
+    """Return the removed items, by kind and name."""
     return [f"{one.kind} {Path(one.what).name}" for one in cleaned.doomed]
 
 
+@asynccontextmanager
+async def aged(
+    tmp_path: Path, *numbers: int, **retention: Any
+) -> AsyncIterator[tuple[House, str, Housekeeping]]:
+    """Lend a house with a project and runs that ended 400 days ago, and their housekeeping."""
+    root = make_project(tmp_path)
+    async with house(tmp_path) as here:
+        await judged(here, root, *numbers)
+        here.clock.ahead_s = 400 * DAY_S
+        yield here, root, keeper(here, root, **retention)
+
+
 async def test_old_runs_go_and_young_ones_stay(tmp_path: Path) -> None:
-    """In state and project alike; a dry run says the same before, and does nothing."""
+    """In the state directory and the project; a dry run lists them and removes nothing."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         clean = keeper(here, root)
@@ -90,39 +104,56 @@ async def test_old_runs_go_and_young_ones_stay(tmp_path: Path) -> None:
         assert ([], []) == left(here, root)
         assert "*\n" == at(root, ".ai/runs/.gitignore").read_text()
         assert () == (await clean.clean(dry_run=False)).doomed
-        assert 2 == len(await here.journal.runs())  # what they used is still known
+        assert 2 == len(await here.journal.runs())  # their usage stays
 
 
-async def test_the_newest_runs_stay_however_old(tmp_path: Path) -> None:
-    """So that a person who comes back after months can see what happened last."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2, 3)
-        here.clock.ahead_s = 400 * DAY_S
-
-        cleaned = await keeper(here, root, runs_keep=1).clean(dry_run=False)
-
-        assert ([run_id(3)], [run_id(3)]) == left(here, root)
-        assert {"newest": 2} == cleaned.kept
+def _remove_newer_copies(root: str) -> None:
+    for number in (2, 3):
+        shutil.rmtree(at(root, f".ai/runs/{run_id(number)}"))
 
 
-async def test_records_stay_as_long_as_the_copy_that_they_can_tell_of(tmp_path: Path) -> None:
-    """Somebody has cleared newer ones away, so that an old copy is one of the newest."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2, 3)
-        for number in (2, 3):
-            shutil.rmtree(at(root, f".ai/runs/{run_id(number)}"))
-        here.clock.ahead_s = 400 * DAY_S
-
-        cleaned = await keeper(here, root, runs_keep=1).clean(dry_run=False)
-
-        assert ([run_id(1), run_id(3)], [run_id(1)]) == left(here, root)
-        assert {"newest": 2, "copied": 1} == cleaned.kept
+def _edit_a_copy(root: str) -> None:
+    at(root, f".ai/runs/{run_id(1)}/prompt.md").write_text("Go on, but differently.")
 
 
-async def test_what_lives_or_was_not_judged_stays(tmp_path: Path) -> None:
-    """Whatever its age: its result is still to be applied."""
+def _add_own_files(root: str) -> None:
+    at(root, f".ai/runs/{run_id(1)}/notes.md").write_text("mine")
+    at(root, ".ai/runs/mine").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "keep", "runs", "copies", "kept"),
+    [
+        pytest.param(lambda root: None, 1, [3], [3], {"newest": 2}, id="the newest"),
+        pytest.param(_remove_newer_copies, 1, [1, 3], [1], {"newest": 2, "copied": 1}, id="the newest copy"),
+        pytest.param(_edit_a_copy, 0, [1], [1], {"edited": 2}, id="an edited copy, with its records"),
+        pytest.param(_add_own_files, 0, [], [1, "mine"], {"foreign": 1}, id="files of a person"),
+    ],
+)
+async def test_some_runs_stay_whatever_their_age(
+    tmp_path: Path,
+    change: Callable[[str], None],
+    keep: int,
+    runs: list[int],
+    copies: list[int | str],
+    kept: dict[str, int],
+) -> None:
+    """The next clean-up keeps them, too."""
+    async with aged(tmp_path, 1, 2, 3, runs_keep=keep) as (here, root, clean):
+        change(root)
+
+        found = [await clean.clean(dry_run=False) for _ in range(2)]
+
+        names = [one if isinstance(one, str) else run_id(one) for one in copies]
+        assert ([run_id(number) for number in runs], names) == left(here, root)
+        assert [kept] * 2 == [one.kept for one in found]
+        for path in at(root, ".ai/runs").glob("*/notes.md"):
+            assert "mine" == path.read_text()
+            assert path.with_name("prompt.md").exists()
+
+
+async def test_a_living_or_unjudged_run_stays(tmp_path: Path) -> None:
+    """Its result is still to be applied."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         await judged(here, root, 1, ended=False)
@@ -139,8 +170,8 @@ async def test_what_lives_or_was_not_judged_stays(tmp_path: Path) -> None:
             await run.wait()
 
 
-async def test_a_run_that_nobody_knows_goes_by_its_folders_age(tmp_path: Path) -> None:
-    """As after a restore: it is not the journal's, and nobody will judge it. A copy of none stays."""
+async def test_an_unknown_run_goes_by_the_age_of_its_folder(tmp_path: Path) -> None:
+    """As after a restore; an unknown copy stays, because nothing can verify it."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         unknown = here.services.settings.runs_dir / run_id(1)
@@ -160,47 +191,24 @@ async def test_a_run_that_nobody_knows_goes_by_its_folders_age(tmp_path: Path) -
         assert {"unverifiable": 1} == cleaned.kept
 
 
-async def test_what_the_daemon_has_not_made_stays(tmp_path: Path) -> None:
-    """Notes beside a prompt, a folder of one's own, a copy that came with another project's files."""
-    root, other = make_project(tmp_path), make_project(tmp_path / "other")
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2)
-        at(root, f".ai/runs/{run_id(1)}/notes.md").write_text("mine")
-        at(root, ".ai/runs/mine").mkdir()
+async def test_a_copy_that_came_with_another_projects_files_stays(tmp_path: Path) -> None:
+    """The other project has not made it."""
+    async with aged(tmp_path, 2) as (here, root, _):
+        other = make_project(tmp_path / "other")
         shutil.copytree(at(root, f".ai/runs/{run_id(2)}"), at(other, f".ai/runs/{run_id(2)}"))
-        here.clock.ahead_s = 400 * DAY_S
 
         cleaned = await keeper(here, root, other).clean(dry_run=False)
 
-        assert ([], [run_id(1), "mine", run_id(2)]) == left(here, root, other)
-        assert "mine" == at(root, f".ai/runs/{run_id(1)}/notes.md").read_text()
-        assert at(root, f".ai/runs/{run_id(1)}/prompt.md").exists()
-        assert {"foreign": 2} == cleaned.kept
+        assert (([], [run_id(2)]), {"foreign": 1}) == (left(here, root, other), cleaned.kept)
 
 
-async def test_what_somebody_has_written_into_stays_with_its_records(tmp_path: Path) -> None:
-    """Without those, the next time nobody could tell any more."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2)
-        at(root, f".ai/runs/{run_id(1)}/prompt.md").write_text("Go on, but differently.")
-        here.clock.ahead_s = 400 * DAY_S
-        clean = keeper(here, root)
-
-        cleaned = [await clean.clean(dry_run=False) for _ in range(2)]
-
-        assert ([run_id(1)], [run_id(1)]) == left(here, root)
-        assert "Go on, but differently." == at(root, f".ai/runs/{run_id(1)}/prompt.md").read_text()
-        assert [{"edited": 2}] * 2 == [one.kept for one in cleaned]
-
-
-async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
-    """It is told of, and its copies are looked at when it is back: until then their records stay."""
+async def test_a_missing_project_does_not_stop_the_clean_up(tmp_path: Path) -> None:
+    """It is reported, and its records stay until it is back."""
     root, other = make_project(tmp_path), make_project(tmp_path / "other")
     async with house(tmp_path) as here:
         await judged(here, root, 1)
         await judged(here, other, 2)
-        unknown = here.services.settings.runs_dir / run_id(3)  # whose, the journal does not say
+        unknown = here.services.settings.runs_dir / run_id(3)  # its project is unknown
         unknown.mkdir()
         os.rename(root, tmp_path / "away")
         here.clock.ahead_s = 400 * DAY_S
@@ -217,26 +225,19 @@ async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
         assert gone == list(what(await clean.clean(dry_run=False)))
 
 
-async def test_what_was_written_while_a_project_was_elsewhere_is_not_lost(tmp_path: Path) -> None:
-    """The records that can tell stay for as long as it does not answer."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1)
-        at(root, f".ai/runs/{run_id(1)}/prompt.md").write_text("Go on, but differently.")
-        here.clock.ahead_s = 400 * DAY_S
-        clean = keeper(here, root)
+async def test_records_stay_while_their_project_is_missing(tmp_path: Path) -> None:
+    """Without them an edited copy could not be recognised later."""
+    async with aged(tmp_path, 1) as (_, root, clean):
+        _edit_a_copy(root)
         os.rename(root, tmp_path / "away")
         await clean.clean(dry_run=False)
         (tmp_path / "away").rename(root)
 
-        cleaned = await clean.clean(dry_run=False)
-
-        assert {"edited": 2} == cleaned.kept
-        assert "Go on, but differently." == at(root, f".ai/runs/{run_id(1)}/prompt.md").read_text()
+        assert {"edited": 2} == (await clean.clean(dry_run=False)).kept
 
 
-async def test_what_could_not_be_cleaned_up_by_itself_is_in_the_log(tmp_path: Path) -> None:
-    """In words: nobody sees an answer."""
+async def test_the_daily_clean_up_logs_its_problems(tmp_path: Path) -> None:
+    """A person does not see its answer."""
     roots = [make_project(tmp_path / str(number)) for number in range(40)]
     async with house(tmp_path) as here:
         shutil.rmtree(roots[7])
@@ -248,24 +249,20 @@ async def test_what_could_not_be_cleaned_up_by_itself_is_in_the_log(tmp_path: Pa
         assert [f"{roots[7]} was left alone: the project {roots[7]} is gone"] == told
 
 
-async def test_a_folder_that_cannot_be_removed_is_told_of(tmp_path: Path) -> None:
-    """And not counted as gone."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2)
-        blocked = here.services.settings.runs_dir / f".gone-{run_id(1)}"
-        blocked.write_text("in the way")
-        here.clock.ahead_s = 400 * DAY_S
+async def test_a_folder_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
+    """And not counted as removed."""
+    async with aged(tmp_path, 1, 2) as (here, _, clean):
+        (here.services.settings.runs_dir / f".gone-{run_id(1)}").write_text("in the way")
 
-        cleaned = await keeper(here, root).clean(dry_run=False)
+        cleaned = await clean.clean(dry_run=False)
 
         assert f"run {run_id(1)}" not in what(cleaned)
         assert f"run {run_id(2)}" in what(cleaned)
         assert 1 == len(cleaned.problems)
 
 
-async def test_what_a_crash_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
-    """A folder that was on its way out is no run."""
+async def test_the_remains_of_an_interrupted_clean_up_go_with_the_next(tmp_path: Path) -> None:
+    """A half-removed folder is not a run."""
     async with house(tmp_path) as here:
         half = here.services.settings.runs_dir / f".gone-{run_id(1)}"
         half.mkdir()
@@ -276,54 +273,45 @@ async def test_what_a_crash_has_left_goes_with_the_next_one(tmp_path: Path) -> N
         assert (False, ()) == (half.exists(), cleaned.doomed)
 
 
-async def test_sizes_are_told_with_the_journals(tmp_path: Path) -> None:
-    """By kind and project, before anything goes."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1)
+async def test_sizes_include_the_journals(tmp_path: Path) -> None:
+    """By kind and project, before anything is removed."""
+    async with aged(tmp_path, 1) as (here, root, clean):
         (here.services.settings.state_dir / "journal.db.before-20260101").write_bytes(b"x" * 5000)
 
-        cleaned = await keeper(here, root).clean(dry_run=True)
+        cleaned = await clean.clean(dry_run=True)
 
     found = {(one.kind, one.project): (one.count, one.bytes) for one in cleaned.sizes}
     assert {("run", root), ("copy", root), ("journal", None), ("replaced journals", None)} == found.keys()
     assert all(count == 1 and weight > 0 for count, weight in found.values())
 
 
-async def test_once_a_day_is_enough(tmp_path: Path) -> None:
-    """Over restarts; and never, if the settings say so."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1)
-        here.clock.ahead_s = 400 * DAY_S
-        never = keeper(here, root, daily=False)
-        await never.daily()
-        assert await here.journal.cleaning.last() is None
+async def test_the_daily_clean_up_runs_once_a_day(tmp_path: Path) -> None:
+    """Also across restarts and a corrected clock; never, if the settings disable it."""
+    async with aged(tmp_path, 1) as (here, root, _):
+        last = here.journal.cleaning.last
+        await keeper(here, root, daily=False).daily()
+        assert await last() is None
 
         await keeper(here, root, daily=True).daily()
-        first = await here.journal.cleaning.last()
+        first = await last()
         assert ([], []) == left(here, root)
         await judged(here, root, 2)
         here.clock.ahead_s += 0.9 * DAY_S
         await keeper(here, root, daily=True).daily()
-        assert first == await here.journal.cleaning.last()
+        assert first == await last()
 
         here.clock.ahead_s += 0.2 * DAY_S
         await keeper(here, root, daily=True).daily()
         assert ([], []) == left(here, root)
 
-        here.clock.ahead_s -= 100 * DAY_S  # it was wrong, and is set right
+        here.clock.ahead_s -= 100 * DAY_S  # the clock was wrong, and is corrected
         await keeper(here, root, daily=True).daily()
-        assert here.clock.now() == await here.journal.cleaning.last()
+        assert here.clock.now() == await last()
 
 
-async def test_two_at_once_take_turns(tmp_path: Path) -> None:
+async def test_simultaneous_clean_ups_take_turns(tmp_path: Path) -> None:
     """A person's and the daily one."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, 2, 3)
-        here.clock.ahead_s = 400 * DAY_S
-        clean = keeper(here, root)
+    async with aged(tmp_path, 1, 2, 3) as (_, _, clean):
         found: list[Cleaned] = []
 
         async def go() -> None:
@@ -338,8 +326,8 @@ async def test_two_at_once_take_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_notices_go_once_nobody_waits_for_them(tmp_path: Path, waits: bool) -> None:
-    """Those that wait stay, however old."""
+async def test_old_notices_go_once_they_are_delivered(tmp_path: Path, waits: bool) -> None:
+    """An undelivered one stays, however old."""
     async with house(tmp_path) as here:
         with closing(sqlite3.connect(here.services.settings.journal)) as db, db:
             moment = (NOW - timedelta(days=50)).isoformat(timespec="microseconds")
@@ -354,8 +342,8 @@ async def test_notices_go_once_nobody_waits_for_them(tmp_path: Path, waits: bool
         assert ([] if waits else ["notice 1 notice"]) == list(what(cleaned))
 
 
-async def test_old_stories_go_from_the_journal(tmp_path: Path) -> None:
-    """With what they said of runs kept; one whose events were tampered with stays, and is told of."""
+async def test_events_of_old_stories_go_from_the_journal(tmp_path: Path) -> None:
+    """Their usage stays; a story with tampered events stays, too, and is reported."""
     path = tmp_path / "state/journal.db"
     path.parent.mkdir()
     plays = [played(SHOP), played(BLOG)]
@@ -383,3 +371,53 @@ async def test_old_stories_go_from_the_journal(tmp_path: Path) -> None:
         left = await here.journal.events()
         assert len(plays[1].records) == sum(event.key == BLOG for event in left)
         assert len(plays[0].records) > sum(event.key == SHOP for event in left)
+
+
+# --- the snapshot that replaces old events -----------------------------------------------------------
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The journal of two projects."""
+    path = tmp_path / "journal.db"
+    write(path, story(SHOP), story(BLOG))
+    return path
+
+
+@pytest.mark.parametrize("count", [1, 5, 12])
+def test_a_track_is_replayed_from_its_events(path: Path, count: int) -> None:
+    """From no other track's, and up to the given event."""
+    assert story(SHOP).records[count - 1].track == standing_after(path, SHOP, count)
+
+
+def test_a_replay_may_start_from_a_snapshot(path: Path) -> None:
+    """Without the events before it."""
+    before = encode(standing_after(path, SHOP, 4))
+    spoil(
+        path, "INSERT INTO snapshots SELECT project, track, 4, body FROM tracks WHERE project = '/srv/shop'"
+    )
+    spoil(path, "UPDATE snapshots SET body = :body", values={"body": before})
+    spoil(path, "DELETE FROM effects WHERE seq < 4", "DELETE FROM events WHERE seq < 4")
+
+    assert story(SHOP).records[9].track == standing_after(path, SHOP, 10)
+
+
+def test_events_with_a_different_replay_are_kept(path: Path) -> None:
+    """They are the only evidence of what happened; the error names the event and the next command."""
+    spoil(path, "UPDATE events SET why = 'because' WHERE seq = 5")
+
+    with pytest.raises(HandoffdError, match="event 5") as caught:
+        standing_after(path, SHOP, 10)
+
+    assert (DIVERGED, "handoffd journal verify /srv/shop") == (caught.value.code, caught.value.hint)
+    assert standing_after(path, SHOP, 4).state is not None
+
+
+def test_unreadable_events_are_kept(path: Path) -> None:
+    """So is a track without any event up to there."""
+    spoil(path, "UPDATE events SET event = '{' WHERE seq = 3")
+
+    with pytest.raises(HandoffdError, match="event 3"):
+        standing_after(path, SHOP, 10)
+    with pytest.raises(StoreError):
+        standing_after(path.with_name("missing.db"), SHOP, 10)
+    with pytest.raises(HandoffdError, match="no STATE"):
+        standing_after(path, BLOG, 1)

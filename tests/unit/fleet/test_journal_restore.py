@@ -1,4 +1,4 @@
-"""What a restore means for projects that have gone on since the backup."""
+"""Restoring a backup after projects have moved on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def monday(tmp_path: Path) -> Path:
-    """Where the backup is."""
+    """The path of the backup."""
     return tmp_path / "monday.db"
 
 
@@ -48,7 +48,7 @@ def key_of(base: Path, name: str = "shop") -> TrackKey:
 
 
 async def backed_up(settings: Settings, monday: Path, key: TrackKey, track: Track) -> None:
-    """Record a track, show its STATE.json, and back the journal up."""
+    """Record a track, write its STATE.json, and back the journal up."""
     assert track.state is not None
     text = render_state(track.state)
     async with opened(settings.journal) as journal:
@@ -58,12 +58,12 @@ async def backed_up(settings: Settings, monday: Path, key: TrackKey, track: Trac
 
 
 async def restored(settings: Settings, monday: Path, **request: bool) -> Restoration:
-    """Put the backup back."""
+    """Restore the backup."""
     return await restore(settings, Request(file=monday, by="eve", **request), SystemClock())
 
 
 async def track_in(settings: Settings, key: TrackKey) -> Track:
-    """Return a track as the journal has it now."""
+    """Return the current track in the journal."""
     async with opened(settings.journal) as journal:
         return {one.key: one.track for one in await journal.tracks()}[key]
 
@@ -83,10 +83,8 @@ def a_run(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-async def test_a_project_stands_still_until_a_person_resumes_it(
-    settings: Settings, monday: Path, tmp_path: Path
-) -> None:
-    """Who restored is named, and the projects are."""
+async def test_a_restored_project_is_paused(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """The event names the person, and the result the projects."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, track_at("impl"))
 
@@ -99,8 +97,8 @@ async def test_a_project_stands_still_until_a_person_resumes_it(
     assert 1 == inspect(Path(done.replaced)).newest
 
 
-async def test_what_is_driven_by_hand_is_left_alone(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """Nothing of it is dispatched anyhow."""
+async def test_a_project_at_level_1_is_not_paused(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """The daemon starts nothing in it anyway."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, track_at("impl", ledger=Ledger()))
 
@@ -108,10 +106,8 @@ async def test_what_is_driven_by_hand_is_left_alone(settings: Settings, monday: 
     assert None is (await track_in(settings, key)).ledger.paused_by
 
 
-async def test_an_attempt_that_is_still_the_latest_is_kept(
-    settings: Settings, monday: Path, tmp_path: Path
-) -> None:
-    """STATE.json is as it was at the backup: the daemon will adopt the run, or read how it ended."""
+async def test_the_latest_attempt_is_kept(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """STATE.json is unchanged since the backup: the daemon will adopt the run, or read how it ended."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, dispatched("impl"))
 
@@ -126,10 +122,10 @@ async def test_an_attempt_that_is_still_the_latest_is_kept(
 
 
 @pytest.mark.parametrize("change", ["state", "runs", "project"])
-async def test_an_attempt_that_was_overtaken_is_let_go(
+async def test_an_overtaken_attempt_is_dropped(
     settings: Settings, monday: Path, tmp_path: Path, change: str
 ) -> None:
-    """The story went on; its records are gone; or the project is, and nothing can be told."""
+    """The story went on, or its records are missing, or the project is."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, dispatched("impl"))
     (settings.runs_dir / DISPATCH).mkdir()
@@ -149,10 +145,8 @@ async def test_an_attempt_that_was_overtaken_is_let_go(
     assert (Status.PENDING, 1) == (track.state.status, track.state.attempt)
 
 
-async def test_executors_that_the_backup_does_not_know_keep_it_from_being_restored(
-    settings: Settings, monday: Path, tmp_path: Path
-) -> None:
-    """Else another one would be started beside them; nothing has changed then."""
+async def test_unknown_executors_prevent_a_restore(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """The daemon would start another one beside them; an error changes nothing."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, track_at("impl"))
     async with opened(settings.journal) as journal:
@@ -169,8 +163,10 @@ async def test_executors_that_the_backup_does_not_know_keep_it_from_being_restor
     assert [] == [path.name for path in settings.state_dir.glob("*restoring*")]
 
 
-async def test_they_are_ended_when_a_person_says_so(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """Checks of an attempt are runs as well."""
+async def test_unknown_executors_are_ended_on_request(
+    settings: Settings, monday: Path, tmp_path: Path
+) -> None:
+    """Checks of an attempt count, too."""
     await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
 
     with a_run(settings, "20260131T230000-deadbeef.tests") as process:
@@ -180,8 +176,8 @@ async def test_they_are_ended_when_a_person_says_so(settings: Settings, monday: 
     assert ("20260131T230000-deadbeef.tests",) == done.ended
 
 
-async def test_a_daemon_keeps_its_journal(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """Two writers would end in a mixture."""
+async def test_a_running_daemon_prevents_a_restore(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """Two writers would damage the journal."""
     await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
 
     with acquire(daemon_lock_path(settings.state_dir), "a test"), pytest.raises(Locked) as caught:
@@ -190,10 +186,8 @@ async def test_a_daemon_keeps_its_journal(settings: Settings, monday: Path, tmp_
     assert (caught.value.hint or "").startswith("handoffd stop")
 
 
-async def test_a_restored_journal_tells_what_was_decided(
-    settings: Settings, monday: Path, tmp_path: Path
-) -> None:
-    """The restore itself is an event of the track, with its own number and time."""
+async def test_a_restore_is_an_event_of_its_track(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """With its own number and time."""
     key = key_of(tmp_path)
     await backed_up(settings, monday, key, track_at("impl"))
     before = datetime.now(UTC)  # noqa: TID251  (compared with the machine's clock)

@@ -1,4 +1,4 @@
-"""The loops of all projects: begun, ended, and made anew from the journal after a crash."""
+"""The loops of all projects: running, ended, at rest, and rebuilt from the journal after a crash."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.house import (
+    INITIALISED,
     NOW,
     STARTED,
     House,
@@ -29,9 +30,9 @@ from tests.support.house import (
 from tests.unit.journal.making import record
 
 from handoffd.capacity.budgets import Flight
-from handoffd.engine.events import Approved, Event, Initialised, Noted
+from handoffd.engine.events import Approved, Initialised, Noted
 from handoffd.engine.run import Usage
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.files.locks import acquire, project_lock_path
 from handoffd.fleet.loops import Loops, _Loop
@@ -45,161 +46,151 @@ from handoffd.settings.model import ProjectCaps
 
 
 class Watch:
-    """Keeps the roots it hints about."""
+    """Records the roots that it hints about."""
 
     def __init__(self) -> None:
         self.roots: set[str] = set()
         self.degraded: dict[str, str] = {}
 
     def add(self, root: str) -> None:
-        """Hint about this root from now on."""
+        """Start hinting about this root."""
         self.roots.add(root)
 
     def remove(self, root: str) -> None:
-        """Hint about it no more."""
+        """Stop hinting about it."""
         self.roots.discard(root)
 
 
 @asynccontextmanager
-async def looping(here: House, projects: dict[str, Project], watch: Watch) -> AsyncIterator[Loops]:
-    """Lend the running loops of `projects`."""
-    register = Register()
-    register.awake = projects
-    loops = Loops(here.services, register)
-    # The traceback of a crash is not printed: making it pretty holds up everybody for seconds.
-    with capture_logs():
+async def looping(
+    tmp_path: Path, watch: Watch | None = None, names: str = "a"
+) -> AsyncIterator[tuple[House, Loops, list[Project]]]:
+    """Lend the running loops of projects without any track, and these projects."""
+    async with house(tmp_path) as here:
+        register = Register()
+        projects = [Project(make_project(tmp_path / name), here.services, ()) for name in names]
+        register.awake |= {project.root: project for project in projects}
+        loops = Loops(here.services, register, back_off_s=(0.01,))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.services.notifier.run)
-            tasks.start_soon(loops.run, watch)
-            for root in tuple(projects):
-                await projects[root].begun.wait()
-            yield loops
+            tasks.start_soon(loops.run, watch or Watch())
+            for project in projects:
+                await project.begun.wait()
+            yield here, loops, projects
             tasks.cancel_scope.cancel()
-    for project in projects.values():
-        project.dismiss()
+        for project in register.awake.values():
+            project.dismiss()
+
+
+def crash(project: Project) -> None:
+    """Make the loop of a project fail, as a bug would: no reader lets such a note through."""
+    project.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]
+
+
+async def rebuilt(loops: Loops, before: Project) -> Project:
+    """Wait for the project that replaces a crashed one."""
+    awake, root = loops._register.awake, before.root
+    await eventually(lambda: awake[root] is not before and awake[root].begun.is_set())
+    return awake[root]
 
 
 async def test_every_project_has_its_loop_and_is_watched(tmp_path: Path) -> None:
-    """From the start, and until its end."""
-    async with house(tmp_path) as here:
-        root, watch = make_project(tmp_path), Watch()
-        projects = {root: Project(root, here.services, ())}
-        async with looping(here, projects, watch) as loops:
-            assert (True, {root}, True) == (loops.run_here, watch.roots, projects[root].main.lasting)
+    """From the start until its end."""
+    watch = Watch()
+    async with looping(tmp_path, watch) as (_, loops, (project,)):
+        assert (True, {project.root}, True) == (loops.run_here, watch.roots, project.main.lasting)
 
-            await loops.end(root)
-            await loops.end(root)
+        await loops.end(project.root)
+        await loops.end(project.root)
 
-            assert (set(), False) == (watch.roots, projects[root].main.lasting)
-        assert not loops.run_here
+        assert (set(), False) == (watch.roots, project.main.lasting)
+    assert not loops.run_here
 
 
-async def test_what_cannot_be_watched_is_told_with_what_happens_instead(tmp_path: Path) -> None:
-    """A delay of half a minute is not to be taken for a hang; without a daemon nothing is watched at all."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        watch = Watch()
-        async with looping(here, {root: Project(root, here.services, ())}, watch) as loops:
-            assert loops.unwatched(root) is None
-            watch.degraded[root] = ".ai is not a folder"
+async def test_an_unwatched_project_has_a_warning_with_the_delay(tmp_path: Path) -> None:
+    """Half a minute must not look like a hang. Without a daemon nothing is watched, and nothing warns."""
+    watch = Watch()
+    async with looping(tmp_path, watch) as (_, loops, (project,)):
+        assert loops.unwatched(project.root) is None
+        watch.degraded[project.root] = ".ai is not a folder"
 
-            told = "changes are seen by the sweep every 30 s, not at once: .ai is not a folder"
-            assert (told, ".ai is not a folder") == (loops.unwatched(root), loops.swept(root))
-        assert loops.unwatched(root) is None
+        warning = "changes are seen by the sweep every 30 s, not at once: .ai is not a folder"
+        assert (warning, ".ai is not a folder") == (loops.unwatched(project.root), loops.swept(project.root))
+    assert loops.unwatched(project.root) is None
 
 
-async def test_a_crashed_project_is_made_anew_from_what_was_recorded(tmp_path: Path) -> None:
-    """What it had in memory is not believed; people are told once, and see it in the status."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        before = Project(root, here.services, ())
-        projects = {root: before}
-        async with looping(here, projects, Watch()) as loops:
-            await before.main.give(Initialised(project="shop"))
+async def test_a_crashed_project_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
+    """Its memory is discarded; one notice and the status report the crash."""
+    async with looping(tmp_path) as (here, loops, (before,)):
+        await before.main.give(INITIALISED)
 
-            before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
+        crash(before)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
-            after = projects[root]
-            assert (1, "bootstrap") == (loops.crashes, after.main.track.state.step)  # type: ignore[union-attr]
-            assert "started again" in (after.crash or "")
-            assert "accepted" == (await after.main.give(Noted(text="still here"))).result.type
-            await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+        after = await rebuilt(loops, before)
+        assert (1, "bootstrap") == (loops.crashes, after.main.track.state.step)  # type: ignore[union-attr]
+        assert "started again" in (after.crash or "")
+        assert "accepted" == (await after.main.give(Noted(text="still here"))).result.type
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
 
 
-async def test_what_a_crashed_project_did_not_hear_of_is_booked_all_the_same(tmp_path: Path) -> None:
-    """A run whose end was committed flies no more, and what it used counts against the caps of all."""
+async def test_usage_that_a_crashed_project_missed_is_booked(tmp_path: Path) -> None:
+    """A run whose end was committed is over, and counts against all caps."""
     used = Usage(input_tokens=7, cost_usd=0.25, priced="table")
-    async with house(tmp_path) as here:
-        root, budgets = make_project(tmp_path), here.services.budgets
-        before = Project(root, here.services, ())
-        projects = {root: before}
-        async with looping(here, projects, Watch()):
-            await before.main.give(Initialised(project="shop"))
-            flying = track_of(Status.RUNNING, dispatch=dispatch_of("d1"))
-            budgets.begin("d1", flight(TrackKey(root), flying))
-            ended = before.main.track.with_ledger(spent=used)
-            await here.journal.commit(record(key=TrackKey(root), after=ended, at=NOW))
+    async with looping(tmp_path) as (here, loops, (before,)):
+        budgets, key = here.services.budgets, TrackKey(before.root)
+        await before.main.give(INITIALISED)
+        flying = track_of(Status.RUNNING, dispatch=dispatch_of("d1"))
+        budgets.begin("d1", Flight(key=key, track=lambda: flying, caps=ProjectCaps, post=lambda event: None))
+        ended = before.main.track.with_ledger(spent=used)
+        await here.journal.commit(record(key=key, after=ended, at=NOW))
 
-            before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
+        crash(before)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
-            assert (used, {}) == (budgets.booked, budgets._flights)
+        await rebuilt(loops, before)
+        assert (used, {}) == (budgets.booked, budgets._flights)
 
 
-def flight(key: TrackKey, track: Track) -> Flight:
-    """Return a run that is counted and hears of nothing."""
-    return Flight(key=key, track=lambda: track, caps=ProjectCaps, post=lambda event: None)
+async def test_a_crash_during_a_commit_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """The caller gets no answer; the recorded event counts."""
+
+    async def note() -> None:
+        with suppress(HandoffdError):
+            await before.main.give(Noted(text="Mind the rounding."))
+
+    async def fail() -> None:
+        raise RuntimeError("a bug")
+
+    async with looping(tmp_path) as (here, loops, (before,)):
+        await before.main.give(INITIALISED)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(note)
+            for _ in range(4):  # until it waits for the journal
+                await anyio.lowlevel.checkpoint()
+            before.main.begin("fail", fail)
+
+        after = await rebuilt(loops, before)
+        (stored,) = await here.journal.tracks()
+        assert stored.track == after.main.track
 
 
-async def test_a_crash_in_the_middle_of_a_commit_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Whoever waited for the commit did not hear of it; what was recorded counts."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        before = Project(root, here.services, ())
-        projects = {root: before}
+async def test_a_crashed_project_waits_for_an_unreadable_journal(tmp_path: Path) -> None:
+    """It tries again, and the other projects go on."""
+    async with looping(tmp_path, names="ab") as (here, loops, (before, other)):
+        await before.main.give(INITIALISED)
+        _change(here, "ALTER TABLE tracks RENAME TO away")
+        with capture_logs() as logs:
+            crash(before)
+            await eventually(lambda: "project not made anew" in [line["event"] for line in logs])
+        assert loops._register.awake[before.root] is before
+        _change(here, "ALTER TABLE away RENAME TO tracks")
 
-        async def note() -> None:
-            with suppress(HandoffdError):
-                await before.main.give(Noted(text="Mind the rounding."))
-
-        async def fail() -> None:
-            raise RuntimeError("a broken invariant of ours")
-
-        async with looping(here, projects, Watch()):
-            await before.main.give(Initialised(project="shop"))
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(note)
-                for _ in range(4):  # until it waits for the journal
-                    await anyio.lowlevel.checkpoint()
-                before.main.begin("fail", fail)
-
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
-            (stored,) = await here.journal.tracks()
-            assert stored.track == projects[root].main.track
-
-
-async def test_a_journal_that_cannot_be_read_ends_no_daemon(tmp_path: Path) -> None:
-    """A project that crashed waits for it, and the others go on."""
-    async with house(tmp_path) as here:
-        root, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        projects = {name: Project(name, here.services, ()) for name in (root, other)}
-        before = projects[root]
-        async with looping(here, projects, Watch()):
-            await before.main.give(Initialised(project="shop"))
-            body = _replace_body(here, "{")
-            before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]
-            await eventually(lambda: before.dismissed)
-            await eventually(lambda: before.crash)
-            assert "accepted" == (await projects[other].main.give(Initialised(project="b"))).result.type
-            _replace_body(here, body)
-
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
-            assert projects[other].begun.is_set()
+        await rebuilt(loops, before)
+        assert loops._register.awake[other.root] is other
+        assert "accepted" == (await other.main.give(INITIALISED)).result.type
 
 
 def _replace_body(here: House, body: str) -> str:
-    """Write over what the journal has of the first track; return what was there."""
+    """Overwrite the first track in the journal; return the former text."""
     with closing(sqlite3.connect(here.services.settings.journal, timeout=60)) as database:
         ((before,),) = database.execute("SELECT body FROM tracks LIMIT 1").fetchall()
         database.execute("UPDATE tracks SET body = ? WHERE body = ?", (body, before))
@@ -213,13 +204,11 @@ def _change(here: House, statement: str) -> None:
         database.commit()
 
 
-async def test_without_a_daemon_nothing_is_begun(tmp_path: Path) -> None:
-    """A verb does its own work and leaves the rest."""
+async def test_without_a_daemon_no_loop_starts(tmp_path: Path) -> None:
+    """A verb does its own work and leaves the rest to the next daemon."""
     async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        project = Project(root, here.services, ())
-        register = Register()
-        register.awake[root] = project
+        register, root = Register(), make_project(tmp_path)
+        project = register.awake[root] = Project(root, here.services, ())
         loops = Loops(here.services, register)
 
         loops.begin(root)
@@ -234,176 +223,152 @@ SOON = 0.01
 
 
 @asynccontextmanager
-async def resting(
-    here: House, root: str, *events: Event, after_s: float = SOON
-) -> AsyncIterator[tuple[Roster, Register]]:
-    """Lend a roster in which the project at `root` has met `events`, and rests."""
-    async with daemon(here, rest_after_s=after_s) as roster:
-        await roster.add(root)
-        for event in events:
-            await roster.give(root, event)  # type: ignore[arg-type]
+async def resting(tmp_path: Path) -> AsyncIterator[tuple[House, Roster, Register, str]]:
+    """Lend a roster with one initialised project at rest, and its root."""
+    async with house(tmp_path) as here, daemon(here, rest_after_s=SOON) as roster:
+        root = make_project(tmp_path)
+        await begun(roster, root)
         await eventually(lambda: roster.resting == 1)
-        yield roster, roster._register
-
-
-INITIALISED = Initialised(project="shop")
+        yield here, roster, roster._register, root
 
 
 def shown(root: str) -> dict[str, object]:
-    """Return what STATE.json says."""
+    """Return the content of STATE.json."""
     found: dict[str, object] = json.loads(at(root, ".ai/STATE.json").read_text())
     return found
 
 
 def edit(root: str, **changes: object) -> None:
-    """Change STATE.json as another tool would."""
+    """Change STATE.json like another tool."""
     at(root, ".ai/STATE.json").write_text(json.dumps(shown(root) | changes))
 
 
 async def kinds(here: House) -> list[str]:
-    """Return what has happened, by kind."""
+    """Return the kinds of all events."""
     return [event.kind for event in await here.journal.events()]
 
 
-async def test_a_project_with_nothing_to_do_is_a_row(tmp_path: Path) -> None:
-    """It has no loop and no lock, and `status` tells of it as before."""
+async def test_an_idle_project_is_a_row(tmp_path: Path) -> None:
+    """It has no loop and no lock, and its view is the same as before."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="executor: agent\n")
         async with daemon(here, rest_after_s=3600) as roster:
             await begun(roster, root)
             before = await roster.view(root)
-        async with resting(here, root) as (roster, register):
-            assert {} == register.awake
+        async with daemon(here, rest_after_s=SOON) as roster:
+            await eventually(lambda: roster.resting == 1)
             acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "it").release()
             assert (before, (before,)) == (await roster.view(root), await roster.views())
             assert (root, {root: "shop"}, 1) == (roster.find("shop"), dict(roster.names()), roster.count)
-            assert {} == register.awake
+            assert {} == roster._register.awake
 
 
-async def test_a_verb_wakes_it_and_it_rests_again(tmp_path: Path) -> None:
-    """What was asked happens once, whether one asks or several do at once."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            async with anyio.create_task_group() as tasks:
-                for number in range(5):
-                    tasks.start_soon(roster.give, root, Noted(text=f"note {number}"))
-            await eventually(lambda: roster.resting == 1)
+async def test_a_verb_wakes_a_project_and_it_rests_again(tmp_path: Path) -> None:
+    """Simultaneous verbs wake it once and are each carried out once."""
+    async with resting(tmp_path) as (here, roster, _, root):
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(roster.give, root, Noted(text=f"note {number}"))
+        await eventually(lambda: roster.resting == 1)
 
-            assert {f"note {number}" for number in range(5)} == set(
-                str(shown(root)["human_note"]).split("\n\n")
-            )
-            assert ["initialised", *["noted"] * 5] == await kinds(here)
+        assert {f"note {number}" for number in range(5)} == set(str(shown(root)["human_note"]).split("\n\n"))
+        assert ["initialised", *["noted"] * 5] == await kinds(here)
 
 
-async def test_a_story_goes_from_rest_to_its_gate_and_from_there_to_its_end(tmp_path: Path) -> None:
-    """At a gate it rests, too, for as long as a person takes."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            await roster.give(root, STARTED)
-            await eventually(lambda: (shown(root)["step"], roster.resting) == ("review", 1))
-            view = await roster.view(root)
-            assert (True, "a person's decision") == (view.tracks[0].gate, view.tracks[0].waits_for)
+async def test_a_project_rests_at_a_gate_and_at_the_end_of_a_story(tmp_path: Path) -> None:
+    """As long as a person takes to approve."""
+    async with resting(tmp_path) as (here, roster, register, root):
+        await roster.give(root, STARTED)
+        await eventually(lambda: (shown(root)["step"], roster.resting) == ("review", 1))
+        view = await roster.view(root)
+        assert (True, "a person's decision") == (view.tracks[0].gate, view.tracks[0].waits_for)
 
-            await roster.give(root, Approved())
-            await eventually(lambda: (shown(root)["step"], roster.resting) == ("done", 1))
-            assert (0, {}) == (here.services.slots.in_use, register.awake)
+        await roster.give(root, Approved())
+        await eventually(lambda: (shown(root)["step"], roster.resting) == ("done", 1))
+        assert (0, {}) == (here.services.slots.in_use, register.awake)
         assert [1, 1] == [run.attempt for run in await here.journal.runs()]
 
 
-async def test_an_edit_of_a_resting_projects_state_is_found(tmp_path: Path) -> None:
-    """A hint is enough, and it is judged like any other one."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            edit(root, human_note="Mind the rounding.")
-            roster.touched(root)
+async def test_a_hint_reveals_an_edit_of_a_resting_projects_state(tmp_path: Path) -> None:
+    """The edit is judged like any other."""
+    async with resting(tmp_path) as (here, roster, _, root):
+        edit(root, human_note="Mind the rounding.")
+        roster.touched(root)
 
-            await eventually_kinds(here, ["initialised", "state_edited"])
-            await eventually(lambda: roster.resting == 1)
-            assert "Mind the rounding." == (await roster.view(root)).tracks[0].human_note
+        await eventually_kinds(here, ["initialised", "state_edited"])
+        await eventually(lambda: roster.resting == 1)
+        assert "Mind the rounding." == (await roster.view(root)).tracks[0].human_note
 
 
 async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
-    """The journal has it."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            at(root, ".ai/STATE.json").unlink()
-            roster.touched(root)
+    """From the journal."""
+    async with resting(tmp_path) as (_, roster, _, root):
+        at(root, ".ai/STATE.json").unlink()
+        roster.touched(root)
 
-            await eventually(at(root, ".ai/STATE.json").exists)
-            await eventually(lambda: roster.resting == 1)
+        await eventually(at(root, ".ai/STATE.json").exists)
+        await eventually(lambda: roster.resting == 1)
 
 
-async def test_files_that_cannot_be_used_any_more_are_told_of(tmp_path: Path) -> None:
-    """A project that waits to be mended does not rest; mended, it does."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            at(root, ".ai/handoffd.yaml").write_text("tset: {}\n")
-            roster.touched(root)
-            await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
-            assert "invalid_rules" == (await roster.view(root)).condition
-            assert [root] == list(register.awake)
+async def test_a_broken_file_of_a_resting_project_is_reported(tmp_path: Path) -> None:
+    """The project stays up until the file is repaired."""
+    async with resting(tmp_path) as (here, roster, register, root):
+        at(root, ".ai/handoffd.yaml").write_text("tset: {}\n")
+        roster.touched(root)
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+        assert "invalid_rules" == (await roster.view(root)).condition
+        assert [root] == list(register.awake)
 
-            at(root, ".ai/handoffd.yaml").unlink()
-            roster.touched(root)
-            await eventually(lambda: roster.resting == 1)
+        at(root, ".ai/handoffd.yaml").unlink()
+        roster.touched(root)
+        await eventually(lambda: roster.resting == 1)
 
 
-async def test_a_hint_about_nothing_wakes_nobody(tmp_path: Path) -> None:
-    """An agent's hand-off for no attempt, our own STATE.json written a moment ago."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            row = register.resting[root]
-            at(root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
-            roster._loops.rounds.been = anyio.Event()
-            roster.touched(root)
-            await roster.begun()
+async def test_a_hint_without_a_relevant_change_wakes_no_project(tmp_path: Path) -> None:
+    """A hand-off without an attempt, or the daemon's own write of STATE.json."""
+    async with resting(tmp_path) as (_, roster, register, root):
+        row = register.resting[root]
+        at(root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
+        roster._loops.rounds.been = anyio.Event()
+        roster.touched(root)
+        await roster.begun()
 
-            assert row is register.resting[root]
+        assert row is register.resting[root]
 
 
-async def test_another_folder_in_its_place_is_found(tmp_path: Path) -> None:
-    """Moved away while it rested: what somebody made there since is not taken for it."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            os.rename(root, tmp_path / "moved")
-            at(root, ".ai").mkdir(parents=True)
-            roster.touched(root)
+async def test_another_folder_at_the_same_path_is_noticed(tmp_path: Path) -> None:
+    """The project was moved away while it rested; files of the new folder are not taken for its own."""
+    async with resting(tmp_path) as (_, roster, _, root):
+        os.rename(root, tmp_path / "moved")
+        at(root, ".ai").mkdir(parents=True)
+        roster.touched(root)
 
-            with anyio.fail_after(60):
-                while (await roster.view(root)).condition != "missing":  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
-            assert not at(root, ".ai/STATE.json").exists()
-            os.rename(root, tmp_path / "strange")
-            os.rename(tmp_path / "moved", root)
-            await roster.poll()
-            await eventually(lambda: roster.resting == 1)
+        with anyio.fail_after(60):
+            while (await roster.view(root)).condition != "missing":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert not at(root, ".ai/STATE.json").exists()
+        os.rename(root, tmp_path / "strange")
+        os.rename(tmp_path / "moved", root)
+        await roster.poll()
+        await eventually(lambda: roster.resting == 1)
 
 
-async def test_a_resting_project_is_removed_and_stands_as_it_stood_when_it_is_back(tmp_path: Path) -> None:
-    """Its files and its history stay."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            await roster.remove(root)
-            assert (0, {}, ()) == (roster.count, register.resting, await here.journal.projects())
-            assert "bootstrap" == shown(root)["step"]
-            roster.touched(root)
-            with pytest.raises(NotFound):
-                await roster.give(root, Noted(text="to nobody"))
+async def test_a_removed_project_keeps_its_files_and_history(tmp_path: Path) -> None:
+    """Added again, it has the status from before."""
+    async with resting(tmp_path) as (here, roster, register, root):
+        await roster.remove(root)
+        assert (0, {}, ()) == (roster.count, register.resting, await here.journal.projects())
+        assert "bootstrap" == shown(root)["step"]
+        roster.touched(root)
+        with pytest.raises(NotFound):
+            await roster.give(root, Noted(text="too late"))
 
-            assert "bootstrap" == (await roster.add(root)).tracks[0].step
-            await eventually(lambda: roster.resting == 1)
+        assert "bootstrap" == (await roster.add(root)).tracks[0].step
+        await eventually(lambda: roster.resting == 1)
 
 
-async def test_the_next_daemon_lets_it_rest_and_finds_what_happened_meanwhile(tmp_path: Path) -> None:
-    """However this one ended: whoever rests has left nothing undone."""
+async def test_the_next_daemon_wakes_only_changed_projects(tmp_path: Path) -> None:
+    """Every project at rest has left nothing undone."""
     async with house(tmp_path) as here:
         quiet, edited = make_project(tmp_path / "a"), make_project(tmp_path / "b")
         async with daemon(here, rest_after_s=SOON) as roster:
@@ -421,7 +386,7 @@ async def test_the_next_daemon_lets_it_rest_and_finds_what_happened_meanwhile(tm
 
 
 async def eventually_kinds(here: House, wanted: list[str]) -> None:
-    """Wait until just this has happened."""
+    """Wait until these are all events."""
 
     with anyio.fail_after(60):
         while await kinds(here) != wanted:  # noqa: ASYNC110
@@ -429,12 +394,12 @@ async def eventually_kinds(here: House, wanted: list[str]) -> None:
 
 
 class Interfered(Loops):
-    """Has something happen at the very moment at which a project has lain down."""
+    """Runs a callback at the moment at which a project has gone to rest."""
 
     then: Callable[[str], object] | None = None
 
     def take_in(self, project: Project) -> bool:
-        """Take it in, and have that happen once, before its loop has gone."""
+        """Put it to rest, and run the callback once, before its loop has ended."""
         taken, then = super().take_in(project), self.then
         if taken and then is not None:
             self.then = None
@@ -444,7 +409,7 @@ class Interfered(Loops):
 
 @asynccontextmanager
 async def interfered(here: House, root: str, then: Callable[[str], object]) -> AsyncIterator[Interfered]:
-    """Lend loops whose one project meets `then` while it falls asleep."""
+    """Lend loops whose only project meets `then` while it goes to rest."""
     register = Register()
     project = register.awake[root] = Project(root, here.services, ())
     await project.look()
@@ -459,8 +424,8 @@ async def interfered(here: House, root: str, then: Callable[[str], object]) -> A
         project.dismiss()
 
 
-async def test_a_hint_while_it_falls_asleep_is_not_lost(tmp_path: Path) -> None:
-    """It came after the last look: it is in the row, and looked at after."""
+async def test_a_hint_while_a_project_goes_to_rest_is_followed(tmp_path: Path) -> None:
+    """The row records it after the last look."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         hinted = anyio.Event()
@@ -475,8 +440,8 @@ async def test_a_hint_while_it_falls_asleep_is_not_lost(tmp_path: Path) -> None:
             await eventually_kinds(here, ["initialised", "state_edited"])
 
 
-async def test_a_verb_while_it_falls_asleep_is_answered(tmp_path: Path) -> None:
-    """It waits until the old loop has gone, whose lock the new one needs."""
+async def test_a_verb_while_a_project_goes_to_rest_is_answered(tmp_path: Path) -> None:
+    """It waits for the end of the old loop, because the new one needs its lock."""
     async with house(tmp_path) as here:
         root, answers = make_project(tmp_path), list[str]()
 
@@ -496,25 +461,23 @@ async def test_a_verb_while_it_falls_asleep_is_answered(tmp_path: Path) -> None:
         assert ["initialised", "noted"] == await kinds(here)
 
 
-async def test_one_that_gets_up_waits_for_its_old_loop(tmp_path: Path) -> None:
-    """That one still has the lock, however long it takes to end."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register), anyio.create_task_group() as tasks:
-            loops = roster._loops
-            await eventually(lambda: root not in loops._loops)
-            ending = loops._loops[root] = _Loop()
-            with register.guest(root):
-                tasks.start_soon(loops.awake, root)
-                await anyio.wait_all_tasks_blocked()
-                assert [root] == list(register.resting)
+async def test_a_waking_project_waits_for_its_old_loop(tmp_path: Path) -> None:
+    """The old loop has the lock, however long it takes to end."""
+    async with resting(tmp_path) as (_, roster, register, root), anyio.create_task_group() as tasks:
+        loops = roster._loops
+        await eventually(lambda: root not in loops._loops)
+        ending = loops._loops[root] = _Loop()
+        with register.guest(root):
+            tasks.start_soon(loops.awake, root)
+            await anyio.wait_all_tasks_blocked()
+            assert [root] == list(register.resting)
 
-                ending.gone.set()
-                await eventually(lambda: root in register.awake)
+            ending.gone.set()
+            await eventually(lambda: root in register.awake)
 
 
-async def test_whoever_is_there_is_not_left_alone(tmp_path: Path) -> None:
-    """Between two words of a guest it does not lie down; nor with a hint that it has not followed."""
+async def test_a_project_with_a_guest_or_a_hint_does_not_rest(tmp_path: Path) -> None:
+    """A guest may ask again, and a hint must be followed first."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         register = Register()
@@ -536,73 +499,61 @@ async def test_whoever_is_there_is_not_left_alone(tmp_path: Path) -> None:
         project.dismiss()
 
 
-async def test_a_journal_that_cannot_be_read_leaves_it_at_rest(tmp_path: Path) -> None:
-    """The verb says so, and the next one is heard."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            _change(here, "ALTER TABLE tracks RENAME TO away")
-            with pytest.raises(StoreError, match="cannot read the tracks"):
-                await roster.give(root, Noted(text="lost"))
-            assert 1 == roster.resting
+async def test_an_unreadable_journal_leaves_a_project_at_rest(tmp_path: Path) -> None:
+    """The verb reports the error, and the next one works."""
+    async with resting(tmp_path) as (here, roster, _, root):
+        _change(here, "ALTER TABLE tracks RENAME TO away")
+        with pytest.raises(StoreError, match="cannot read the tracks"):
+            await roster.give(root, Noted(text="lost"))
+        assert 1 == roster.resting
 
-            _change(here, "ALTER TABLE away RENAME TO tracks")
-            assert "accepted" == (await roster.give(root, Noted(text="heard"))).type
+        _change(here, "ALTER TABLE away RENAME TO tracks")
+        assert "accepted" == (await roster.give(root, Noted(text="heard"))).type
 
 
-async def test_a_track_that_was_changed_by_hand_meanwhile_is_found_when_it_gets_up(tmp_path: Path) -> None:
-    """Nothing is decided on it, its STATE.json stays, and a person is told."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            before = at(root, ".ai/STATE.json").read_text()
-            _replace_body(here, "{}")
+async def test_a_tampered_track_is_found_when_its_project_wakes(tmp_path: Path) -> None:
+    """The daemon decides nothing on it, keeps its STATE.json, and notifies people."""
+    async with resting(tmp_path) as (here, roster, register, root):
+        before = at(root, ".ai/STATE.json").read_text()
+        _replace_body(here, "{}")
 
-            with pytest.raises(StoreError, match="its body is not the one that event 1,") as refused:
-                await roster.give(root, Noted(text="lost"))
-            assert "UNSOUND_JOURNAL" == refused.value.code
-            assert f"handoffd journal verify {root}" == refused.value.hint
+        with pytest.raises(StoreError, match="its body is not the one that event 1,") as refused:
+            await roster.give(root, Noted(text="lost"))
+        assert "UNSOUND_JOURNAL" == refused.value.code
+        assert f"handoffd journal verify {root}" == refused.value.hint
 
-            view = await roster.view(root)
-            assert ("invalid_journal", True) == (view.condition, root in register.awake)
-            assert before == at(root, ".ai/STATE.json").read_text()
-            assert ["initialised"] == await kinds(here)
-            await eventually(lambda: [told.kind for told in here.told.notices] == ["blocked"])
-            (told,) = here.told.notices
-            assert f"handoffd journal verify {root}" == told.action
+        view = await roster.view(root)
+        assert ("invalid_journal", True) == (view.condition, root in register.awake)
+        assert before == at(root, ".ai/STATE.json").read_text()
+        assert ["initialised"] == await kinds(here)
+        await eventually(lambda: [told.kind for told in here.told.notices] == ["blocked"])
+        (told,) = here.told.notices
+        assert f"handoffd journal verify {root}" == told.action
 
 
-async def test_a_fact_from_elsewhere_finds_it(tmp_path: Path) -> None:
-    """That people could not be told of something stands in its history all the same."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, _):
-            roster.notice_given_up(
-                GivenUp(sink="told", project=root, track="main", count=1, first="n", why="x")
-            )
-            roster.notice_given_up(
-                GivenUp(sink="told", project="/gone", track="", count=1, first="n", why="x")
-            )
+async def test_a_fact_wakes_its_project(tmp_path: Path) -> None:
+    """An undelivered notice is recorded in the history of a resting project."""
+    async with resting(tmp_path) as (here, roster, _, root):
+        roster.notice_given_up(GivenUp(sink="told", project=root, track="main", count=1, first="n", why="x"))
+        roster.notice_given_up(GivenUp(sink="told", project="/gone", track="", count=1, first="n", why="x"))
 
-            await eventually_kinds(here, ["initialised", "notice_given_up"])
+        await eventually_kinds(here, ["initialised", "notice_given_up"])
 
 
-async def test_a_stopping_daemon_wakes_nobody(tmp_path: Path) -> None:
-    """Nor is anything started by one that gets up while executors are being ended."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with resting(here, root, INITIALISED) as (roster, register):
-            await roster.end_executors("the test")
-            with register.guest(root):
-                assert (await roster._loops.awake(root)).ending
-            await register.awake[root].begun.wait()
-        register.lay_down(root, Row(name="shop", automatic=False, tracks=("main",), states=None))
-        with pytest.raises(Refused):
-            await roster._loops.awake(root)
+async def test_a_stopping_daemon_wakes_no_project(tmp_path: Path) -> None:
+    """A project that wakes while executors are being ended starts none."""
+    async with resting(tmp_path) as (_, roster, register, root):
+        await roster.end_executors("the test")
+        with register.guest(root):
+            assert (await roster._loops.awake(root)).ending
+        await register.awake[root].begun.wait()
+    register.lay_down(root, Row(name="shop", automatic=False, tracks=("main",), states=None))
+    with pytest.raises(Refused):
+        await roster._loops.awake(root)
 
 
-async def test_a_reload_looks_at_those_at_rest(tmp_path: Path) -> None:
-    """And wakes only those that have changed."""
+async def test_a_reload_wakes_only_changed_projects(tmp_path: Path) -> None:
+    """It reports their problems."""
     async with house(tmp_path) as here:
         same, changed = make_project(tmp_path / "a"), make_project(tmp_path / "b")
         async with daemon(here, rest_after_s=SOON) as roster:

@@ -1,4 +1,4 @@
-"""Projects that the settings bring and let go, many at a time."""
+"""Projects that arrive and leave, many at a time, by a person or by the settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, INITIALISED, at, daemon, house, make_project, unwritable
 
 from handoffd.engine.events import Started
-from handoffd.errors import StoreError
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 from handoffd.fleet.membership import LetGo
 from handoffd.fleet.roster import Roster
 from handoffd.journal.records import Origins
@@ -30,8 +30,8 @@ async def looked_at(roster: Roster, root: str) -> None:
     await eventually(lambda: found.files.loaded)
 
 
-async def test_what_is_found_is_supervised_and_not_trusted(tmp_path: Path) -> None:
-    """What could do harm in its files is held, now and by the next daemon."""
+async def test_a_found_project_is_supervised_without_trust(tmp_path: Path) -> None:
+    """Dangerous settings in its files are held, also by the next daemon."""
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here:
         async with daemon(here) as roster:
@@ -48,8 +48,8 @@ async def test_what_is_found_is_supervised_and_not_trusted(tmp_path: Path) -> No
             assert () == up(roster, root).files.held
 
 
-async def test_a_persons_word_makes_it_theirs(tmp_path: Path) -> None:
-    """It is trusted as what a person adds is, and the settings do not let it go."""
+async def test_adding_a_found_project_makes_it_a_persons(tmp_path: Path) -> None:
+    """It is trusted, and the settings do not remove it."""
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
@@ -61,8 +61,8 @@ async def test_a_persons_word_makes_it_theirs(tmp_path: Path) -> None:
         assert [root] == sorted(roster.roots())
 
 
-async def test_what_a_person_removed_is_not_brought_back(tmp_path: Path) -> None:
-    """By nothing but an `add`, also by the next daemon."""
+async def test_the_settings_do_not_bring_back_a_removed_project(tmp_path: Path) -> None:
+    """Only `add` does, also in the next daemon."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         async with daemon(here) as roster:
@@ -77,8 +77,8 @@ async def test_what_a_person_removed_is_not_brought_back(tmp_path: Path) -> None
             assert Origins(brought_by={}, kept_out=frozenset()) == await here.journal.origins()
 
 
-async def test_what_was_let_go_comes_back_with_its_history(tmp_path: Path) -> None:
-    """And with what a person trusted."""
+async def test_a_project_that_left_returns_with_its_history(tmp_path: Path) -> None:
+    """And with its trusted files."""
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
@@ -95,8 +95,8 @@ async def test_what_was_let_go_comes_back_with_its_history(tmp_path: Path) -> No
         assert () == up(roster, root).files.held
 
 
-async def test_what_runs_goes_when_that_is_over(tmp_path: Path) -> None:
-    """Nothing more is started meanwhile; what is meant again before stays and goes on."""
+async def test_a_running_project_leaves_after_its_run(tmp_path: Path) -> None:
+    """It starts nothing more; if the settings cover it again before, it stays."""
     root = make_project(tmp_path)
     async with house(tmp_path, HOLD) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
@@ -116,8 +116,8 @@ async def test_what_runs_goes_when_that_is_over(tmp_path: Path) -> None:
         assert LetGo(gone=frozenset({root})) == await roster.membership.let_go([root])
 
 
-async def test_a_project_that_leaves_says_so(tmp_path: Path) -> None:
-    """What it waits for, and what keeps it."""
+async def test_the_view_of_a_leaving_project_says_why(tmp_path: Path) -> None:
+    """And which command keeps it."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
@@ -130,8 +130,8 @@ async def test_a_project_that_leaves_says_so(tmp_path: Path) -> None:
         assert f"handoffd add {root}" == track.next_command
 
 
-async def test_a_journal_that_takes_nothing_changes_nothing(tmp_path: Path) -> None:
-    """Whoever was to go stays, with its loop; whoever was to come does not."""
+async def test_an_unwritable_journal_changes_nothing(tmp_path: Path) -> None:
+    """A leaving project stays, with its loop; a new one does not arrive."""
     root, other = make_project(tmp_path), str(tmp_path / "other")
     async with house(tmp_path) as here, daemon(here) as roster:
         await roster.membership.bring({root: "/projects"})
@@ -145,8 +145,8 @@ async def test_a_journal_that_takes_nothing_changes_nothing(tmp_path: Path) -> N
         await eventually(up(roster, root).begun.is_set)
 
 
-async def test_many_come_and_go_at_once(tmp_path: Path) -> None:
-    """More than one transaction holds, without a daemon too."""
+async def test_many_projects_arrive_and_leave_together(tmp_path: Path) -> None:
+    """In several transactions, also without a daemon."""
     async with house(tmp_path) as here:
         found = {}
         for number in range(450):
@@ -163,11 +163,116 @@ async def test_many_come_and_go_at_once(tmp_path: Path) -> None:
         roster.close()
 
 
-async def test_a_name_that_cannot_be_recorded_is_left_out(tmp_path: Path) -> None:
-    """The others come all the same."""
+async def test_a_path_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
+    """The others arrive."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here, daemon(here) as roster:
         assert (root,) == await roster.membership.bring(
             {f"{tmp_path}/caf\udce9": "/projects", root: "/projects"}
         )
         assert at(root, ".ai").is_dir()
+
+
+# --- projects that a person names -------------------------------------------------------------------
+def project(base: Path, name: str, settings: str = "") -> str:
+    """Make a project with settings of its own."""
+    (base / name / ".ai").mkdir(parents=True)
+    (base / name / ".ai/handoffd.yaml").write_text(settings)
+    return str(base / name)
+
+
+async def test_many_projects_are_added_and_trusted(tmp_path: Path) -> None:
+    """A missing folder or unusable files stop only their own project, and are reported."""
+    roots = [project(tmp_path, f"p{number}", "test: {command: [make]}") for number in range(3)]
+    broken = project(tmp_path, "broken", "auto: maybe\n")
+    gone = str(tmp_path / "gone")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        outcome = await roster.add_many([*roots, broken, gone, roots[0]])
+
+        errors = {root: type(error) for root, error in outcome.items() if isinstance(error, HandoffdError)}
+        assert {broken: InvalidFile, gone: NotFound} == errors
+        assert set(roots) == roster.roots()
+        trusted = await here.journal.trusted()
+        assert all(trusted[root][".ai/handoffd.yaml"] for root in roots)
+
+
+async def test_two_paths_of_one_folder_are_one_project(tmp_path: Path) -> None:
+    """Both are answered with its real path."""
+    root = project(tmp_path, "shop")
+    (tmp_path / "link").symlink_to(root)
+    async with house(tmp_path) as here, daemon(here) as roster:
+        outcome = await roster.add_many([str(tmp_path / "link"), root])
+
+        assert {str(tmp_path / "link"): root, root: root} == outcome
+        assert 1 == len(await here.journal.projects())
+
+
+async def test_system_folders_and_own_state_are_refused(tmp_path: Path) -> None:
+    """Also behind a link, from the settings, or in a workspace."""
+    async with house(tmp_path) as here, daemon(here) as roster:
+        state = here.services.settings.state_dir
+        (tmp_path / "link").symlink_to("/proc")
+        for place in ("/proc", "/proc/self/task", str(tmp_path / "link"), str(state), str(state.parent)):
+            with pytest.raises(Refused, match="can be no project"):
+                await roster.add(place)
+        with pytest.raises(Refused, match="handoffd keeps its own state there"):
+            await roster.enrol(str(state), "/entry")
+
+        assert () == await roster.membership.bring({str(state): "/entry"})
+        assert 0 == roster.count
+
+
+async def test_a_project_listed_in_the_settings_is_trusted(tmp_path: Path) -> None:
+    """Like one that a person adds; but it leaves with its entry."""
+    root = project(tmp_path, "shop", "test: {command: [make]}")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        assert root == await roster.enrol(root, "/entry")
+        assert await roster.enrol(root, "/entry") is None
+
+        view = await roster.view(root)
+        assert ("/entry", ("make",)) == (view.brought_by, view.test_command)
+        assert () == roster._register.awake[root].files.held
+        assert {root} == (await roster.membership.let_go([root])).gone
+
+
+async def test_adding_a_project_again_trusts_no_later_edit(tmp_path: Path) -> None:
+    """An agent may have written it."""
+    root = project(tmp_path, "shop")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        await roster.add(root)
+        at(root, ".ai/handoffd.yaml").write_text("auto: true\n")
+
+        await roster.add(root)
+
+        assert "" == (await here.journal.trusted())[root][".ai/handoffd.yaml"]
+
+
+@pytest.mark.parametrize("goes", ["removed", "let go"])
+async def test_adding_a_former_found_project_trusts_it(tmp_path: Path, goes: str) -> None:
+    """Although it was found before without trust."""
+    root = project(tmp_path, "shop", "test: {command: [make]}")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        await roster.membership.bring({root: "/entry"})
+        if goes == "removed":
+            await roster.remove(root)
+        else:
+            await roster.membership.let_go([root])
+
+        view = await roster.add(root)
+
+        assert (("make",), ()) == (view.test_command, view.warnings)
+        assert "test: {command: [make]}" == (await here.journal.trusted())[root][".ai/handoffd.yaml"]
+
+
+async def test_a_project_that_cannot_be_recorded_is_not_supervised(tmp_path: Path) -> None:
+    """The caller gets the error."""
+    root = project(tmp_path, "shop")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        with unwritable(here, "projects"):
+            with pytest.raises(StoreError):
+                await roster.add(root)
+            with pytest.raises(StoreError):
+                await roster.enrol(root, root)
+
+        assert frozenset() == roster.roots()
+        assert root == (await roster.add(root)).project

@@ -1,4 +1,4 @@
-"""What the settings call by a name that nobody has."""
+"""Unknown names in the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handoffd.settings.loading import load
 
 
 def problems(tmp_path: Path, text: str) -> list[Problem]:
-    """Return what is wrong with settings."""
+    """Return the problems of settings."""
     file = tmp_path / "handoffd.yaml"
     file.write_text(text)
     try:
@@ -38,8 +38,8 @@ def problems(tmp_path: Path, text: str) -> list[Problem]:
         ),
         (
             "schedule: {starts: [{name: a, cron: '@daily', projects: ['*'], start: A,"
-            " executor: 'claude, nobody'}]}\n",
-            "schedule.starts.0.executor.1", "executor 'nobody'", "auto",
+            " executor: 'claude, clod'}]}\n",
+            "schedule.starts.0.executor.1", "executor 'clod'", "auto",
         ),
         (
             "schedule: {starts: [{name: a, cron: '@daily', projects: ['group:nihgt'], start: A}]}\n"
@@ -48,18 +48,18 @@ def problems(tmp_path: Path, text: str) -> list[Problem]:
         ),
     ],
 )  # fmt: skip
-def test_a_name_that_nobody_has_is_told_with_those_there_are(
+def test_an_unknown_name_is_reported_with_the_known_names(
     tmp_path: Path, text: str, key: str, name: str, allowed: str
 ) -> None:
-    """A slip of a finger must not be found out in the night."""
+    """So that a typing error does not show only at night."""
     (problem,) = problems(tmp_path, text)
 
     assert (1, key, f"there is no {name}") == (problem.line, problem.key, problem.message)
     assert allowed in problem.allowed
 
 
-def test_names_that_somebody_has_are_fine(tmp_path: Path) -> None:
-    """Shipped ones and those of the settings' own, their accounts, and `auto`."""
+def test_known_names_are_accepted(tmp_path: Path) -> None:
+    """Shipped and own executors, their accounts, groups, and `auto`."""
     text = (
         "executor: [own, auto]\n"
         "executors: {own: {extends: claude, account: work}}\n"
@@ -71,9 +71,9 @@ def test_names_that_somebody_has_are_fine(tmp_path: Path) -> None:
     assert [] == problems(tmp_path, text)
 
 
-def test_executors_are_told_of_with_everything_else(tmp_path: Path) -> None:
-    """Who mends one mistake is not told of the next one only then; and of none twice."""
-    text = "executors:\n  own: {extends: nobody}\n  odd: 7\nexecute: {slots: 0}\nlanguage: de\n"
+def test_executors_are_reported_with_all_other_problems(tmp_path: Path) -> None:
+    """Once each, so that a person can fix all of them together."""
+    text = "executors:\n  own: {extends: clod}\n  odd: 7\nexecute: {slots: 0}\nlanguage: de\n"
 
     found = [(problem.line, problem.key) for problem in problems(tmp_path, text)]
 
@@ -82,10 +82,10 @@ def test_executors_are_told_of_with_everything_else(tmp_path: Path) -> None:
     ] == found  # fmt: skip
 
 
-def test_names_are_told_beside_an_executor_that_is_wrong(tmp_path: Path) -> None:
-    """An executor that cannot be used has its name all the same, and hides no other one's slip."""
+def test_names_are_checked_beside_an_invalid_executor(tmp_path: Path) -> None:
+    """Its own name is known, and other names are checked."""
     text = (
-        "executors:\n  own: {extends: nobody, account: work}\n"
+        "executors:\n  own: {extends: clod, account: work}\n"
         "executor: [own, cluade]\n"
         "scheduling: {per_executor: {own: 1}, per_account: {work: 1}}\n"
         "schedule: {starts: [{name: a, cron: '@daily', projects: ['group:nihgt'], start: A}]}\n"
@@ -100,6 +100,6 @@ def test_names_are_told_beside_an_executor_that_is_wrong(tmp_path: Path) -> None
     "text",
     ["executors: 7\n", "scheduling: 7\n", "schedule: [7]\n", "schedule: {starts: [7]}\n", "executor: 7\n"],
 )
-def test_what_is_wrong_by_itself_is_for_others_to_tell(tmp_path: Path, text: str) -> None:
-    """Once."""
+def test_a_value_of_the_wrong_type_is_reported_once(tmp_path: Path, text: str) -> None:
+    """By the check of types."""
     assert 1 == len(problems(tmp_path, text))

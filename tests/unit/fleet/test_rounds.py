@@ -1,4 +1,4 @@
-"""Hints about projects at rest: who is visited, what is seen there, and who is woken."""
+"""Hints about projects at rest: visits, their findings, and waking."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from handoffd.project.rest import Row
 
 
 class Woken:
-    """Keeps who was woken; with an `error`, nobody can be."""
+    """Records woken roots; with an `error`, waking fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.roots: list[str] = []
         self.error = error
 
     async def __call__(self, root: str) -> None:
-        """Wake somebody."""
+        """Wake a project."""
         self.roots.append(root)
         if self.error is not None:
             raise self.error
 
 
 class Walk:
-    """Rounds in a house, and whom they have woken."""
+    """The rounds of a house, and the projects that they woke."""
 
     def __init__(self, here: House, error: Exception | None = None) -> None:
         self.register = Register()
@@ -39,11 +39,11 @@ class Walk:
         self._here = here
 
     async def load(self) -> None:
-        """Let everybody rest whom the journal knows, as a new daemon does."""
+        """Load the journal's projects like a new daemon."""
         await load(self.register, self._here.services)
 
     async def look(self, *roots: str) -> list[str]:
-        """Hint at these; return who was woken for that."""
+        """Hint at these; return the woken ones."""
         self.woken.roots.clear()
         async with anyio.create_task_group() as tasks:
             for root in roots:
@@ -57,15 +57,15 @@ class Walk:
 
 
 async def known(here: House, *roots: str) -> None:
-    """Have the journal know projects that are initialised."""
+    """Record initialised projects in the journal."""
     async with daemon(here) as roster:
         for root in roots:
             await roster.add(root)
             await roster.give(root, Initialised(project=root[-6]))
 
 
-async def test_the_first_visit_of_a_life_takes_down_what_is_there(tmp_path: Path) -> None:
-    """From then on that is compared with what a visit finds; nobody gets up for it."""
+async def test_the_first_visit_records_the_folder(tmp_path: Path) -> None:
+    """Later visits compare with that; no project wakes for the first one."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path / "a")
         await known(here, root)
@@ -83,8 +83,8 @@ async def test_the_first_visit_of_a_life_takes_down_what_is_there(tmp_path: Path
         assert [root] == await walk.look(root)
 
 
-async def test_what_happened_between_two_lives_wakes(tmp_path: Path) -> None:
-    """An edit, a file that is gone, half a write, a project that is not there."""
+async def test_changes_between_two_daemons_wake_a_project(tmp_path: Path) -> None:
+    """An edit, a missing file, half a write, a missing project."""
     async with house(tmp_path) as here:
         edited, bare, half, gone, same = (make_project(tmp_path / name) for name in "abcde")
         await known(here, edited, bare, half, gone, same)
@@ -99,8 +99,8 @@ async def test_what_happened_between_two_lives_wakes(tmp_path: Path) -> None:
         assert walk.register.resting[same].trace is not None
 
 
-async def test_files_that_ask_for_something_wake(tmp_path: Path) -> None:
-    """Those that are in force as they lie there do not; so a start need not make their projects."""
+async def test_files_that_need_an_action_wake_their_project(tmp_path: Path) -> None:
+    """Trusted and unchanged files do not, so most projects are never built at the start."""
     async with house(tmp_path) as here:
         plain = make_project(tmp_path / "a", settings="language: zh-TW\n")
         broken = make_project(tmp_path / "b")
@@ -118,8 +118,8 @@ async def test_files_that_ask_for_something_wake(tmp_path: Path) -> None:
         assert {broken, auto, held} == set(await walk.look(plain, broken, auto, held))
 
 
-async def test_two_paths_to_one_folder_are_one_project(tmp_path: Path) -> None:
-    """The second one gets up to say so."""
+async def test_the_second_path_to_a_folder_wakes_its_project(tmp_path: Path) -> None:
+    """It wakes to report the conflict."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path / "a", rules=None)
         other = tmp_path / "other"
@@ -133,13 +133,13 @@ async def test_two_paths_to_one_folder_are_one_project(tmp_path: Path) -> None:
         assert [str(other)] == await walk.look(root, str(other))
 
 
-async def test_strangers_and_those_that_are_up_are_not_visited(tmp_path: Path) -> None:
+async def test_a_hint_about_an_unknown_project_is_ignored(tmp_path: Path) -> None:
     """A hint may be late."""
     async with house(tmp_path) as here:
         assert [] == await Walk(here).look("/srv/gone")
 
 
-async def test_many_are_visited_in_turns(tmp_path: Path) -> None:
+async def test_many_projects_are_visited_in_batches(tmp_path: Path) -> None:
     """Each once."""
     async with house(tmp_path) as here:
         walk = Walk(here)
@@ -154,8 +154,8 @@ async def test_many_are_visited_in_turns(tmp_path: Path) -> None:
         assert sorted(roots) == sorted(walk.woken.roots)
 
 
-async def test_a_hint_makes_a_view_old(tmp_path: Path) -> None:
-    """What was read before it may not be so any more."""
+async def test_a_hint_drops_the_cached_view(tmp_path: Path) -> None:
+    """The files may have changed since."""
     async with house(tmp_path) as here:
         walk = Walk(here)
         row = Row(name="x", automatic=True, tracks=("main",), states=None, trace=b"")
@@ -164,8 +164,8 @@ async def test_a_hint_makes_a_view_old(tmp_path: Path) -> None:
         assert (None, 1) == (row.view, row.hints)
 
 
-async def test_who_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
-    """One that was removed meanwhile is not."""
+async def test_a_project_that_cannot_be_built_is_tried_again(tmp_path: Path) -> None:
+    """Unless it was removed meanwhile."""
     async with house(tmp_path) as here:
         for error, tries in ((StoreError("the journal cannot be read"), 3), (NotFound("gone"), 1)):
             walk = Walk(here, error)
@@ -180,8 +180,8 @@ async def test_who_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
             assert ["/srv/gone"] == walk.woken.roots or tries > 1
 
 
-async def test_hints_wait_for_a_journal_that_cannot_be_read(tmp_path: Path) -> None:
-    """They are followed when it can."""
+async def test_hints_wait_for_an_unreadable_journal(tmp_path: Path) -> None:
+    """They are followed later."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         walk = Walk(here)

@@ -1,4 +1,4 @@
-"""Starts by the clock, in real projects with a clock that is put forward by hand."""
+"""Scheduled starts, in real projects and with a clock that the tests set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -18,14 +17,17 @@ from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.events import Aborted, Paused, Started
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
-from handoffd.fleet.timetable import Timetable
+from handoffd.fleet.timetable import Timetable, own_starts, schedule_view, started
+from handoffd.journal.projects import Fire, StoredSchedule
+from handoffd.schedule.cron import FireTimes
+from handoffd.schedule.plan import Planned
 from handoffd.settings.model import ScheduleSettings
-from handoffd.settings.schedule import SharedStart
+from handoffd.settings.schedule import ScheduledStart, SharedStart
 from handoffd.track.services import OwnSchedules, Services
 
 SHOP = "/srv/shop"
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)
-"""The house's clock begins at 22:15 the evening before."""
+"""The house's clock starts at 22:15 the evening before."""
 DAILY = SharedStart(name="nightly", cron="0 0 * * *", timezone="UTC", start="R-{date}", projects=("*",))
 YES = Accepted(step="bdd", status="pending", message="taken", caller_instruction="wait")
 NO = Refusal(code="STORY_IN_PROGRESS", message="US-1 is in flight", caller_instruction="wait")
@@ -33,7 +35,7 @@ NO = Refusal(code="STORY_IN_PROGRESS", message="US-1 is in flight", caller_instr
 
 @dataclass
 class Projects:
-    """Projects that answer a start as they are told to."""
+    """Projects with a prepared answer to a start."""
 
     services: Services
     roots: list[str] = field(default_factory=lambda: [SHOP])
@@ -42,11 +44,11 @@ class Projects:
     called: dict[str, str] = field(default_factory=dict)
 
     def names(self) -> Mapping[str, str]:
-        """Return what each is called."""
+        """Return the name of each."""
         return {root: self.called.get(root, Path(root).name) for root in self.roots}
 
     async def begin(self, root: str, event: Started) -> Result:
-        """Keep what was asked; a start that is taken is dealt with, as its event's transaction does it."""
+        """Record the start; one that is accepted is settled, like in the transaction of its event."""
         self.asked.append((root, event))
         if isinstance(self.answer, HandoffdError):
             raise self.answer
@@ -55,21 +57,17 @@ class Projects:
             assert event.due is not None
             stored = await self.services.journal.schedules.of(root, event.schedule)
             assert stored is not None
-            await self.services.journal.schedules.settle(
-                _fire(root, event.schedule, event.due, self.services.clock.now())
-            )
+            fire = Fire(
+                project=root, schedule=event.schedule, due=event.due, at=self.services.clock.now(),
+                outcome="started",
+            )  # fmt: skip
+            await self.services.journal.schedules.settle(fire)
         return self.answer
 
     @property
     def stories(self) -> list[str]:
-        """What was asked for."""
+        """The stories that were asked for."""
         return [event.story for _, event in self.asked]
-
-
-def _fire(root: str, schedule: str, due: datetime, now: datetime) -> Any:
-    from handoffd.journal.projects import Fire
-
-    return Fire(project=root, schedule=schedule, due=due, at=now, outcome="started")
 
 
 def with_starts(here: House, *starts: SharedStart) -> Services:
@@ -82,7 +80,7 @@ def with_starts(here: House, *starts: SharedStart) -> Services:
 async def timetable(
     here: House, *starts: SharedStart, projects: Projects | None = None
 ) -> AsyncIterator[tuple[Timetable, Projects]]:
-    """Lend a timetable that has looked once."""
+    """Lend a timetable after its first look."""
     services = with_starts(here, *starts)
     projects = projects or Projects(services)
     table = Timetable(services, projects)
@@ -92,32 +90,34 @@ async def timetable(
 
 
 def set_clock(here: House, now: datetime) -> None:
-    """Have it be `now`."""
+    """Set the clock."""
     here.clock.ahead_s = (now - NOW).total_seconds()
 
 
-async def test_what_is_due_is_started_once(tmp_path: Path) -> None:
-    """At its time, not before, and not again; the next night it is again."""
+async def look(here: House, table: Timetable, now: datetime) -> None:
+    """Look at a time."""
+    set_clock(here, now)
+    await table.look()
+
+
+async def test_a_due_schedule_starts_once(tmp_path: Path) -> None:
+    """Not before its time and not again, until the next night."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        set_clock(here, MIDNIGHT - timedelta(seconds=1))
-        await table.look()
+        await look(here, table, MIDNIGHT - timedelta(seconds=1))
         assert [] == projects.asked
         for _ in range(3):
-            set_clock(here, MIDNIGHT + timedelta(seconds=5))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=5))
         [(root, event)] = projects.asked
         assert (SHOP, "R-2026-02-01", "nightly", MIDNIGHT) == (root, event.story, event.schedule, event.due)
-        set_clock(here, MIDNIGHT + timedelta(days=1, seconds=1))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(days=1, seconds=1))
         assert ["R-2026-02-01", "R-2026-02-02"] == projects.stories
 
 
 async def test_a_restart_neither_repeats_nor_forgets(tmp_path: Path) -> None:
-    """Another life finds what was dealt with, and what was not."""
+    """The next daemon reads the outcomes from the journal."""
     async with house(tmp_path) as here:
         async with timetable(here, DAILY) as (table, projects):
-            set_clock(here, MIDNIGHT + timedelta(seconds=5))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=5))
             assert 1 == len(projects.asked)
         async with timetable(here, DAILY) as (table, projects):
             await table.look()
@@ -127,8 +127,8 @@ async def test_a_restart_neither_repeats_nor_forgets(tmp_path: Path) -> None:
             assert ["R-2026-02-02"] == projects.stories
 
 
-async def test_what_was_missed_is_made_up_for_where_that_is_wished(tmp_path: Path) -> None:
-    """One start for a week away; without the wish it is told as missed."""
+async def test_a_missed_start_is_caught_up_only_if_configured(tmp_path: Path) -> None:
+    """Once for a week; otherwise it is reported as missed."""
     both = (DAILY, DAILY.model_copy(update={"name": "once", "catch_up": "one", "start": "O-{date}"}))
     async with house(tmp_path) as here:
         async with timetable(here, *both):
@@ -144,76 +144,68 @@ async def test_what_was_missed_is_made_up_for_where_that_is_wished(tmp_path: Pat
             assert 1 == len(projects.asked)
 
 
-async def test_a_clock_that_is_set_back_starts_nothing_again(tmp_path: Path) -> None:
-    """Nor does it keep what comes from coming."""
+async def test_setting_the_clock_back_repeats_nothing(tmp_path: Path) -> None:
+    """Later starts still happen."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        set_clock(here, MIDNIGHT + timedelta(seconds=5))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(seconds=5))
         for hours in (-5, -1, 0, 1):
-            set_clock(here, MIDNIGHT + timedelta(hours=hours, seconds=1))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(hours=hours, seconds=1))
         assert 1 == len(projects.asked)
-        set_clock(here, MIDNIGHT + timedelta(days=1, seconds=1))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(days=1, seconds=1))
         assert 2 == len(projects.asked)
 
 
-async def test_a_clock_that_was_wrong_at_first_silences_nothing(tmp_path: Path) -> None:
-    """A machine that begins with a clock years ahead: what it had not started yet is started in its time."""
+async def test_a_clock_that_was_years_ahead_delays_nothing(tmp_path: Path) -> None:
+    """After it is corrected, schedules start at their time."""
     async with house(tmp_path) as here:
         set_clock(here, MIDNIGHT + timedelta(days=3650))
         async with timetable(here, DAILY) as (table, projects):
-            set_clock(here, MIDNIGHT - timedelta(minutes=1))
-            await table.look()
+            await look(here, table, MIDNIGHT - timedelta(minutes=1))
             assert [MIDNIGHT] == [one.next_at for one in await table.views()]
-            set_clock(here, MIDNIGHT + timedelta(seconds=5))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=5))
             assert ["R-2026-02-01"] == projects.stories
 
 
-async def test_a_start_that_fails_takes_no_other_one_with_it(tmp_path: Path) -> None:
-    """It is tried again, and says so."""
+async def test_a_failing_start_does_not_stop_the_others(tmp_path: Path) -> None:
+    """It is tried again, and its view has the reason."""
 
     class Broken(Projects):
         async def begin(self, root: str, event: Started) -> Result:
             if root == "/srv/a" and not self.asked:
                 self.asked.append((root, event))
-                raise RuntimeError("a fault of ours")
+                raise RuntimeError("a bug")
             return await super().begin(root, event)
 
     async with house(tmp_path) as here:
         projects = Broken(with_starts(here, DAILY), roots=["/srv/a", "/srv/b"])
         async with timetable(here, DAILY, projects=projects) as (table, _):
-            set_clock(here, MIDNIGHT + timedelta(seconds=1))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=1))
             assert {"/srv/a", "/srv/b"} == {root for root, _ in projects.asked}
             waiting = {one.project: one.waits_for for one in await table.views()}
             assert ("its start failed; the log of the daemon says more", None) == (
                 waiting["/srv/a"], waiting["/srv/b"]
             )  # fmt: skip
-            set_clock(here, MIDNIGHT + timedelta(seconds=20))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=20))
             assert ["started", "started"] == [one.last_outcome for one in await table.views()]
 
 
-async def test_a_start_that_is_refused_is_skipped_and_says_why(tmp_path: Path) -> None:
-    """And is not asked for again."""
+async def test_a_refused_start_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    """And not tried again."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         for answer, why in (
             (NO, "US-1 is in flight"),
             (Refused("no such executor", code="X"), "no such executor"),
         ):
             projects.answer = answer
-            set_clock(here, here.clock.now().replace(hour=0, minute=0, second=0) + timedelta(days=1))
-            await table.look()
+            await look(here, table, here.clock.now().replace(hour=0, minute=0, second=0) + timedelta(days=1))
             await table.look()
             [view] = await table.views()
             assert ("skipped", why) == (view.last_outcome, view.last_why)
         assert 2 == len(projects.asked)
 
 
-async def test_a_project_that_cannot_be_asked_just_now_is_asked_again(tmp_path: Path) -> None:
-    """As long as it would still be on time; until then it is told why it waits."""
+async def test_a_temporarily_unavailable_project_is_tried_again(tmp_path: Path) -> None:
+    """As long as the start is on time; meanwhile the view has the reason."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         set_clock(here, MIDNIGHT)
         projects.answer = Locked("another process has it")
@@ -229,17 +221,15 @@ async def test_a_project_that_cannot_be_asked_just_now_is_asked_again(tmp_path: 
 
         for passing in (StoreError("gone"), NotFound("gone"), Refused("crashed", code="RESTARTING")):
             projects.answer = passing
-            set_clock(here, here.clock.now().replace(hour=0, minute=0) + timedelta(days=1))
-            await table.look()
-            set_clock(here, here.clock.now() + timedelta(seconds=120))
-            await table.look()
+            await look(here, table, here.clock.now().replace(hour=0, minute=0) + timedelta(days=1))
+            await look(here, table, here.clock.now() + timedelta(seconds=120))
             [view] = await table.views()
             assert ("missed", passing.message, None) == (view.last_outcome, view.last_why, view.waits_for)
 
 
 @pytest.mark.parametrize("error", [StoreError("STATE.json is gone"), Refused("odd", code="ODD")])
 async def test_a_start_whose_answer_was_lost_is_not_repeated(tmp_path: Path, error: HandoffdError) -> None:
-    """The journal knows that it was committed, and nothing is told instead of that."""
+    """The journal has it, and its outcome is `started`."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         taken = projects.begin
 
@@ -249,15 +239,14 @@ async def test_a_start_whose_answer_was_lost_is_not_repeated(tmp_path: Path, err
 
         table.begin = lost
         for seconds in (1, 30, 60):
-            set_clock(here, MIDNIGHT + timedelta(seconds=seconds))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(seconds=seconds))
         assert 1 == len(projects.asked)
         [view] = await table.views()
         assert "started" == view.last_outcome
 
 
-async def test_a_journal_that_takes_nothing_loses_nothing(tmp_path: Path) -> None:
-    """What was skipped is written down when it can be."""
+async def test_an_unwritable_journal_loses_no_outcome(tmp_path: Path) -> None:
+    """The outcome is recorded later."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         projects.answer = NO
         set_clock(here, MIDNIGHT)
@@ -265,60 +254,53 @@ async def test_a_journal_that_takes_nothing_loses_nothing(tmp_path: Path) -> Non
             await table.look()
             [view] = await table.views()
             assert view.last_outcome is None
-        set_clock(here, MIDNIGHT + timedelta(seconds=20))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(seconds=20))
         [view] = await table.views()
         assert "skipped" == view.last_outcome
 
 
 async def test_projects_come_and_go(tmp_path: Path) -> None:
-    """One that comes is begun with from then on, also one that comes back; what is gone is forgotten."""
+    """The schedule of a new or returning project counts from then on; a removed project is forgotten."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         await here.journal.add_project("/srv/blog", "blog", NOW)
         projects.roots.append("/srv/blog")
-        set_clock(here, MIDNIGHT - timedelta(hours=1))
-        await table.look()
+        await look(here, table, MIDNIGHT - timedelta(hours=1))
         assert 2 == len(await table.views())
         projects.roots.remove(SHOP)
-        set_clock(here, MIDNIGHT + timedelta(seconds=10))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(seconds=10))
         assert ["/srv/blog"] == [root for root, _ in projects.asked]
         projects.roots.append(SHOP)
-        set_clock(here, MIDNIGHT + timedelta(seconds=60))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(seconds=60))
         await table.look()
         assert 1 == len(projects.asked)
         [view] = await table.views(SHOP)
         assert (None, MIDNIGHT + timedelta(days=1)) == (view.last_outcome, view.next_at)
 
 
-async def test_a_project_that_is_away_for_a_moment_misses_nothing(tmp_path: Path) -> None:
-    """While it is made anew it is not there, and the journal says that it is supervised."""
+async def test_a_project_that_is_being_rebuilt_misses_nothing(tmp_path: Path) -> None:
+    """The journal still lists it as supervised."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         await here.journal.add_project(SHOP, "shop", NOW)
         projects.roots.clear()
-        set_clock(here, MIDNIGHT - timedelta(seconds=5))
-        await table.look()
+        await look(here, table, MIDNIGHT - timedelta(seconds=5))
         assert () == await table.views()
         projects.roots.append(SHOP)
-        set_clock(here, MIDNIGHT + timedelta(seconds=5))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(seconds=5))
         assert 1 == len(projects.asked)
 
 
-async def test_a_project_that_is_called_otherwise_is_another_one(tmp_path: Path) -> None:
-    """Patterns of names are looked at again now and then."""
+async def test_a_renamed_project_matches_other_patterns(tmp_path: Path) -> None:
+    """Names are read again now and then."""
     named = DAILY.model_copy(update={"projects": ("store",)})
     async with house(tmp_path) as here, timetable(here, named) as (table, projects):
         assert () == await table.views()
         projects.called[SHOP] = "store"
-        set_clock(here, NOW + timedelta(seconds=61))
-        await table.look()
+        await look(here, table, NOW + timedelta(seconds=61))
         assert [SHOP] == [view.project for view in await table.views()]
 
 
-async def test_an_edited_schedule_begins_anew(tmp_path: Path) -> None:
-    """What its new time would have been earlier today is nobody's loss."""
+async def test_an_edited_schedule_starts_over(tmp_path: Path) -> None:
+    """A new time that has passed today is not missed."""
     async with house(tmp_path) as here:
         caught = DAILY.model_copy(update={"catch_up": "one"})
         async with timetable(here, caught):
@@ -330,14 +312,13 @@ async def test_an_edited_schedule_begins_anew(tmp_path: Path) -> None:
             assert datetime(2026, 2, 1, 22, tzinfo=UTC) == view.next_at
 
 
-async def test_settings_that_change_are_followed(tmp_path: Path) -> None:
-    """Without a restart: what comes is begun with, what goes is told no more."""
+async def test_changed_settings_apply_without_a_restart(tmp_path: Path) -> None:
+    """A new schedule counts from then on, and a removed one is forgotten."""
     async with house(tmp_path) as here, timetable(here) as (table, projects):
         assert () == await table.views()
         projects.services.settings = with_starts(here, DAILY).settings
         await table.look()
-        set_clock(here, MIDNIGHT)
-        await table.look()
+        await look(here, table, MIDNIGHT)
         assert 1 == len(projects.asked)
         projects.services.settings = here.services.settings
         await table.look()
@@ -345,8 +326,8 @@ async def test_settings_that_change_are_followed(tmp_path: Path) -> None:
         assert () == await here.journal.schedules.all()
 
 
-async def test_one_project_that_hangs_keeps_no_other_one_waiting(tmp_path: Path) -> None:
-    """Both are asked at the same time."""
+async def test_a_hanging_project_does_not_delay_the_others(tmp_path: Path) -> None:
+    """Starts are given side by side."""
     async with house(tmp_path) as here:
         services = with_starts(here, DAILY)
         projects = Projects(services, roots=[SHOP, "/srv/blog"])
@@ -368,10 +349,10 @@ async def test_one_project_that_hangs_keeps_no_other_one_waiting(tmp_path: Path)
             assert {SHOP, "/srv/blog"} == set(asked)
 
 
-# --- with projects that are real -------------------------------------------------------------------
+# --- with real projects ----------------------------------------------------------------------------
 @asynccontextmanager
 async def real(here: House, *starts: SharedStart) -> AsyncIterator[tuple[Roster, Timetable]]:
-    """Lend a roster at work and its timetable."""
+    """Lend a running roster and its timetable."""
     lent = replace(here, services=with_starts(here, *starts))
     async with daemon(lent) as roster:
         table = Timetable(lent.services, roster)
@@ -383,8 +364,8 @@ async def real(here: House, *starts: SharedStart) -> AsyncIterator[tuple[Roster,
         yield roster, table
 
 
-async def test_a_project_is_started_and_initialised_by_its_own_settings(tmp_path: Path) -> None:
-    """As a person's start would; the event says which schedule asked."""
+async def test_a_schedule_of_a_project_initialises_and_starts_it(tmp_path: Path) -> None:
+    """Like a person's start; the event names the schedule."""
     own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up.}\n"
     async with house(tmp_path) as here, real(here) as (roster, table):
         root = make_project(tmp_path, settings=own)
@@ -394,8 +375,7 @@ async def test_a_project_is_started_and_initialised_by_its_own_settings(tmp_path
         [view] = await table.views(root)
         assert (".ai/tidy", True, "tidy-2026-02-01-0000") == (view.schedule, view.own, view.story)
 
-        set_clock(here, MIDNIGHT)
-        await table.look()
+        await look(here, table, MIDNIGHT)
 
         [track] = (await roster.view(root)).tracks
         assert ("tidy-2026-02-01-0000", "custom", "Tidy up.") == (
@@ -408,8 +388,8 @@ async def test_a_project_is_started_and_initialised_by_its_own_settings(tmp_path
         assert ("started", "tidy-2026-02-01-0000") == (view.last_outcome, view.last_story)
 
 
-async def test_a_project_that_nobody_has_looked_at_yet_has_its_schedules(tmp_path: Path) -> None:
-    """A daemon lets projects rest that have nothing to do; what was trusted of them is in the journal."""
+async def test_a_project_at_rest_has_its_schedules(tmp_path: Path) -> None:
+    """The journal has its trusted settings."""
     own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up., catch_up: one}\n"
     async with house(tmp_path) as here:
         async with real(here) as (roster, table):
@@ -427,8 +407,8 @@ async def test_a_project_that_nobody_has_looked_at_yet_has_its_schedules(tmp_pat
         assert ["tidy-2026-02-01-0000"] == projects.stories
 
 
-async def test_what_an_agent_writes_into_the_settings_starts_nothing(tmp_path: Path) -> None:
-    """It waits for a person's trust; then it is a schedule as any other."""
+async def test_an_untrusted_schedule_starts_nothing(tmp_path: Path) -> None:
+    """An agent may have written it; after a person's trust it counts."""
     async with house(tmp_path) as here, real(here) as (roster, table):
         root = make_project(tmp_path)
         await roster.add(root)
@@ -443,8 +423,8 @@ async def test_what_an_agent_writes_into_the_settings_starts_nothing(tmp_path: P
         assert [".ai/tidy"] == [view.schedule for view in await table.views()]
 
 
-async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path: Path) -> None:
-    """As it says; of each schedule one story is enough."""
+async def test_a_schedule_is_queued_or_skipped_behind_a_story_in_flight(tmp_path: Path) -> None:
+    """As configured; one queued story per schedule is enough."""
     both = (DAILY, DAILY.model_copy(update={"name": "patient", "overlap": "queue", "start": "Q-{date}"}))
     async with house(tmp_path) as here, real(here, *both) as (roster, table):
         root = make_project(tmp_path)
@@ -453,8 +433,7 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
         await roster.give(root, Started(story="US-1"))
         await table.look()
         for night in range(2):
-            set_clock(here, MIDNIGHT + timedelta(days=night))
-            await table.look()
+            await look(here, table, MIDNIGHT + timedelta(days=night))
             skipped, patient = await table.views()
             assert ("skipped", "US-1 is in flight at bdd") == (skipped.last_outcome, skipped.last_why)
             expected = ("queued", "skipped")[night]
@@ -465,8 +444,8 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
         assert "patient" == (await roster.backlog(root)).stories[0].schedule
 
 
-async def test_a_schedule_that_concerns_no_project_is_told(tmp_path: Path) -> None:
-    """Until there is one: a slip in a name is not found out by a review that never came."""
+async def test_a_schedule_without_a_project_is_listed(tmp_path: Path) -> None:
+    """So that a misspelt name is noticed before the start is missed."""
     slip = DAILY.model_copy(update={"name": "slip", "projects": ("shpo", "/srv/none/*")})
     soon = DAILY.model_copy(update={"name": "soon", "projects": (f"{tmp_path}/late/*",)})
     async with house(tmp_path) as here, real(here, DAILY, slip, soon) as (roster, table):
@@ -477,13 +456,12 @@ async def test_a_schedule_that_concerns_no_project_is_told(tmp_path: Path) -> No
         assert ["slip", "soon"] == [one.schedule for one in idle]
         assert ("shpo", "/srv/none/*") == idle[0].projects
         await roster.add(make_project(tmp_path / "late"))
-        set_clock(here, NOW + timedelta(minutes=2))
-        await table.look()
+        await look(here, table, NOW + timedelta(minutes=2))
         assert ["slip"] == [one.schedule for one in (await table.told())[1]]
 
 
-async def test_a_story_that_was_queued_does_not_stop_its_schedule(tmp_path: Path) -> None:
-    """Where nobody continues, the next time that finds nothing in flight starts it, and that is told."""
+async def test_a_queued_story_starts_at_the_next_free_time(tmp_path: Path) -> None:
+    """If nothing else starts it; the view shows that."""
     patient = DAILY.model_copy(update={"overlap": "queue", "start": "Q-{date}"})
     async with house(tmp_path) as here, real(here, patient) as (roster, table):
         root = make_project(tmp_path)
@@ -491,15 +469,80 @@ async def test_a_story_that_was_queued_does_not_stop_its_schedule(tmp_path: Path
         await roster.give(root, Paused())
         await roster.give(root, Started(story="US-1"))
         await table.look()
-        set_clock(here, MIDNIGHT)
-        await table.look()
+        await look(here, table, MIDNIGHT)
         await roster.give(root, Aborted())
-        set_clock(here, MIDNIGHT + timedelta(days=1))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(days=1))
         [view] = await table.views()
         assert ("started", "Q-2026-02-01") == (view.last_outcome, view.last_story)
         assert () == (await roster.backlog(root)).stories
-        set_clock(here, MIDNIGHT + timedelta(days=2))
-        await table.look()
+        await look(here, table, MIDNIGHT + timedelta(days=2))
         [view] = await table.views()
         assert "skipped" == view.last_outcome
+
+
+# --- schedules as values ---------------------------------------------------------------------------
+DUE = datetime(2026, 1, 31, 2, tzinfo=UTC)
+NIGHTLY = ScheduledStart(
+    name="nightly", cron="0 3 * * *", timezone="Europe/Berlin", start="REVIEW-{date}-{time}"
+)
+
+
+def test_the_event_of_a_schedule_has_its_local_time() -> None:
+    """And names the schedule."""
+    local = DUE.astimezone(FireTimes("0 3 * * *", "Europe/Berlin").zone)
+    event = Started(story="REVIEW-2026-01-31-0300", schedule="nightly", due=local, by="schedule nightly")
+    assert event == started(Planned(SHOP, "nightly", NIGHTLY), local)
+
+
+def test_the_event_of_a_schedule_has_all_its_options() -> None:
+    """Also the instruction of a custom task."""
+    start = ScheduledStart(
+        name="look", cron="@daily", custom="Look around.", overlap="queue", priority=3, complexity="L",
+        executor=("codex",), agent_teams=True,
+    )  # fmt: skip
+    event = started(Planned(SHOP, ".ai/look", start), DUE)
+    assert ("custom", "Look around.", True, 3, "L", ("codex",), True, "look-2026-01-31-0200") == (
+        event.task_type, event.instruction, event.queue, event.priority, event.complexity, event.executor,
+        event.agent_teams, event.story,
+    )  # fmt: skip
+    assert (".ai/look", "schedule .ai/look") == (event.schedule, event.by)
+
+
+def test_own_schedules_have_a_revision_for_each_change() -> None:
+    """Repeating the same schedules changes nothing."""
+    own = OwnSchedules()
+    before = own.revision
+    own.learn(SHOP, ())
+    assert before == own.revision
+    own.learn(SHOP, (NIGHTLY,))
+    own.learn(SHOP, (NIGHTLY,))
+    assert ({SHOP: (NIGHTLY,)}, before + 1) == (own.starts, own.revision)
+    own.learn(SHOP, ())
+    assert ({}, before + 2) == (own.starts, own.revision)
+
+
+def test_own_schedules_are_read_from_trusted_text() -> None:
+    """Text that only another release understands has none."""
+    text = "schedule:\n  - {name: tidy, cron: '@daily', start: TIDY}\n"
+    assert ["tidy"] == [start.name for start in own_starts(text)]
+    assert () == own_starts("schedule: [{unheard: of}]\n") == own_starts("auto: true\n")
+
+
+def test_the_view_of_a_schedule_has_the_next_and_the_last_start() -> None:
+    """In its own zone; a schedule not yet recorded counts from now on."""
+    times = FireTimes(NIGHTLY.cron, NIGHTLY.timezone)
+    one = Planned(SHOP, "nightly", NIGHTLY)
+    fresh = schedule_view(one, times, None, DUE, None)
+    assert ("REVIEW-2026-02-01-0300", "Europe/Berlin", None, False) == (
+        fresh.story, fresh.timezone, fresh.last_outcome, fresh.own,
+    )  # fmt: skip
+    assert DUE + timedelta(days=1) == fresh.next_at
+
+    last = Fire(
+        project=SHOP, schedule="nightly", due=DUE, at=DUE, outcome="skipped", story="X", why="US-1 runs"
+    )
+    stored = StoredSchedule(project=SHOP, schedule="nightly", fingerprint="x", armed_at=DUE, last=last)
+    view = schedule_view(one, times, stored, DUE + timedelta(days=9), "the disk is full")
+    assert ("skipped", "US-1 runs", "X", DUE, "the disk is full", DUE + timedelta(days=1)) == (
+        view.last_outcome, view.last_why, view.last_story, view.last_due, view.waits_for, view.next_at,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Projects with their loops, and their STATE.json as others see and change it."""
+"""Projects with their loops, and STATE.json as other tools read and change it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def living(here: House, root: str, stored: tuple[StoredTrack, ...] = ()) -
 
 @asynccontextmanager
 async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
-    """Lend a project with a story that nobody dispatches by itself."""
+    """Lend a project with a story that only a person or another tool dispatches."""
     async with living(here, root) as project:
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001", automatic=False))
@@ -38,11 +38,11 @@ async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
 
 
 def shown(project: Project) -> dict[str, object]:
-    """Return what STATE.json says."""
+    """Return the content of STATE.json."""
     found: dict[str, object] = json.loads(at(project.root, ".ai/STATE.json").read_text())
     return found
 
 
 def edit(project: Project, **changes: object) -> None:
-    """Change STATE.json as another tool would."""
+    """Change STATE.json like another tool."""
     at(project.root, ".ai/STATE.json").write_text(json.dumps(shown(project) | changes))

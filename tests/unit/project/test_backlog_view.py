@@ -1,7 +1,9 @@
-"""The backlog of a real project, as it is told and as it is worked off."""
+"""The backlog of a real project: its view, and the order in which it is worked off."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,20 +25,24 @@ ONE_STEP = "pipelines: {story: {first: bdd}}\nsteps: {bdd: {next_on_pass: done}}
 """A pipeline of one step, so that a story is over at once."""
 
 
-async def begun(roster: Roster, root: str) -> None:
-    """Supervise and initialise a project."""
-    await roster.add(root)
-    await roster.give(root, Initialised(project="shop"))
+@asynccontextmanager
+async def begun(tmp_path: Path, **files: str | None) -> AsyncIterator[tuple[House, Roster, str]]:
+    """Lend a daemon with one initialised project, which has these files."""
+    async with house(tmp_path) as here, daemon(here) as roster:
+        root = make_project(tmp_path, **files)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        yield here, roster, root
 
 
 async def done(here: House) -> tuple[str, ...]:
-    """Return the stories that are done, in the order in which they were."""
+    """Return the finished stories, in order."""
     [stored] = await here.journal.tracks()
     return stored.track.ledger.stories_done
 
 
 async def until_done(here: House, count: int) -> None:
-    """Wait until so many stories are done."""
+    """Wait until `count` stories are finished."""
 
     async def enough() -> bool:
         return len(await done(here)) == count
@@ -45,11 +51,9 @@ async def until_done(here: House, count: int) -> None:
     assert waited
 
 
-async def test_a_backlog_is_told_with_what_keeps_each_story(tmp_path: Path) -> None:
-    """Who asked for it and when, what it waits for, and what comes next."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await begun(roster, root)
+async def test_the_backlog_shows_what_each_story_waits_for(tmp_path: Path) -> None:
+    """And who queued it, when, and what comes next."""
+    async with begun(tmp_path) as (_, roster, root):
         await roster.give(root, Started(story="US-1", automatic=False))
         await roster.give(root, Started(story="US-2", queue=True, blocked_by=("US-1", "US-9"), by="mei"))
         await roster.give(root, Started(story="US-3", queue=True, priority=-1, complexity="S"))
@@ -79,12 +83,10 @@ async def test_a_backlog_is_told_with_what_keeps_each_story(tmp_path: Path) -> N
         assert (None, f"handoffd continue {root}") == (told.story, told.next_command)
 
 
-async def test_what_a_schedule_queued_is_told_as_next_where_it_starts_by_itself(tmp_path: Path) -> None:
-    """Before what a person queued, which waits for a `continue`; at level 1, after it like any other."""
+async def test_a_scheduled_story_is_next_where_it_starts_by_itself(tmp_path: Path) -> None:
+    """Before a person's stories, which wait for `continue`; at level 1 in the usual order."""
     gate = "pipelines: {story: {first: review}}\nsteps: {review: {next_on_pass: done}}\n"
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path, rules=gate)
-        await begun(roster, root)
+    async with begun(tmp_path, rules=gate) as (_, roster, root):
         await roster.give(root, Started(story="US-1", then=("US-2",)))
         nightly = Started(story="NIGHT", schedule="nightly", due=NOW, by="schedule nightly", queue=True)
         await roster.give(root, nightly)
@@ -101,10 +103,8 @@ async def test_what_a_schedule_queued_is_told_as_next_where_it_starts_by_itself(
 
 
 async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:
-    """Those that wait for another after it; what nobody can start stays, and is named."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path, rules=ONE_STEP, settings="auto_continue: true\n")
-        await begun(roster, root)
+    """Also one that waits for another; a story that cannot start stays in the backlog."""
+    async with begun(tmp_path, rules=ONE_STEP, settings="auto_continue: true\n") as (here, roster, root):
         await roster.give(root, Started(story="US-0", then=("US-2", "US-3", "US-4"), queue=True))
         await roster.give(root, BacklogEdited(story="US-2", blocked_by=("US-3",)))
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=("US-9",)))
@@ -118,12 +118,12 @@ async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", [None, False])
-async def test_without_that_a_person_has_the_next_story_start(tmp_path: Path, choice: bool | None) -> None:
-    """Also where the settings say otherwise and a person chose so."""
+async def test_without_auto_continue_a_person_starts_the_next_story(
+    tmp_path: Path, choice: bool | None
+) -> None:
+    """Also if a person switched it off in spite of the settings."""
     settings = "auto_continue: true\n" if choice is False else None
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path, rules=ONE_STEP, settings=settings)
-        await begun(roster, root)
+    async with begun(tmp_path, rules=ONE_STEP, settings=settings) as (here, roster, root):
         await roster.give(root, AutoContinueChosen(on=choice))
         await roster.give(root, Started(story="US-1", then=("US-2",)))
         await until_done(here, 1)
@@ -135,11 +135,9 @@ async def test_without_that_a_person_has_the_next_story_start(tmp_path: Path, ch
         await until_done(here, 2)
 
 
-async def test_the_settings_of_an_agent_start_nothing(tmp_path: Path) -> None:
+async def test_an_untrusted_auto_continue_starts_nothing(tmp_path: Path) -> None:
     """An edit of the project's own file waits for a person's trust."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path, rules=ONE_STEP)
-        await begun(roster, root)
+    async with begun(tmp_path, rules=ONE_STEP) as (here, roster, root):
         at(root, ".ai/handoffd.yaml").write_text("auto_continue: true\n", encoding="utf-8")
         await roster.give(root, Started(story="US-1", then=("US-2",)))
         await until_done(here, 1)
@@ -150,11 +148,9 @@ async def test_the_settings_of_an_agent_start_nothing(tmp_path: Path) -> None:
         await until_done(here, 2)
 
 
-async def test_a_start_that_is_taken_is_taken_whole(tmp_path: Path) -> None:
-    """Whoever is refused has nothing in the backlog."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await begun(roster, root)
+async def test_a_refused_start_queues_nothing(tmp_path: Path) -> None:
+    """Not even its further stories."""
+    async with begun(tmp_path) as (_, roster, root):
         answer = await roster.give(root, Started(story="US-1", then=("US-2",), blocked_by=("US-2",)))
 
         assert "error" == answer.type

@@ -1,4 +1,4 @@
-"""How long attempts have been running, by the clock that counts for them."""
+"""How long attempts have been running, by the right clock."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.project.timeouts import Deadlines
 
 
-async def test_nothing_runs_nothing_elapses(tmp_path: Path) -> None:
-    """A pending attempt has no clock."""
+async def test_a_pending_attempt_has_no_elapsed_time(tmp_path: Path) -> None:
+    """Only a running one has."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         assert None is await Deadlines(here.services).elapsed_min(project.main)
 
 
-async def test_somebody_elses_attempt_is_as_old_as_state_json_says(tmp_path: Path) -> None:
-    """In minutes of the wall clock, and never younger than nothing."""
+async def test_the_age_of_an_external_attempt_is_in_state_json(tmp_path: Path) -> None:
+    """In minutes of the wall clock, and never negative."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
         await project.look()
@@ -33,15 +33,15 @@ async def test_somebody_elses_attempt_is_as_old_as_state_json_says(tmp_path: Pat
         assert 0.0 == await deadlines.elapsed_min(project.main)
 
 
-async def test_somebody_elses_attempt_can_be_left_alone(tmp_path: Path) -> None:
-    """While nobody can look at what it may have handed over."""
+async def test_an_external_attempt_can_be_exempt_from_its_deadline(tmp_path: Path) -> None:
+    """While its hand-off cannot be read."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW))
         await project.look()
         here.clock.ahead_s = 61
 
         await Deadlines(here.services).check(project.main, external=False)
-        # Whatever was posted is decided before this is.
+        # Posted facts are decided before this verb.
         await project.main.give(Started(story="US-002", queue=True))
         assert "running" == shown(project)["status"]
 
@@ -49,8 +49,8 @@ async def test_somebody_elses_attempt_can_be_left_alone(tmp_path: Path) -> None:
         await eventually(lambda: shown(project)["status"] == "timeout")
 
 
-async def test_our_own_attempt_is_as_old_as_its_shim_wrote_down(tmp_path: Path) -> None:
-    """Its start record counts, whatever the wall clock says."""
+async def test_the_age_of_the_daemons_attempt_is_in_its_start_record(tmp_path: Path) -> None:
+    """Whatever the wall clock shows."""
     async with house(tmp_path, "sleep 600") as here, living(here, make_project(tmp_path)) as project:
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001"))
@@ -68,10 +68,10 @@ DAY_S = 86_400.0
 
 
 @pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S])
-async def test_a_jump_of_the_wall_clock_neither_ages_nor_renews_an_attempt(
+async def test_a_clock_jump_does_not_change_the_age_of_an_external_attempt(
     tmp_path: Path, jump_s: float
 ) -> None:
-    """Somebody else's, whose beginning is a wall time: it was placed when it was first seen."""
+    """Its start is a wall time, which was converted when it was first seen."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
         await project.look()
@@ -82,19 +82,19 @@ async def test_a_jump_of_the_wall_clock_neither_ages_nor_renews_an_attempt(
         assert elapsed is not None
         assert 0.5 <= elapsed < 1
         await project.poll()
-        # Whatever was posted is decided before this is.
+        # Posted facts are decided before this verb.
         await project.main.give(Started(story="US-002", queue=True))
         assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
 
-        here.clock.ahead_s += 31  # its time is over all the same
+        here.clock.ahead_s += 31  # its deadline still counts
         await project.poll()
         await eventually(lambda: shown(project)["status"] == "timeout")
         await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
 
 
 @pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S])
-async def test_a_jump_of_the_wall_clock_is_nothing_to_our_own_attempt(tmp_path: Path, jump_s: float) -> None:
-    """It runs on, ends when it ends, and counts once; nobody is told anything but what is to be done."""
+async def test_a_clock_jump_does_not_disturb_the_daemons_attempt(tmp_path: Path, jump_s: float) -> None:
+    """It goes on to its end, counts once, and causes no false notice."""
     waiting = f"until test -e {tmp_path}/go; do sleep 0.05; done\n{HAND_OVER}"
     async with house(tmp_path, waiting) as here, living(here, make_project(tmp_path)) as project:
         await project.main.give(Initialised(project="shop"))
@@ -104,7 +104,7 @@ async def test_a_jump_of_the_wall_clock_is_nothing_to_our_own_attempt(tmp_path: 
         for _ in range(3):
             await project.poll()
             await project.look()
-        await project.main.give(Noted(text="Whatever was posted is decided before this is."))
+        await project.main.give(Noted(text="Posted facts are decided before this verb."))
         assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
 
         (tmp_path / "go").touch()

@@ -1,4 +1,4 @@
-"""A look at what others wrote for one track: what is told, and what is only found out."""
+"""A look at the files that other tools and agents wrote for one track."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ PASS = "---\nstep: bdd\nstatus: pass\n---\n"
 
 
 def look(here: House, project: Project, asked: list[str]) -> ExternalChanges:
-    """Return a look at a project that notes when it wants another one."""
+    """Return the look at a project; it appends to `asked` when it wants another one."""
     return ExternalChanges(project.root, project.files, here.services, lambda: asked.append("again"))
 
 
 def seen_in(project: Project) -> tuple[Seen | None, Before]:
-    """Return STATE.json as it lies there, and how the track stood before it was read."""
+    """Return the current STATE.json, and the track from before it was read."""
     before = Before.of(project.main)
     return read_state(Path(project.root)), before
 
 
 async def look_at(here: House, project: Project, asked: list[str]) -> None:
-    """Look once at what lies there."""
+    """Look once at the current files."""
     await look(here, project, asked).at(project.main, *seen_in(project))
 
 
-async def test_who_only_looks_tells_nobody(tmp_path: Path) -> None:
-    """An edit is read and left as it is, for whoever holds the project."""
+async def test_inspecting_records_nothing(tmp_path: Path) -> None:
+    """The edit is left for the daemon that has the project."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, human_note="Look!")
         before = here.journal.newest
@@ -50,8 +50,8 @@ async def test_who_only_looks_tells_nobody(tmp_path: Path) -> None:
         assert ("Look!", before) == (shown(project)["human_note"], here.journal.newest)
 
 
-async def test_what_is_wrong_is_raised_with_its_place(tmp_path: Path) -> None:
-    """To the one who only looks and to the one who tells, alike."""
+async def test_an_invalid_edit_raises_an_error_with_its_place(tmp_path: Path) -> None:
+    """When inspecting and when applying."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, attempt=0)
         one, (seen, before) = look(here, project, []), seen_in(project)
@@ -61,8 +61,8 @@ async def test_what_is_wrong_is_raised_with_its_place(tmp_path: Path) -> None:
                 await looking
 
 
-async def test_a_text_that_was_read_before_a_decision_is_read_again_after_it(tmp_path: Path) -> None:
-    """It is our own of a moment ago: neither an edit, nor something to be mended."""
+async def test_a_text_read_before_a_decision_is_read_again(tmp_path: Path) -> None:
+    """It is the daemon's own former text, and not an edit."""
     asked: list[str] = []
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         seen, before = seen_in(project)
@@ -74,8 +74,8 @@ async def test_a_text_that_was_read_before_a_decision_is_read_again_after_it(tmp
         assert (["again"], newest) == (asked, here.journal.newest)
 
 
-async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
-    """And the file says it properly afterwards."""
+async def test_a_misspelt_status_is_adopted_and_corrected(tmp_path: Path) -> None:
+    """The file has the proper spelling afterwards."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="Failed", reason="scope-warning")
 
@@ -84,8 +84,8 @@ async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
         assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
 
 
-async def test_an_edit_after_the_edit_is_looked_at_too(tmp_path: Path) -> None:
-    """It is not written over with the answer to the first one."""
+async def test_a_second_edit_during_a_look_is_not_overwritten(tmp_path: Path) -> None:
+    """Another look follows for it."""
     asked, root = list[str](), make_project(tmp_path, settings="external_edits: refuse\n")
     async with house(tmp_path) as here, at_level_1(here, root) as project:
         await project.look()
@@ -100,8 +100,8 @@ async def test_an_edit_after_the_edit_is_looked_at_too(tmp_path: Path) -> None:
         assert (None, ["again"]) == (shown(project)["human_note"], asked)
 
 
-async def test_of_a_storm_of_edits_only_some_are_events(tmp_path: Path) -> None:
-    """What a loop of another tool writes to and fro is taken in its time, and the last of it counts."""
+async def test_a_storm_of_edits_is_rate_limited(tmp_path: Path) -> None:
+    """The last edit counts in the end."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         one, before = (
             ExternalChanges(project.root, project.files, here.services, lambda: None, pace_s=900),
@@ -120,8 +120,8 @@ async def test_of_a_storm_of_edits_only_some_are_events(tmp_path: Path) -> None:
         assert "The last one." == (state.human_note if state else None)
 
 
-async def test_after_a_storm_of_edits_one_looks_again(tmp_path: Path) -> None:
-    """By itself, and not only when something is written next."""
+async def test_a_look_follows_a_storm_of_edits(tmp_path: Path) -> None:
+    """Without a further write."""
     asked: list[str] = []
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         one = ExternalChanges(
@@ -135,8 +135,8 @@ async def test_after_a_storm_of_edits_one_looks_again(tmp_path: Path) -> None:
                 await checkpoint()
 
 
-async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_path: Path) -> None:
-    """What lies there may be of before the latest commit: an agent's own, that has ended since."""
+async def test_a_file_with_a_pending_write_is_read_again_after_it(tmp_path: Path) -> None:
+    """It may be older than the latest commit: written by an agent that has ended since."""
     asked: list[str] = []
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="pass")
@@ -147,8 +147,8 @@ async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_p
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
 
 
-async def test_an_older_text_of_ours_that_is_put_back_at_a_decision_is_an_edit(tmp_path: Path) -> None:
-    """`git checkout .ai/STATE.json`, a moment before the decision is shown: it is not written over unseen."""
+async def test_restoring_an_older_state_is_an_edit(tmp_path: Path) -> None:
+    """`git checkout .ai/STATE.json` just before a decision is written must not be lost."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         file = at(project.root, ".ai/STATE.json")
         await project.main.give(Noted(text="First.", by="a test"))
@@ -166,8 +166,8 @@ async def test_an_older_text_of_ours_that_is_put_back_at_a_decision_is_an_edit(t
         assert "state_edited" == (await here.journal.events())[-1].kind
 
 
-async def test_an_older_text_of_ours_that_could_not_be_written_over_is_no_edit(tmp_path: Path) -> None:
-    """The disk refused the latest text: it is written at the next look."""
+async def test_a_state_that_could_not_be_written_is_not_an_edit(tmp_path: Path) -> None:
+    """The disk refused the latest text, and the next look writes it."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         await project.look()
         folder = at(project.root, ".ai")
@@ -185,10 +185,10 @@ async def test_an_older_text_of_ours_that_could_not_be_written_over_is_no_edit(t
 
 
 @pytest.mark.parametrize(("written_s", "status"), [(-1, "pending"), (1, "pass")])
-async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
+async def test_an_edit_from_before_the_last_decision_is_undone(
     tmp_path: Path, written_s: int, status: str
 ) -> None:
-    """It was there before that decision, whose own text was never written; a later one is an edit."""
+    """The crash came before the decision was written; a later edit counts."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         project.main.committed.inherited_at = NOW
         edit(project, status="pass")
@@ -221,7 +221,7 @@ async def test_an_older_text_that_we_wrote_after_the_last_decision_is_no_edit(tm
         assert "noted" == latest.kind
 
 
-async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path: Path) -> None:
+async def test_an_unfinished_handoff_is_read_again(tmp_path: Path) -> None:
     """It counts once it has not changed for a moment."""
     async with house(tmp_path, settle_s=0.1) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW))

@@ -1,8 +1,10 @@
-"""A project's settings and step table: taken over, refused, or held until a person trusts them."""
+"""A project's settings and step table: accepted, refused, or held until a person trusts them."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,22 @@ async def trusted(here: House, root: str) -> ProjectFiles:
     return files
 
 
+@asynccontextmanager
+async def trusting(
+    tmp_path: Path, settings: str | None = None
+) -> AsyncIterator[tuple[House, str, ProjectFiles]]:
+    """Lend a house, the root of a project, and its files, which a person has just trusted."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, settings=settings)
+        yield here, root, await trusted(here, root)
+
+
 def write(root: str, name: str, text: str) -> None:
     """Write one of the project's own files."""
     at(root, name).write_text(text)
 
 
-async def test_without_files_of_its_own_the_shipped_table_is_in_force(tmp_path: Path) -> None:
+async def test_without_own_files_the_shipped_table_applies(tmp_path: Path) -> None:
     """And the default settings."""
     async with house(tmp_path) as here:
         files = await trusted(here, make_project(tmp_path, rules=None))
@@ -34,8 +46,8 @@ async def test_without_files_of_its_own_the_shipped_table_is_in_force(tmp_path: 
         assert ((), ()) == (files.problems, files.held)
 
 
-async def test_what_a_person_adds_is_in_force_as_it_is(tmp_path: Path) -> None:
-    """Commands included; it is remembered that somebody looked."""
+async def test_files_apply_completely_when_a_person_adds_the_project(tmp_path: Path) -> None:
+    """Including commands; the journal records the trust."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
         files = ProjectFiles(root, here.journal, here.clock)
@@ -48,8 +60,8 @@ async def test_what_a_person_adds_is_in_force_as_it_is(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-async def test_what_was_held_is_told_though_nobody_has_looked_yet(tmp_path: Path) -> None:
-    """As of a project that was at rest, or that is trusted without a daemon."""
+async def test_trust_reports_held_keys_before_the_first_look(tmp_path: Path) -> None:
+    """In a project at rest, or without a daemon."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="language: en\n")
         await trusted(here, root)
@@ -59,10 +71,8 @@ async def test_what_was_held_is_told_though_nobody_has_looked_yet(tmp_path: Path
 
 
 async def test_a_later_edit_of_a_command_or_a_limit_is_held(tmp_path: Path) -> None:
-    """An agent can write these files; what it may not decide waits for `handoffd trust`."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="language: en\n")
-        files = await trusted(here, root)
+    """An agent can write these files; commands and limits wait for `handoffd trust`."""
+    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
         write(root, SETTINGS, "language: zh-TW\ntest: {command: [curl, evil]}\n")
         write(root, RULES, "steps: {bdd: {next_on_pass: review, timeout_min: 99, claude_reads: [a.md]}}\n")
 
@@ -74,11 +84,9 @@ async def test_a_later_edit_of_a_command_or_a_limit_is_held(tmp_path: Path) -> N
         assert ["test.command", "steps.bdd.timeout_min", "steps.review.next_on_pass"] == list(files.held)
 
 
-async def test_what_was_held_is_in_force_once_a_person_trusts_it(tmp_path: Path) -> None:
-    """All of it, and it is told what that was."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        files = await trusted(here, root)
+async def test_a_held_edit_applies_after_trust(tmp_path: Path) -> None:
+    """Completely, and the answer lists its keys."""
+    async with trusting(tmp_path) as (_, root, files):
         write(root, RULES, f"{SHORT.replace('timeout_min: 1', 'timeout_min: 99')}")
         await files.refresh()
 
@@ -87,8 +95,8 @@ async def test_what_was_held_is_in_force_once_a_person_trusts_it(tmp_path: Path)
         assert (99, ()) == (files.rules.steps["bdd"].timeout_min, files.held)
 
 
-async def test_trust_outlives_the_daemon(tmp_path: Path) -> None:
-    """The next one holds the same edit: it is measured against what was trusted, not what was seen last."""
+async def test_trust_survives_a_restart(tmp_path: Path) -> None:
+    """An edit is compared with the trusted text, not with the last one seen."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         await trusted(here, root)
@@ -101,25 +109,23 @@ async def test_trust_outlives_the_daemon(tmp_path: Path) -> None:
         assert "steps.bdd.next_on_pass" in later.held
 
 
-async def test_deleted_files_stay_in_force_and_are_named(tmp_path: Path) -> None:
-    """What a person trusted is not undone by an agent's `rm`."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
-        files = await trusted(here, root)
+async def test_deleted_files_still_apply_and_are_listed(tmp_path: Path) -> None:
+    """An agent's `rm` does not undo a person's trust."""
+    async with trusting(tmp_path, settings="test: {command: [make, test]}\n") as (_, root, files):
         at(root, SETTINGS).unlink()
 
         await files.refresh()
         await files.bring_back()
 
         assert ((SETTINGS,), ("make", "test")) == (files.gone, files.settings.test.command)
-        assert not at(root, SETTINGS).exists()  # the table is there: this was somebody's edit
+        assert not at(
+            root, SETTINGS
+        ).exists()  # the other file exists, so a person or a tool deleted this one
 
 
-async def test_a_folder_that_was_deleted_whole_gets_what_was_trusted(tmp_path: Path) -> None:
-    """As STATE.json is written again; with nothing trusted there is nothing to write."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="language: en\n")
-        files = await trusted(here, root)
+async def test_a_deleted_folder_gets_the_trusted_files_back(tmp_path: Path) -> None:
+    """Like STATE.json."""
+    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
         shutil.rmtree(at(root, ".ai"))
 
         await files.bring_back()
@@ -130,10 +136,8 @@ async def test_a_folder_that_was_deleted_whole_gets_what_was_trusted(tmp_path: P
 
 
 async def test_an_invalid_edit_keeps_the_last_valid_version(tmp_path: Path) -> None:
-    """Each file on its own, and the problem names file, line and key."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="language: en\n")
-        files = await trusted(here, root)
+    """Each file by itself; the problem names file, line and key."""
+    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
         write(root, RULES, "steps:\n  bdd: {next_on_pass: nowhere}\n")
         write(root, SETTINGS, "language: zh-TW\n")
 
@@ -146,19 +150,16 @@ async def test_an_invalid_edit_keeps_the_last_valid_version(tmp_path: Path) -> N
             await files.trust()
 
 
-async def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
-    """A hint that changed nothing costs two reads."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        files = await trusted(here, root)
-
+async def test_unchanged_files_cause_no_refresh(tmp_path: Path) -> None:
+    """A hint without a change costs two reads."""
+    async with trusting(tmp_path) as (_, root, files):
         assert not await files.refresh()
         at(root, RULES).unlink()
         assert await files.refresh()
 
 
 async def test_an_added_step_may_have_its_instruction_as_a_template(tmp_path: Path) -> None:
-    """A file in .ai/prompts is as good as a `step_instruction`, from the moment the project is added."""
+    """A file in .ai/prompts replaces a `step_instruction`, from the moment the project is added."""
     async with house(tmp_path) as here:
         rules = "steps:\n  lint: {next_on_pass: done, next_on_fail: lint}\n  bdd: {next_on_pass: lint}\n"
         root = make_project(tmp_path, rules=rules)
@@ -171,8 +172,8 @@ async def test_an_added_step_may_have_its_instruction_as_a_template(tmp_path: Pa
         assert ("bdd", "lint") == files.rules.path("story")[1:]
 
 
-async def test_a_file_that_must_not_be_read_is_an_error_of_the_store(tmp_path: Path) -> None:
-    """The project is then marked; nothing outside of it is read."""
+async def test_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:
+    """It is an error of the store."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path, rules=None)
         at(root, RULES).symlink_to(tmp_path / "agent.sh")
@@ -181,8 +182,8 @@ async def test_a_file_that_must_not_be_read_is_an_error_of_the_store(tmp_path: P
             await ProjectFiles(root, here.journal, here.clock).refresh()
 
 
-def test_a_preset_that_is_none_names_those_that_are() -> None:
-    """The problem is in the project's settings, where the name stands."""
+def test_an_unknown_preset_is_reported_with_the_known_ones() -> None:
+    """As a problem of the project's settings."""
     with pytest.raises(InvalidFile) as caught:
         shipped_layers("rust")
 

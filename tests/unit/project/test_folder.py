@@ -1,4 +1,4 @@
-"""Which folder is a project's: its own, a copy that shows it is one, or the one a person names."""
+"""Which folder is a project's: its own, a copy with its STATE.json, or one that a person accepts."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.errors import Locked, StoreError
+from handoffd.errors import InvalidFile, Locked, StoreError
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import acquire_project, project_lock_path
-from handoffd.project.folder import Folder
+from handoffd.project.folder import Folder, Found, visit
 from handoffd.track.services import Claims
 
 
 def take(folder: Folder, path: Path, *, bare: bool) -> None:
-    """Claim and lock what lies there."""
+    """Claim and lock a folder."""
     if (lock := folder.claim(path, bare=bare)) is not None:
         folder.hold(lock())
 
 
 class Place:
-    """A project's root, and the folder as the daemon knows it."""
+    """A project's root, and the daemon's record of its folder."""
 
     def __init__(self, base: Path) -> None:
         self.root = base / "shop"
@@ -31,11 +31,11 @@ class Place:
         self.hold()
 
     def hold(self, *, bare: bool = False) -> None:
-        """Look at what lies there now."""
+        """Look at the current folder."""
         take(self.folder, project_lock_path(self.state_dir, self.root), bare=bare)
 
     def replace(self) -> None:
-        """Move the project away, and have somebody make a folder in its place."""
+        """Move the project away, and make another folder in its place."""
         self.root.rename(self.root.with_name("moved"))
         (self.root / ".ai").mkdir(parents=True)
 
@@ -51,8 +51,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_the_same_folder_is_the_project_whatever_it_lacks(place: Place) -> None:
-    """`.ai` may have been deleted: the journal has it."""
+def test_the_same_folder_is_the_project_even_without_its_files(place: Place) -> None:
+    """`.ai` may have been deleted: the journal has its contents."""
     place.hold(bare=True)
 
     assert (True, True) == (place.folder.held, place.folder.is_there())
@@ -65,7 +65,7 @@ def test_the_same_folder_is_the_project_whatever_it_lacks(place: Place) -> None:
 
 
 def test_a_bare_folder_in_its_place_is_not_the_project(place: Place) -> None:
-    """It says what to do; the lock is let go, and had again when the project is back."""
+    """The error has the next command; the lock is released, and taken again when the project is back."""
     place.replace()
 
     with pytest.raises(
@@ -81,7 +81,7 @@ def test_a_bare_folder_in_its_place_is_not_the_project(place: Place) -> None:
 
 
 def test_a_copy_with_its_state_is_the_project(place: Place) -> None:
-    """A fresh clone, a mount that is back: whoever has STATE.json."""
+    """A fresh clone, or a mount that returned."""
     place.replace()
     (place.root / ".ai/STATE.json").write_text("{}")
 
@@ -91,8 +91,8 @@ def test_a_copy_with_its_state_is_the_project(place: Place) -> None:
     assert place.folder.held
 
 
-def test_a_person_may_say_that_this_is_the_project(place: Place) -> None:
-    """Then it is, from now on."""
+def test_a_person_may_accept_another_folder(place: Place) -> None:
+    """It is the project from then on."""
     place.replace()
 
     place.folder.accept()
@@ -102,15 +102,15 @@ def test_a_person_may_say_that_this_is_the_project(place: Place) -> None:
     place.hold(bare=True)
 
 
-def test_a_folder_that_is_gone_is_not_there(place: Place) -> None:
-    """Whatever was known of it."""
+def test_a_deleted_folder_is_not_there(place: Place) -> None:
+    """Whatever the daemon knew about it."""
     place.root.rmdir()
 
     assert not place.folder.is_there()
 
 
 def test_a_project_at_rest_keeps_its_claim_and_no_lock(tmp_path: Path) -> None:
-    """Another path to the same folder finds it taken, until the project has gone."""
+    """Another path to the same folder is refused until the project is released."""
     claims, other = Claims(), tmp_path / "other"
     (tmp_path / "shop").mkdir()
     other.symlink_to(tmp_path / "shop")
@@ -129,8 +129,8 @@ def test_a_project_at_rest_keeps_its_claim_and_no_lock(tmp_path: Path) -> None:
     second.let_go()
 
 
-def test_a_folder_is_known_again_after_a_rest(tmp_path: Path) -> None:
-    """A bare one in its place is still another one; its claim is given up in the end."""
+def test_a_folder_is_recognised_after_a_rest(tmp_path: Path) -> None:
+    """A bare folder in its place is still refused, and a claim can be dropped only by its owner."""
     claims = Claims()
     root, state_dir = tmp_path / "shop", tmp_path / "state"
     root.mkdir()
@@ -145,3 +145,62 @@ def test_a_folder_is_known_again_after_a_rest(tmp_path: Path) -> None:
     with pytest.raises(Locked):
         claims.take("0-1.lock", str(root))
     claims.drop(None, "/srv/other")
+
+
+# --- one visit of a project's folder --------------------------------------------------------------
+TABLE, SETTINGS, STATE = ".ai/step-rules.yaml", ".ai/handoffd.yaml", ".ai/STATE.json"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a project with a step table and a STATE.json."""
+    root = tmp_path / "shop"
+    (root / ".ai").mkdir(parents=True)
+    (root / TABLE).write_text("steps: {}\n")
+    (root / STATE).write_text("{}\n")
+    return root
+
+
+def visited(root: Path, *, texts: bool = True, first: bool = True) -> Found:
+    """Return the result of a visit for the main track and another one."""
+    return visit(root.parent, root, ("main", "US-007"), texts=texts, first=first)
+
+
+def test_a_visit_reads_everything_for_a_look(root: Path) -> None:
+    """A missing file is found missing."""
+    found = visited(root)
+
+    assert project_lock_path(root.parent, root) == found.lock
+    assert {SETTINGS: None, TABLE: "steps: {}\n"} == found.texts
+    assert ["{}\n", None] == [seen and seen.text for seen in found.states.values()]
+    assert (False, None) == (found.halves, found.error)
+
+
+def test_later_visits_read_less(root: Path) -> None:
+    """Without the files of a running project, and without half-written files after the first visit."""
+    (root / ".ai/.STATE.json.0123456789abcdef.tmp").touch()
+
+    assert (True, None) == (visited(root).halves, visited(root, texts=False).texts)
+    assert not visited(root, first=False).halves
+
+
+def test_a_visit_keeps_everything_before_an_unreadable_file(root: Path) -> None:
+    """An unsafe table hides the tracks; a binary STATE.json hides neither lock nor table."""
+    (root / STATE).write_bytes(b"\xff")
+    found = visited(root)
+    assert (True, {}) == (found.texts is not None, found.states)
+    assert isinstance(found.error, InvalidFile)
+
+    (root / TABLE).unlink()
+    (root / TABLE).symlink_to("/etc/passwd")
+    found = visited(root)
+    assert (None, {}) == (found.texts, found.states)
+    assert "symbolic link" in str(found.error)
+
+
+def test_a_missing_folder_is_an_error(root: Path) -> None:
+    """It has no lock."""
+    with pytest.raises(StoreError) as gone:
+        visited(root / "nowhere")
+
+    assert PROJECT_GONE == gone.value.code

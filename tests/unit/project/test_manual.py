@@ -1,4 +1,4 @@
-"""Steps that are done by hand, with a daemon's loops and without."""
+"""Steps done by hand, with a daemon's loops and without."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import House, at, house, make_project
+from tests.support.house import SHORT, House, at, house, make_project
 from tests.unit.project.living import at_level_1, shown
 
 from handoffd.engine.events import Initialised, Started
@@ -27,7 +27,7 @@ steps:
 
 @asynccontextmanager
 async def alone(here: House, root: str) -> AsyncIterator[Project]:
-    """Lend a project as a verb has it that is given without a daemon."""
+    """Lend a project in the way of a verb without a daemon."""
     project = Project(root, here.services, ())
     await project.admit()
     await project.look()
@@ -37,8 +37,19 @@ async def alone(here: House, root: str) -> AsyncIterator[Project]:
     project.dismiss()
 
 
-async def test_a_prompt_is_taken_and_kept(tmp_path: Path) -> None:
-    """Its text is what the result is about, and lies where people look for it."""
+@asynccontextmanager
+async def handed_out(
+    tmp_path: Path, rules: str | None = SHORT
+) -> AsyncIterator[tuple[House, Project, Manual]]:
+    """Lend such a project whose first attempt was handed out, and its manual steps."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        yield here, project, manual
+
+
+async def test_a_handed_out_prompt_is_also_a_file(tmp_path: Path) -> None:
+    """In the folder of the attempt, with the id that the result must name."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
         result, prompt = await Manual(project, here.services).hand_out("mei")
 
@@ -49,8 +60,8 @@ async def test_a_prompt_is_taken_and_kept(tmp_path: Path) -> None:
         assert prompt == at(project.root, f".ai/runs/{result.dispatch}/prompt.md").read_text()
 
 
-async def test_without_a_state_there_is_nothing_to_take(tmp_path: Path) -> None:
-    """The error says what to type."""
+async def test_without_a_state_there_is_no_prompt(tmp_path: Path) -> None:
+    """The error has a code."""
     async with house(tmp_path) as here:
         project = Project(make_project(tmp_path), here.services, ())
         with pytest.raises(Refused, match=r"no STATE\.json") as refused:
@@ -60,10 +71,8 @@ async def test_without_a_state_there_is_nothing_to_take(tmp_path: Path) -> None:
 
 
 async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
-    """At once, and the second time it is told that nothing waits for it."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+    """A second `apply` reports that it was taken already."""
+    async with handed_out(tmp_path) as (here, project, manual):
         assert "pending" == (await manual.apply(None)).type
 
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
@@ -77,8 +86,8 @@ async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
         assert 1 == len([run for run in await here.journal.runs() if run.result == "pass"])
 
 
-async def test_what_was_taken_is_told_wherever_the_story_has_come_since(tmp_path: Path) -> None:
-    """In an attempt of its next step, and at a gate; what is written later is no part of it."""
+async def test_apply_reports_a_taken_handoff_at_any_later_step(tmp_path: Path) -> None:
+    """In an attempt of the next step, and at a gate; a later hand-off is stale."""
     rules = "steps:\n  bdd: {next_on_pass: sdd-delta}\n  sdd-delta: {next_on_pass: review}\n"
     async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
         manual, handoff = Manual(project, here.services), at(project.root, ".ai/HANDOFF.md")
@@ -102,31 +111,27 @@ async def test_what_was_taken_is_told_wherever_the_story_has_come_since(tmp_path
 
 
 async def test_a_handoff_of_another_attempt_is_stale(tmp_path: Path) -> None:
-    """It names another dispatch than the one that was taken."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+    """It names another dispatch."""
+    async with handed_out(tmp_path) as (_, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\ndispatch: d-0\nstatus: pass\n---\n")
 
         assert ("stale", "running") == ((await manual.apply(None)).type, shown(project)["status"])
 
 
-async def test_what_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
-    """The line that is wrong is named; once mended, it counts."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+async def test_an_unreadable_handoff_changes_nothing(tmp_path: Path) -> None:
+    """The error names the file; a corrected one counts."""
+    async with handed_out(tmp_path) as (_, project, manual):
         handoff = at(project.root, ".ai/HANDOFF.md")
         handoff.write_text("---\nstatus: [pass\n---\n")
-        told = await manual.apply(None)
+        answer = await manual.apply(None)
 
-        assert ("error", "MALFORMED_HANDOFF") == (told.type, told.code)
-        assert "HANDOFF.md" in told.message
+        assert ("error", "MALFORMED_HANDOFF") == (answer.type, answer.code)
+        assert "HANDOFF.md" in answer.message
         handoff.write_text(PASS)
         assert "applied" == (await manual.apply(None)).type
 
 
-async def test_nothing_there_and_nothing_running_is_missing(tmp_path: Path) -> None:
+async def test_without_a_handoff_apply_reports_it_missing(tmp_path: Path) -> None:
     """The state stays as it is."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
         assert ("missing", "pending") == (
@@ -137,11 +142,9 @@ async def test_nothing_there_and_nothing_running_is_missing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("command", "status"), [("true", "pass"), ("echo broken; false", "failing")])
 async def test_claims_are_checked_without_a_daemon(tmp_path: Path, command: str, status: str) -> None:
-    """By the same runs, under a launcher; the result is waited for."""
+    """By the same checks, under a launcher; `apply` waits for their result."""
     rules = CHECKED.format(command=command)
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+    async with handed_out(tmp_path, rules=rules) as (_, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
         applied = await manual.apply(None)
 
@@ -149,12 +152,10 @@ async def test_claims_are_checked_without_a_daemon(tmp_path: Path, command: str,
         assert (status == "pass") == json.loads(at(project.root, ".ai/STATE.json").read_text())["lint_pass"]
 
 
-async def test_checks_that_were_cut_off_are_taken_up_again(tmp_path: Path) -> None:
-    """Whoever handed in was killed meanwhile: the next one who asks carries out what was ordered."""
+async def test_interrupted_checks_are_repeated(tmp_path: Path) -> None:
+    """The next `apply` carries out the recorded orders of a killed one."""
     rules = CHECKED.format(command="true")
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+    async with handed_out(tmp_path, rules=rules) as (here, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
         assert await manual._hear() is None
         assert "running" == shown(project)["status"]
@@ -169,49 +170,36 @@ async def test_checks_that_were_cut_off_are_taken_up_again(tmp_path: Path) -> No
         assert ("applied", "pass") == (applied.type, applied.state.status.value)
 
 
-async def test_what_the_daemon_has_heard_is_told_as_taken(tmp_path: Path) -> None:
-    """Whoever hands in later reads what came of it."""
+@pytest.mark.parametrize("first", [True, False], ids=["after the daemon", "together with the daemon"])
+async def test_a_handoff_counts_once_beside_a_daemon(tmp_path: Path, first: bool) -> None:
+    """The daemon's look applies it after a moment, a person at once."""
     async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
         manual = Manual(project, here.services)
         await manual.hand_out("mei")
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
         await project.look()
-        await eventually(lambda: shown(project)["status"] == "pass")
-
-        assert "taken already: bdd attempt 1 of US-001 is pass" == (await manual.apply(1)).message
-
-
-async def test_with_loops_a_handoff_counts_once_whoever_hears_it(tmp_path: Path) -> None:
-    """The look hears it after a moment, a person at once."""
-    async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
-        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
-        await project.look()
+        if first:
+            await eventually(lambda: shown(project)["status"] == "pass")
         applied = await manual.apply(1)
 
-        assert applied.type in {"applied", "taken"}
+        assert applied.type in ({"taken"} if first else {"applied", "taken"})
+        assert not first or "taken already: bdd attempt 1 of US-001 is pass" == applied.message
         await eventually(lambda: shown(project)["status"] == "pass")
         assert 1 == len(await here.journal.runs())
 
 
-@pytest.mark.parametrize(("command", "passed"), [("true", True), ("echo broken; false", False)])
-async def test_a_post_check_is_run_and_noted(tmp_path: Path, command: str, passed: bool) -> None:
-    """With the end of what it printed; the status stays."""
-    rules = CHECKED.format(command=command)
+@pytest.mark.parametrize(("command", "passed"), [("true", True), ("echo broken; false", False), (None, None)])
+async def test_a_post_check_is_run_and_recorded(
+    tmp_path: Path, command: str | None, passed: bool | None
+) -> None:
+    """With the end of its output, if the step has one; the status stays."""
+    rules = SHORT if command is None else CHECKED.format(command=command)
     async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
         ran, ended = await Manual(project, here.services).post_check("mei")
 
-        assert ended is not None
-        assert (command, passed) == (ran, ended.passed)
-        assert passed or "broken" in ended.tail
-        assert (passed, "pending") == (shown(project)["lint_pass"], shown(project)["status"])
-
-
-async def test_a_step_without_a_post_check_has_nothing_to_run(tmp_path: Path) -> None:
-    """Which is no failure."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        assert (None, None) == await Manual(project, here.services).post_check("mei")
+        assert (command, passed) == (ran, ended and ended.passed)
+        assert ended is None or ended.passed or "broken" in ended.tail
+        assert (passed, "pending") == (shown(project).get("lint_pass"), shown(project)["status"])
 
 
 TRIED = "test: {{command: [sh, -c, {command}]}}\n"
@@ -221,10 +209,10 @@ TRIED = "test: {{command: [sh, -c, {command}]}}\n"
     ("command", "passed", "fault"),
     [("exit 0", True, False), ("exit 3", False, False), ("exit 127", None, True)],
 )
-async def test_tests_are_tried_for_no_story(
+async def test_trying_the_tests_records_nothing(
     tmp_path: Path, command: str, passed: bool | None, fault: bool
 ) -> None:
-    """Nothing is recorded of it, and nothing stays where runs are kept."""
+    """It leaves no run behind."""
     root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
     async with house(tmp_path) as here, alone(here, root) as project:
         before = project.main.track
@@ -239,7 +227,7 @@ async def test_tests_are_tried_for_no_story(
 
 
 async def test_tests_see_the_environment_of_checks(tmp_path: Path) -> None:
-    """What is allowed, and what tells them where they run; nothing else of the daemon's."""
+    """Only allowed variables, and those that describe the check."""
     command = 'test -z "$DAEMONS_OWN" && test "$HANDOFFD_STEP" = trial && test "$PATH" = /usr/bin:/bin'
     root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
     async with house(tmp_path) as here, alone(here, root) as project:
@@ -251,15 +239,14 @@ async def test_tests_see_the_environment_of_checks(tmp_path: Path) -> None:
 
 
 async def test_without_a_test_command_nothing_is_tried(tmp_path: Path) -> None:
-    """Nor is it an error."""
+    """That is not an error."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
         assert Tried() == await Manual(project, here.services).try_tests()
 
 
 async def test_tests_are_not_tried_beside_an_attempt(tmp_path: Path) -> None:
-    """They could disturb its work, and it theirs."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        await Manual(project, here.services).hand_out("mei")
+    """They could disturb each other."""
+    async with handed_out(tmp_path) as (here, project, _):
         with pytest.raises(Refused, match="bdd attempt 1 of US-001 is running") as refused:
             await Manual(project, here.services).try_tests()
 
@@ -267,7 +254,7 @@ async def test_tests_are_not_tried_beside_an_attempt(tmp_path: Path) -> None:
 
 
 async def _handed_in(here: House, root: str, text: str) -> Applied:
-    """Return what a process says that applies a hand-off with this text, and is gone then."""
+    """Apply a hand-off with this text in a new process, and return its answer."""
     at(root, ".ai/HANDOFF.md").write_text(PASS + text)
     project = Project(root, here.services, await here.journal.tracks())
     await project.look()
@@ -276,41 +263,37 @@ async def _handed_in(here: House, root: str, text: str) -> Applied:
     return applied
 
 
-async def test_what_failed_is_put_right_and_handed_in_again(tmp_path: Path) -> None:
-    """As the next attempt, and each hand-off once."""
+async def test_a_failed_handoff_may_be_corrected(tmp_path: Path) -> None:
+    """Each new hand-off counts as the next attempt, once."""
     rules = CHECKED.format(command="test -e good")
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
-        await Manual(project, here.services).hand_out("mei")
+    async with handed_out(tmp_path, rules=rules) as (here, project, _):
         project.dismiss()
         failed = await _handed_in(here, project.root, "")
-        still = await _handed_in(here, project.root, "Once more.\n")
+        still = await _handed_in(here, project.root, "Second try.\n")
         at(project.root, "good").touch()
-        mended = await _handed_in(here, project.root, "Now it is good.\n")
+        good = await _handed_in(here, project.root, "Now it is good.\n")
 
-        assert ["applied"] * 3 == [one.type for one in (failed, still, mended)]
+        assert ["applied"] * 3 == [one.type for one in (failed, still, good)]
         assert [("failing", 1), ("failing", 2), ("pass", 3)] == [
-            (one.state.status.value, one.state.attempt) for one in (failed, still, mended)
+            (one.state.status.value, one.state.attempt) for one in (failed, still, good)
         ]
 
 
 async def test_after_the_last_attempt_a_person_decides(tmp_path: Path) -> None:
-    """Whoever goes on mending by themselves is not heard."""
+    """A further hand-off is stale."""
     rules = CHECKED.format(command="false").replace("}", ", max_attempts: 1}")
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
-        await Manual(project, here.services).hand_out("mei")
+    async with handed_out(tmp_path, rules=rules) as (here, project, _):
         project.dismiss()
         await _handed_in(here, project.root, "")
-        again = await _handed_in(here, project.root, "Once more.\n")
+        again = await _handed_in(here, project.root, "Second try.\n")
 
         assert ("stale", "failing", 1) == (again.type, again.state.status.value, again.state.attempt)
 
 
-async def test_after_checks_without_a_daemon_the_next_verb_is_taken(tmp_path: Path) -> None:
-    """A message may mean both: hear the hand-off, and take the next prompt."""
+async def test_a_verb_is_accepted_right_after_checks(tmp_path: Path) -> None:
+    """One message may apply a hand-off and take the next prompt."""
     rules = CHECKED.format(command="true")
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
-        manual = Manual(project, here.services)
-        await manual.hand_out("mei")
+    async with handed_out(tmp_path, rules=rules) as (_, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
         assert "applied" == (await manual.apply(None)).type
 

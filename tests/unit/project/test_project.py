@@ -1,4 +1,4 @@
-"""One project: its loop, its hints and the clock."""
+"""One project: its loop, its hints and its deadlines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import json
 import shutil
 import weakref
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -21,23 +20,8 @@ from handoffd.project.project import Project
 from handoffd.track.services import Home
 
 
-async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:
-    """There is no process to end; a person is told."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=59)))
-        await project.look()
-        await project.poll()
-        assert "running" == shown(project)["status"]
-
-        here.clock.ahead_s += 2
-        await project.poll()
-
-        await eventually(lambda: shown(project)["status"] == "timeout")
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
-
-
-async def test_our_own_executor_is_stopped_at_its_deadline(tmp_path: Path) -> None:
-    """By the clock that its shim wrote down; the status follows when the last process is gone."""
+async def test_the_daemons_executor_is_stopped_at_its_deadline(tmp_path: Path) -> None:
+    """By the clock in its start record; the status follows after its last process has ended."""
     async with house(tmp_path, "sleep 600") as here, living(here, make_project(tmp_path)) as project:
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001"))
@@ -54,7 +38,7 @@ async def test_our_own_executor_is_stopped_at_its_deadline(tmp_path: Path) -> No
 
 
 async def test_a_hint_makes_it_look(tmp_path: Path) -> None:
-    """Whoever hints need not know what changed."""
+    """A hint does not say what changed."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, human_note="Look!")
 
@@ -70,8 +54,8 @@ steps:
 """
 
 
-async def test_what_a_first_look_finds_is_followed_up(tmp_path: Path) -> None:
-    """What was written while no daemon ran: the checks of a hand-off, and the word about a held edit."""
+async def test_the_first_look_handles_changes_from_before_the_daemon(tmp_path: Path) -> None:
+    """It checks a hand-off, and reports a held edit."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path, rules=CHECKED)
         async with at_level_1(here, root) as project:
@@ -89,9 +73,9 @@ async def test_what_a_first_look_finds_is_followed_up(tmp_path: Path) -> None:
             await eventually(lambda: "needs_human" in [notice.kind for notice in here.told.notices])
 
 
-async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> None:
-    """A mount that comes later: whose tests would be run, by whose rules?"""
-    # Before the story it ends at once; after the claim, only when the project is away.
+async def test_checks_wait_until_the_project_was_read(tmp_path: Path) -> None:
+    """A mount may come later, and the checks need its rules and files."""
+    # The baseline ends at once; the check after the claim ends only when the project is away.
     tests = f"test -e .ai/HANDOFF.md || exit 1; until test -e {tmp_path}/tested; do sleep 0.05; done; exit 1"
     settings = json.dumps({"test": {"command": ["/bin/sh", "-c", tests]}})
     async with house(tmp_path) as here:
@@ -119,8 +103,8 @@ async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> No
         assert "failing" == (await here.journal.runs())[-1].result
 
 
-async def test_what_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Also of what was taken out of the collector's sight: a daemon does that with what it begins with."""
+async def test_a_released_project_leaves_no_objects(tmp_path: Path) -> None:
+    """Even if they were excluded from garbage collection at the daemon's start."""
     async with house(tmp_path) as here:
         async with living(here, make_project(tmp_path)) as project:
             await project.main.give(Initialised(project="shop"))
@@ -136,8 +120,8 @@ async def test_what_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
             gc.unfreeze()
 
 
-async def test_a_project_is_a_home(tmp_path: Path) -> None:
-    """Everything the port names is there, and says what holds for a project at rest."""
+async def test_a_project_implements_home(tmp_path: Path) -> None:
+    """Each member of the protocol, for a project without a loop."""
     async with house(tmp_path) as here:
         project = Project(make_project(tmp_path), here.services, ())
         home: Home = project

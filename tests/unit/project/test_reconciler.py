@@ -1,10 +1,8 @@
-"""What a look at a project becomes: facts for its tracks, rules in force, or what is wrong with it."""
+"""What a look at a project causes: facts for its tracks, rules that apply, or a condition."""
 
 from __future__ import annotations
 
-import os
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -19,8 +17,8 @@ from handoffd.project.project import Project
 from handoffd.project.reconciler import LASTING_S
 
 
-async def test_an_edit_at_rest_is_adopted(tmp_path: Path) -> None:
-    """Validly, with unknown keys kept, and recorded as an event."""
+async def test_an_edit_between_attempts_is_adopted(tmp_path: Path) -> None:
+    """With its unknown keys, and recorded as an event."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, human_note="Mind the rounding.", mine=1)
 
@@ -32,7 +30,7 @@ async def test_an_edit_at_rest_is_adopted(tmp_path: Path) -> None:
 
 
 async def test_an_edit_past_a_gate_is_held(tmp_path: Path) -> None:
-    """The file shows again what holds."""
+    """The file shows the former state again."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, step="update-memory", status="pending")
 
@@ -42,8 +40,8 @@ async def test_an_edit_past_a_gate_is_held(tmp_path: Path) -> None:
         assert project.main.track.ledger.held_edit is not None
 
 
-async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended(tmp_path: Path) -> None:
-    """The file is left as it is, the place is named, and a person is told when that has lasted."""
+async def test_an_invalid_state_stops_the_project_until_it_is_repaired(tmp_path: Path) -> None:
+    """The file stays as it is, the detail names the place, and a lasting fault is reported."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         good = at(project.root, ".ai/STATE.json").read_text()
         edit(project, status="half-done")
@@ -64,7 +62,7 @@ async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended
 
 
 async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
-    """The journal has it."""
+    """From the journal."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         before = shown(project)
         at(project.root, ".ai/STATE.json").unlink()
@@ -74,25 +72,8 @@ async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
         assert before == shown(project)
 
 
-async def test_a_projection_of_ours_that_a_crash_left_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It came between commit and rename: the file is older than the decision, and no edit."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        state = at(project.root, ".ai/STATE.json")
-        old = state.read_text()
-        await project.main.give(Started(story="US-002", automatic=False, force=True))
-        newest = here.journal.newest
-        state.write_text(old)
-        before = NOW - timedelta(seconds=1)
-        os.utime(state, (before.timestamp(), before.timestamp()))
-        project.main.committed.inherited_at = NOW  # as after a crash
-
-        await project.look()
-
-        assert ("US-002", newest) == (shown(project)["story"], here.journal.newest)
-
-
-async def test_who_puts_an_old_state_back_has_edited_it(tmp_path: Path) -> None:
-    """Another tool's rollback may come to the very text that was there before."""
+async def test_restoring_an_old_state_is_an_edit(tmp_path: Path) -> None:
+    """Even if the text is exactly that of an earlier one."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         state = at(project.root, ".ai/STATE.json")
         old = state.read_text()
@@ -107,8 +88,8 @@ async def test_who_puts_an_old_state_back_has_edited_it(tmp_path: Path) -> None:
         assert "US-001" == project.main.track.state.story
 
 
-async def test_a_later_edit_takes_the_place_of_one_that_is_held(tmp_path: Path) -> None:
-    """Whoever takes an approval back by another tool is not overruled by a late confirmation."""
+async def test_a_later_edit_replaces_a_held_one(tmp_path: Path) -> None:
+    """A late confirmation does not bring the held one back."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         begun = at(project.root, ".ai/STATE.json").read_text()
         edit(project, step="review", status="needs_human")
@@ -124,8 +105,8 @@ async def test_a_later_edit_takes_the_place_of_one_that_is_held(tmp_path: Path) 
         assert "NOTHING_HELD" == getattr((await project.main.give(EditConfirmed())).result, "code", None)
 
 
-async def test_a_project_whose_folder_is_gone_waits_for_it(tmp_path: Path) -> None:
-    """Nothing crashes, and it goes on when the folder is back."""
+async def test_a_project_waits_for_its_missing_folder(tmp_path: Path) -> None:
+    """It goes on when the folder is back."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         moved = tmp_path / "away"
         shutil.move(project.root, moved)
@@ -139,7 +120,7 @@ async def test_a_project_whose_folder_is_gone_waits_for_it(tmp_path: Path) -> No
 
 
 async def test_one_project_has_one_writer(tmp_path: Path) -> None:
-    """Who holds the lock is named."""
+    """The condition names the process that has the lock."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         lock = acquire_project(project_lock_path(here.base / "another state", Path(root)), Path(root))
@@ -152,8 +133,8 @@ async def test_one_project_has_one_writer(tmp_path: Path) -> None:
             assert project.workable
 
 
-async def test_invalid_rules_stop_nothing(tmp_path: Path) -> None:
-    """The last valid ones stay in force."""
+async def test_invalid_rules_do_not_stop_a_project(tmp_path: Path) -> None:
+    """The last valid ones still apply."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         at(project.root, ".ai/step-rules.yaml").write_text("steps: {bdd: {max_attempts: 0}}\n")
 
@@ -163,8 +144,8 @@ async def test_invalid_rules_stop_nothing(tmp_path: Path) -> None:
         assert "steps.bdd.max_attempts" in (project.detail or "")
 
 
-async def test_a_handoff_for_somebody_elses_dispatch_is_heard(tmp_path: Path) -> None:
-    """Level 1: a person or a hook says running, an agent hands over, and the verdict is ours."""
+async def test_a_handoff_of_an_external_attempt_is_applied(tmp_path: Path) -> None:
+    """Level 1: a person or a hook sets it running, an agent hands over, and the daemon decides."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW))
         at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
@@ -176,8 +157,8 @@ async def test_a_handoff_for_somebody_elses_dispatch_is_heard(tmp_path: Path) ->
         assert ("external", "pass") == (run.executor, run.result)
 
 
-async def test_a_handoff_is_not_heard_twice(tmp_path: Path) -> None:
-    """The record is the last one applied."""
+async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
+    """The ledger records the last one."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         at(project.root, ".ai/HANDOFF.md").write_text("---\nstatus: failing\n---\n")
         edit(project, status="running", dispatched_at=rfc3339(NOW))
@@ -211,8 +192,8 @@ async def test_an_edit_while_an_executor_runs_is_undone(tmp_path: Path) -> None:
         await eventually(lambda: project.live_runs == 0)
 
 
-async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Path) -> None:
-    """`auto: true` is a person's word, as far as it is trusted."""
+async def test_trusted_auto_settings_take_a_project_to_level_2(tmp_path: Path) -> None:
+    """At its next look."""
     async with (
         house(tmp_path) as here,
         living(here, make_project(tmp_path, settings="auto: true\n")) as project,
@@ -225,8 +206,8 @@ async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Pat
         assert project.main.track.ledger.automatic
 
 
-async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) -> None:
-    """It waits, people are told once, and it goes on when it can be written."""
+async def test_an_unwritable_state_is_a_condition(tmp_path: Path) -> None:
+    """It is reported once, and the project goes on later."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         project.main.committed.stuck = "cannot record this: disk full"
         for _ in range(3):
@@ -240,8 +221,8 @@ async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) 
         await eventually(lambda: project.workable)
 
 
-async def test_a_project_can_be_taken_up_where_it_was_moved_to(tmp_path: Path) -> None:
-    """Its lock goes with the folder, not with the path it had."""
+async def test_a_moved_project_can_be_added_at_its_new_path(tmp_path: Path) -> None:
+    """Its lock belongs to the folder, not to the path."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         moved = shutil.move(project.root, tmp_path / "moved")
         await project.look()
@@ -253,8 +234,8 @@ async def test_a_project_can_be_taken_up_where_it_was_moved_to(tmp_path: Path) -
         other.dismiss()
 
 
-async def test_whoever_looks_late_takes_no_lock(tmp_path: Path) -> None:
-    """The project was let go of; the next one has it."""
+async def test_a_look_after_dismissal_takes_no_lock(tmp_path: Path) -> None:
+    """The next object can lock the project."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         before, after = Project(root, here.services, ()), Project(root, here.services, ())
@@ -267,8 +248,8 @@ async def test_whoever_looks_late_takes_no_lock(tmp_path: Path) -> None:
         after.dismiss()
 
 
-async def test_a_look_that_is_overtaken_by_the_end_of_its_project_keeps_no_lock(tmp_path: Path) -> None:
-    """A verb looks while the project is removed or crashes; whoever has it next would be locked out by us."""
+async def test_a_dismissal_during_a_look_leaves_no_lock(tmp_path: Path) -> None:
+    """A removal or a crash may overtake the look of a verb."""
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
         root, asking = make_project(tmp_path), here.services.asking
         project = Project(root, here.services, ())

@@ -1,4 +1,4 @@
-"""When a project may rest, and what tells that its folder is as it was."""
+"""When a project may rest, and how a change of its folder is noticed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ CALM = Activity(tracks=(QUIET,))
 TEXTS = {".ai/handoffd.yaml": "a: 1\n", ".ai/step-rules.yaml": None}
 
 
-def test_who_has_nothing_to_do_may_rest() -> None:
-    """Whatever it waits for comes from outside."""
+def test_an_idle_project_may_rest() -> None:
+    """It waits only for events from outside."""
     assert stays_up(CALM) is None
 
 
@@ -46,8 +46,8 @@ def test_who_has_nothing_to_do_may_rest() -> None:
         {"crashed": True}, {"ending": True},
     ],
 )  # fmt: skip
-def test_what_keeps_a_project_up(changes: dict[str, Any]) -> None:
-    """Each for itself, in words."""
+def test_any_activity_of_a_project_keeps_it_up(changes: dict[str, Any]) -> None:
+    """Each by itself, with a reason."""
     assert stays_up(replace(CALM, **changes))
 
 
@@ -58,20 +58,20 @@ def test_what_keeps_a_project_up(changes: dict[str, Any]) -> None:
         {"track": track_of(Status.RUNNING)}, {"track": track_of(Status.NEEDS_HUMAN, dispatch=dispatch_of())},
     ],
 )  # fmt: skip
-def test_one_track_keeps_its_project_up(changes: dict[str, Any]) -> None:
-    """Also when the others rest."""
+def test_one_busy_track_keeps_its_project_up(changes: dict[str, Any]) -> None:
+    """Even if the others are idle."""
     assert stays_up(replace(CALM, tracks=(QUIET, replace(QUIET, **changes))))
 
 
-def test_no_track_that_could_go_on_is_quiet() -> None:
-    """Nor one with an attempt in hand, whoever makes it: somebody has to look at the clock."""
+def test_a_track_that_could_go_on_is_not_quiet() -> None:
+    """Neither is one with an attempt, which has a deadline."""
     for track in tracks():
         busy = track.ledger.dispatch or (track.state and track.state.status is Status.RUNNING)
         assert is_quiet(track) == (not busy and not wants_turn(track, auto_continue=True))
 
 
-def test_an_outline_has_what_a_starting_daemon_must_know() -> None:
-    """What was spent and which limits were met, also by those that rest."""
+def test_an_outline_has_spending_and_limits() -> None:
+    """A starting daemon needs them from projects at rest, too."""
     spent = Usage(output_tokens=7)
     limit = Limit(account="purse", executor="agent", kind="limit", since=NOW, until=NOW)
     track = Track(state=track_of(Status.NEEDS_HUMAN).state, ledger=Ledger(spent=spent, limited=(limit,)))
@@ -82,7 +82,7 @@ def test_an_outline_has_what_a_starting_daemon_must_know() -> None:
     assert (None, True, True, None) == fresh[1:5]
 
 
-def test_a_trace_changes_with_everything_that_a_look_looks_at() -> None:
+def test_a_trace_changes_with_every_file_of_a_look() -> None:
     """The folder, the project's own files, every STATE file."""
     traces = {
         trace_of("1-2.lock", TEXTS, {"main": "d"}),
@@ -97,8 +97,8 @@ def test_a_trace_changes_with_everything_that_a_look_looks_at() -> None:
     assert again in traces
 
 
-def test_what_was_found_has_the_trace_of_what_was_expected() -> None:
-    """Only where it is nothing that has to be looked at in any case."""
+def test_a_visit_without_changes_has_the_expected_trace() -> None:
+    """A visit that needs a look in any case has none."""
     seen = Seen(text="{}", digest="d", mtime_ns=1)
     found = Found(lock=Path("/state/locks/1-2.lock"), texts=TEXTS, states={"main": seen, "US-2": None})
 

@@ -1,4 +1,4 @@
-"""Executors that stand still are found by the poller, however long a machine slept meanwhile."""
+"""The poller finds idle executors, however long the machine slept meanwhile."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNHURRIED = "steps: {bdd: {timeout_min: 600, next_on_pass: review}, review: {nex
 START = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)
 
 
-def test_silence_adds_up_and_a_sign_of_life_ends_it() -> None:
-    """What was seen last is what the next looks are compared with."""
+def test_silence_adds_up_until_a_sign_of_life() -> None:
+    """The later looks compare with that sign."""
     watch = Watch(dispatch="d1", since=START, looked_at=100.0)
     quiet = watch.after(START, 130.0, 60, Idle()).after(START, 160.0, 60, Idle())
     assert 60.0 == quiet.quiet_s
@@ -39,8 +39,8 @@ def test_silence_adds_up_and_a_sign_of_life_ends_it() -> None:
     assert Watch(dispatch="d1", since=busy, looked_at=190.0) == quiet.after(busy, 190.0, 60, Idle())
 
 
-def test_a_gap_between_two_looks_is_no_long_silence() -> None:
-    """The machine slept, or the daemon was stopped; a clock that goes back counts for nothing."""
+def test_a_gap_between_two_looks_counts_for_one_interval() -> None:
+    """The machine slept, or the daemon was stopped; a clock set back counts for nothing."""
     watch = Watch(dispatch="d1", since=START, looked_at=100.0)
     assert 60.0 == watch.after(START, 100_000.0, 60, Idle()).quiet_s
     assert 0.0 == watch.after(START, 50.0, 60, Idle()).quiet_s
@@ -50,9 +50,9 @@ def test_a_gap_between_two_looks_is_no_long_silence() -> None:
 async def at_work(
     tmp_path: Path, agent: str = "exec sleep 600", settings: str | None = None, **more: Any
 ) -> AsyncIterator[tuple[House, Project]]:
-    """Lend a project whose executor is at work on bdd, and has begun with the commands `agent`.
+    """Lend a project whose executor works on bdd and has begun the commands `agent`.
 
-    `more` is added to the executor's definition.
+    `more` updates the executor's definition.
     """
     root = make_project(tmp_path, rules=UNHURRIED, settings=settings)
     async with house(tmp_path, f"touch {tmp_path}/begun\n{agent}") as here, living(here, root) as project:
@@ -72,29 +72,29 @@ def _phase(project: Project) -> Phase | None:
 
 
 async def minutes_pass(here: House, project: Project, looks: int) -> list[str]:
-    """Let the poller look so often, a minute apart; return what the journal tells of silence by then."""
+    """Let the poller look `looks` times, a minute apart; return the recorded events about silence."""
     for _ in range(looks):
         here.clock.ahead_s += 60
         await project.poll()
-    await project.main.give(Noted(text="Whatever was posted is decided before this is."))
+    await project.main.give(Noted(text="Posted facts are decided before this verb."))
     kinds = [event.kind for event in await here.journal.events(0, None, 1000)]
     return [kind for kind in kinds if kind in {"executor_quiet", "executor_stalled"}]
 
 
-async def test_people_are_told_of_silence_once_and_then_it_is_ended(tmp_path: Path) -> None:
-    """The warning comes at half the time, the end at the whole; the error names the signs."""
+async def test_an_idle_executor_is_reported_once_and_then_ended(tmp_path: Path) -> None:
+    """After half of the limit and after the whole; the error names the measurements."""
     async with at_work(tmp_path) as (here, project):
-        assert [] == await minutes_pass(here, project, 5)  # the first look is the beginning of it
+        assert [] == await minutes_pass(here, project, 5)  # the silence begins with the first look
         assert ["executor_quiet"] == await minutes_pass(here, project, 5)
         await eventually(lambda: [one.kind for one in here.told.notices] == ["warning"])
 
         assert ["executor_quiet", "executor_stalled"] == await minutes_pass(here, project, 1)
-        await eventually(lambda: "it stood still for 10.0 min" in str(shown(project)["last_error"]))
+        await eventually(lambda: "still for 10.0 min" in str(shown(project)["last_error"]))
         assert "bytes written" in str(shown(project)["last_error"])
 
 
-async def test_a_sign_of_life_starts_the_time_anew(tmp_path: Path) -> None:
-    """The silence before it does not count any more, and the warning is not given again."""
+async def test_a_sign_of_life_resets_the_silence(tmp_path: Path) -> None:
+    """Earlier silence does not count, and the warning is not repeated."""
     talks = f"until test -e {tmp_path}/go; do sleep 0.05; done\necho life\nexec sleep 600"
     async with at_work(tmp_path, talks) as (here, project):
         assert ["executor_quiet"] == await minutes_pass(here, project, 9)
@@ -123,11 +123,11 @@ while said := peer.recv(65536):
         print('{"type":"stream_event","event":{"type":"content_block_delta"}}', flush=True)
     peer.sendall(b".")
 """
-"""An agent that waits for its provider, and does with each segment what that says, as the real ones do."""
+"""An agent that waits for its provider and works after each segment, like the real ones."""
 
 
 class Provider:
-    """Our end of an agent's connection."""
+    """The provider's end of an agent's connection."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -135,7 +135,7 @@ class Provider:
         self.agent = f"exec {sys.executable} -I -S -c {quote(CLIENT)} {self._server.getsockname()[1]}"
 
     async def sends(self, text: str, *, size: int = 0, times: int = 1) -> None:
-        """Send segments of at least `size` bytes, each when the one before was dealt with."""
+        """Send segments of at least `size` bytes, each after the answer to the one before."""
         await to_thread.run_sync(self._send, text.ljust(size).encode(), times)
 
     def _send(self, data: bytes, times: int) -> None:
@@ -146,7 +146,7 @@ class Provider:
             assert b"." == self._peer.recv(1)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._server.close()
         if self._peer is not None:
             self._peer.close()
@@ -154,25 +154,25 @@ class Provider:
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    """Lend a provider that an agent may call."""
+    """Lend a provider for an agent to call."""
     lent = Provider()
     yield lent
     lent.close()
 
 
 def idle_of(name: str) -> Idle:
-    """Return the rates of an executor that ships."""
+    """Return the idle rates of a shipped executor."""
     return load_book(shipped_layer()).get(name).idle
 
 
 WORDS = StreamFormat(partial=('{"type":"stream_event"',))
 STALL_2_MIN = "stall_min: 2\n"
 PING, WORD = 42, 211
-"""Bytes of a ping and of one word of an answer, both as they were measured, and encrypted."""
+"""Measured sizes of a ping and of one word of an answer, encrypted, in bytes."""
 
 
-async def test_a_slow_answer_of_which_nothing_is_printed_is_life(tmp_path: Path, provider: Provider) -> None:
-    """A word every twenty seconds, with the pings between: the connections tell."""
+async def test_a_slow_answer_without_output_is_a_sign_of_life(tmp_path: Path, provider: Provider) -> None:
+    """A word every twenty seconds, with pings between: the received bytes show it."""
     async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("codex")) as (here, project):
         for _ in range(6):
             await provider.sends("pass", size=WORD, times=3)
@@ -180,8 +180,8 @@ async def test_a_slow_answer_of_which_nothing_is_printed_is_life(tmp_path: Path,
             assert [] == await minutes_pass(here, project, 1)
 
 
-async def test_a_slow_answer_that_is_printed_by_word_is_life(tmp_path: Path, provider: Provider) -> None:
-    """Though its words are not kept, for there may be more of them than there is room."""
+async def test_a_slow_answer_printed_in_words_is_a_sign_of_life(tmp_path: Path, provider: Provider) -> None:
+    """Even though the output of words is not kept, to limit its size."""
     async with at_work(tmp_path, provider.agent, STALL_2_MIN, stream=WORDS) as (here, project):
         (run,) = project.main.attempts.live.values()
         for _ in range(6):
@@ -192,42 +192,46 @@ async def test_a_slow_answer_that_is_printed_by_word_is_life(tmp_path: Path, pro
         assert 0 == run.vitals().output_bytes
 
 
-async def test_pings_are_no_life_though_the_agent_works_at_each(tmp_path: Path, provider: Provider) -> None:
-    """Two a second cost claude more than 1 % of a core, for ever."""
-    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("claude")) as (here, project):
-        told: list[str] = []
-        for _ in range(3):
-            await provider.sends("work 0.01", size=PING, times=120)
-            told = await minutes_pass(here, project, 1)
-        assert ["executor_quiet", "executor_stalled"] == told
+@pytest.mark.parametrize(
+    ("executor", "work"),
+    [
+        # Two pings a second cost claude more than 1 % of a core, for ever.
+        pytest.param("claude", ("work 0.006", PING, 120), id="work at each ping"),
+        # codex tidies its database once a minute, even when it is idle.
+        pytest.param("codex", ("store 24576", 0, 1), id="a database that is tidied"),
+    ],
+)
+async def test_an_idle_agent_with_background_work_is_idle(
+    tmp_path: Path, provider: Provider, executor: str, work: tuple[str, int, int]
+) -> None:
+    """Its shipped idle rates allow for pings and for that work."""
+    text, size, times = work
+    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of(executor)) as (here, project):
+        assert [] == await minutes_pass(here, project, 1)
+        for expected in (["executor_quiet"], ["executor_quiet", "executor_stalled"]):
+            await provider.sends(text, size=size, times=times)
+            await provider.sends("pass", size=PING, times=120 - times)
+            assert expected == await minutes_pass(here, project, 1)
 
 
-async def test_an_idle_agent_that_tidies_its_database_is_at_rest(tmp_path: Path, provider: Provider) -> None:
-    """codex does once a minute, which is neither more nor less work than nothing."""
-    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("codex")) as (here, project):
-        told: list[str] = []
-        for _ in range(3):
-            await provider.sends("store 24576", times=1)
-            await provider.sends("pass", size=PING, times=120)
-            told = await minutes_pass(here, project, 1)
-        assert ["executor_quiet", "executor_stalled"] == told
+@pytest.mark.parametrize(
+    ("stall_min", "minutes", "events"),
+    [
+        pytest.param(0, 60, [], id="no limit"),
+        pytest.param(2, 3, ["executor_quiet", "executor_stalled"], id="two minutes"),
+    ],
+)
+async def test_a_project_may_have_its_own_limit(
+    tmp_path: Path, stall_min: int, minutes: int, events: list[str]
+) -> None:
+    """It overrides the daemon's; 0 is for agents that are silent for long."""
+    async with at_work(tmp_path, settings=f"stall_min: {stall_min}\n") as (here, project):
+        assert events == await minutes_pass(here, project, minutes)
+        assert events or "running" == shown(project)["status"]
 
 
-async def test_without_a_limit_silence_is_nothing(tmp_path: Path) -> None:
-    """A project says 0 when its agents are known to be silent for long."""
-    async with at_work(tmp_path, settings="stall_min: 0\n") as (here, project):
-        assert [] == await minutes_pass(here, project, 60)
-        assert "running" == shown(project)["status"]
-
-
-async def test_a_project_may_allow_another_time(tmp_path: Path) -> None:
-    """Its own setting goes before the daemon's."""
-    async with at_work(tmp_path, settings="stall_min: 2\n") as (here, project):
-        assert ["executor_quiet", "executor_stalled"] == await minutes_pass(here, project, 3)
-
-
-async def test_a_new_daemon_waits_for_the_whole_time_again(tmp_path: Path) -> None:
-    """What an earlier one had seen is not known, and an agent is not ended on a suspicion."""
+async def test_a_new_daemon_waits_for_the_whole_limit_again(tmp_path: Path) -> None:
+    """It does not know the silence before, and never ends an agent on suspicion."""
     async with at_work(tmp_path) as (here, project):
         assert [] == await minutes_pass(here, project, 5)
 

@@ -1,4 +1,4 @@
-"""What `status` tells: durable facts and live ones, and what a person would do next."""
+"""The view for `status`: recorded facts, live ones, and a person's next command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ import pytest
 from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
 from tests.support.house import (
+    INITIALISED,
     NOW,
+    STARTED,
     House,
     at,
+    begun,
     bid,
     daemon,
     dispatch_of,
     house,
     make_project,
+    supervised,
     track_of,
 )
 
@@ -36,7 +40,7 @@ from handoffd.engine.events import (
     Resumed,
     Skipped,
     Started,
-)
+)  # fmt: skip
 from handoffd.engine.run import POLICIES, End
 from handoffd.engine.views import TrackView
 from handoffd.fleet.roster import Roster
@@ -58,12 +62,12 @@ async def project_in(here: House, *verbs: Event) -> AsyncIterator[Project]:
 
 
 async def main(here: House, project: Project) -> TrackView:
-    """Return how its main track is told."""
+    """Return the view of its main track."""
     return (await view_of(project, here.services.slots)).tracks[0]
 
 
-async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
-    """Level 0, by the name of its folder, with no track."""
+async def test_a_project_without_state_has_level_0(tmp_path: Path) -> None:
+    """The name of its folder, and no track."""
     async with house(tmp_path) as here:
         project = Project(make_project(tmp_path), here.services, ())
 
@@ -99,10 +103,10 @@ async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
         ((Started(story="US-1"),), 2, None, None),
     ],
 )
-async def test_what_it_waits_for_and_what_to_type(
+async def test_a_view_has_the_reason_for_waiting_and_the_next_command(
     tmp_path: Path, verbs: tuple[Event, ...], level: int, waits_for: str | None, command: str | None
 ) -> None:
-    """In words, and ready to be pasted."""
+    """The command can be pasted."""
     async with house(tmp_path) as here, project_in(here, *verbs) as project:
         view = await view_of(project, here.services.slots)
 
@@ -120,7 +124,7 @@ BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
     [
         ((BLOCKED,), "handoffd start {0} US-0 --force"),
         ((replace(BLOCKED, automatic=False),), "handoffd start {0} US-0 --force --manual"),
-        # What it waits for waits itself; what has been set aside goes on where it stood.
+        # The story that it waits for waits itself; a story that was set aside continues.
         (
             (BLOCKED, Started(story="US-0", queue=True, blocked_by=("US-7",))),
             "handoffd start {0} US-7 --force",
@@ -129,16 +133,16 @@ BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
             (Started(story="US-0"), replace(BLOCKED, force=True)),
             "handoffd start {0} US-0 --force",
         ),
-        # It is its turn again as soon as the other one has ended.
+        # It can start as soon as the other one has ended.
         ((BLOCKED, Started(story="US-0", force=True), Aborted(by="me")), "handoffd start {0} US-1"),
-        # Nothing goes on before a person has the project go on.
+        # While the project is paused nothing goes on.
         ((BLOCKED, Paused(by="me")), "handoffd resume {0}"),
     ],
 )
-async def test_what_to_type_about_a_blocked_story_is_about_another_one(
+async def test_the_next_command_of_a_blocked_story_starts_its_blocker(
     tmp_path: Path, verbs: tuple[Event, ...], command: str
 ) -> None:
-    """The one that it waits for; a look at the status would lead nowhere."""
+    """A `status` would lead nowhere."""
     async with house(tmp_path) as here, project_in(here, *verbs) as project:
         told = await main(here, project)
         peek = await peek_of(project, bootstrapped=True)
@@ -154,17 +158,17 @@ async def test_what_to_type_about_a_blocked_story_is_about_another_one(
     ("blocked_by", "told"),
     [(("US-0",), "blocked by US-0, which is not done"), (("US-0", "US-9"), "blocked by US-0, US-9")],
 )
-async def test_a_blocked_story_waits_for_the_other_ones_at_either_level(
+async def test_a_blocked_story_names_its_blockers_at_both_levels(
     tmp_path: Path, blocked_by: tuple[str, ...], told: str, automatic: bool
 ) -> None:
-    """Somebody who dispatches it would be told so, and nothing else."""
+    """A manual dispatch would get the same answer."""
     blocked = Started(story="US-1", blocked_by=blocked_by, automatic=automatic)
     async with house(tmp_path) as here, project_in(here, blocked) as project:
         assert told == (await main(here, project)).waits_for
 
 
-async def test_a_project_that_takes_no_verb_is_mended_first(tmp_path: Path) -> None:
-    """A file is to be mended first; what is wrong with it is what the project waits for."""
+async def test_a_broken_file_is_the_next_thing_to_repair(tmp_path: Path) -> None:
+    """The project waits for that, whatever its track waits for."""
     async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Paused(by="me")) as project:
         at(project.root, ".ai/STATE.json").write_text("{")
         await project.look()
@@ -177,10 +181,10 @@ async def test_a_project_that_takes_no_verb_is_mended_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("bootstrapped", "step"), [(False, "bootstrap"), (True, "bdd")])
-async def test_without_a_story_a_peek_tells_where_one_would_begin(
+async def test_a_peek_without_a_story_shows_its_first_step(
     tmp_path: Path, bootstrapped: bool, step: str
 ) -> None:
-    """Where `start` does begin then; STATE.json says `bootstrap` in either case."""
+    """The step at which `start` would begin; STATE.json has `bootstrap` in either case."""
     async with house(tmp_path) as here, project_in(here) as project:
         shown = await peek_of(project, bootstrapped=bootstrapped)
 
@@ -192,8 +196,8 @@ async def test_without_a_story_a_peek_tells_where_one_would_begin(
         assert step == (await peek_of(project, bootstrapped=bootstrapped)).step
 
 
-async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None:
-    """So that nobody takes it for stuck."""
+async def test_a_wait_for_a_slot_has_the_place_in_the_queue(tmp_path: Path) -> None:
+    """So that it does not look stuck."""
     async with house(tmp_path, slots=1) as here, project_in(here, Started(story="US-1")) as project:
         here.services.slots.occupy(bid("/srv/other"))
         here.services.slots.ask(bid(project.root), lambda: None)
@@ -202,8 +206,8 @@ async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("group", "warned"), [("web", False), ("wbe", True)])
-async def test_a_group_that_nobody_knows_is_a_warning(tmp_path: Path, group: str, warned: bool) -> None:
-    """It would limit nothing, and who wrote it thinks that it does."""
+async def test_an_unknown_group_is_a_warning(tmp_path: Path, group: str, warned: bool) -> None:
+    """It would limit nothing."""
     scheduling = {"groups": {"web": {"slots": 1}}}
     async with house(tmp_path, scheduling=scheduling) as here:
         project = Project(make_project(tmp_path, settings=f"group: {group}\n"), here.services, ())
@@ -215,8 +219,8 @@ async def test_a_group_that_nobody_knows_is_a_warning(tmp_path: Path, group: str
         project.dismiss()
 
 
-async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> None:
-    """Wherever the project is shown."""
+async def test_a_held_edit_is_a_warning(tmp_path: Path) -> None:
+    """With the command that accepts it."""
     async with house(tmp_path) as here, project_in(here) as project:
         at(project.root, ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: make lint}}\n")
         await project.look()
@@ -226,8 +230,8 @@ async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> No
         assert f"steps.impl.post_check waits for `handoffd trust {project.root}`" in warnings
 
 
-async def test_a_deleted_file_is_told_as_deleted(tmp_path: Path) -> None:
-    """And not as an edit that waits for trust: to trust that would be to do without it."""
+async def test_a_deleted_file_is_a_warning_of_its_own(tmp_path: Path) -> None:
+    """Not a held edit: trusting it would mean to do without the file."""
     async with house(tmp_path) as here, project_in(here) as project:
         at(project.root, ".ai/step-rules.yaml").unlink()
         await project.look()
@@ -240,8 +244,8 @@ async def test_a_deleted_file_is_told_as_deleted(tmp_path: Path) -> None:
         )
 
 
-async def test_what_a_running_executor_does_and_uses_is_told(tmp_path: Path) -> None:
-    """By its own output; without a daemon, what the last one noted of it."""
+async def test_the_activity_and_usage_of_an_executor_are_shown(tmp_path: Path) -> None:
+    """From its output; without a daemon, the last recorded values."""
     line = json.dumps({
         "type": "assistant", "session_id": "s-1", "message": {
             "id": "m1", "model": "opus", "content": [{"type": "text", "text": "Tea."}],
@@ -255,9 +259,7 @@ async def test_what_a_running_executor_does_and_uses_is_told(tmp_path: Path) -> 
         root = make_project(tmp_path)
         async with daemon(here) as roster, anyio.create_task_group() as tasks:
             tasks.start_soon(here.services.meters.run)
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001"))
+            await begun(roster, root, STARTED)
             await eventually(lambda: [one.tokens for one in roster.usage().values()] == [30])
 
             told = (await roster.view(root)).tracks[0]
@@ -272,13 +274,13 @@ async def test_what_a_running_executor_does_and_uses_is_told(tmp_path: Path) -> 
         afterwards.close()
 
 
-async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> None:
-    """Nobody is asked for anything while it runs; afterwards the next command is told."""
-    async with house(tmp_path, "touch works; sleep 600") as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-        await roster.add(root)
-        await roster.give(root, Initialised(project="shop"))
-        await roster.give(root, Started(story="US-001"))
+async def test_a_running_attempt_has_live_facts_and_no_next_command(tmp_path: Path) -> None:
+    """Afterwards there is a next command."""
+    async with supervised(tmp_path, INITIALISED, STARTED, agent="touch works; sleep 600") as (
+        _,
+        roster,
+        root,
+    ):
 
         async def track() -> TrackView:
             return (await roster.view(root)).tracks[0]
@@ -300,8 +302,8 @@ async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> 
         )  # fmt: skip
 
 
-async def test_a_view_is_of_one_moment(tmp_path: Path) -> None:
-    """What is decided while an attempt's age is read is told whole or not at all, and with no age."""
+async def test_a_view_shows_one_moment(tmp_path: Path) -> None:
+    """A decision while the attempt's age is being read is shown completely, without an age."""
     running = track_of(Status.RUNNING, dispatch=dispatch_of(), dispatched_at=NOW)
     paused = track_of(Status.PENDING, last_error="Not logged in").with_ledger(paused_by="me")
     async with house(tmp_path) as here, project_in(here) as project, anyio.create_task_group() as tasks:
@@ -323,8 +325,8 @@ async def test_a_view_is_of_one_moment(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-async def test_a_persons_decision_is_told_as_what_comes_next(tmp_path: Path) -> None:
-    """Also while something else holds the story up; not before, and not after."""
+async def test_a_gate_is_marked_in_the_view(tmp_path: Path) -> None:
+    """Also while the project is paused; not before and not after the decision."""
     async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Skipped(by="me")) as project:
         assert not (await main(here, project)).gate
         await project.main.give(Advanced(dispatch="d1", executor="agent"))

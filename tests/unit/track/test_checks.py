@@ -1,4 +1,4 @@
-"""The checks of one track as runs of their own: what is measured, and what proves nothing."""
+"""The checks of one track as runs of their own: what they measure, and what proves nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD, BAD = '<testcase classname="t" name="{}"/>', '<testcase classname="t" name
 
 
 class Yard:
-    """The home of one track, as far as its checks ask."""
+    """A track's home for its checks."""
 
     ending = False
     workable = True
@@ -37,23 +37,23 @@ class Yard:
         return frozenset()
 
     def touched(self) -> None:
-        """Look at nothing."""
+        """Do nothing."""
 
     async def has_unfinished_git(self) -> bool:
-        """It never has."""
+        """Return False."""
         return False
 
     def is_there(self) -> bool:
-        """It always is."""
+        """Return True."""
         return True
 
     def is_aborted(self, key: TrackKey) -> bool:
-        """Return what the test said."""
+        """Return the test's choice."""
         return self.stopped
 
 
 class Play:
-    """The checks of one project whose tests are a shell script that copies a report."""
+    """The checks of one project whose tests are a shell script."""
 
     def __init__(self, here: House, root: str, home: Yard) -> None:
         self.home, self.root, self.live = home, root, dict[str, Run]()
@@ -70,12 +70,12 @@ class Play:
         return cls(here, root, Yard(files))
 
     def report(self, good: str = "", bad: str = "") -> None:
-        """Lay the report that the next run of the tests writes."""
+        """Write the report that the next run of the tests copies."""
         cases = [GOOD.format(name) for name in good] + [BAD.format(name) for name in bad]
         at(self.root, "report.xml").write_text(JUNIT.format("".join(cases)))
 
     def ran(self, run: str) -> bool:
-        """Tell whether this run is known to go on, and its script has said so."""
+        """Return whether this run is alive and its script has begun."""
         times = at(self.root, "times")
         return run in self.live and times.exists() and "ran\n" == times.read_text()
 
@@ -85,7 +85,7 @@ class Play:
             return await self.checks.baseline(MeasureBaseline(dispatch="d1", story="US-001"), 10)
 
     async def measure(self, dispatch: str = "d1", **order: Any) -> ChecksFinished:
-        """Have a claim measured: tests expected green, no post_check, unless told otherwise."""
+        """Measure a claim; by default tests must be green, and there is no post_check."""
         values: dict[str, Any] = {
             "tests": "green", "check_timeout_min": 1, "post_check": None, "post_check_timeout_s": 10,
         } | order  # fmt: skip
@@ -98,8 +98,8 @@ class Play:
 COPY = 'cp report.xml "$1"; echo ran >> times'
 
 
-async def test_what_failed_before_the_story_is_known(tmp_path: Path) -> None:
-    """A green step answers for its own tests, and for those it broke."""
+async def test_tests_that_failed_before_the_story_are_known(tmp_path: Path) -> None:
+    """A green step is responsible for its own tests, and for those that it broke."""
     async with house(tmp_path) as here:
         play = await Play.of(here, COPY)
         play.report(good="a", bad="b")
@@ -114,7 +114,7 @@ async def test_what_failed_before_the_story_is_known(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-async def test_the_same_order_finds_the_run_it_started_before(tmp_path: Path) -> None:
+async def test_a_repeated_order_finds_its_run(tmp_path: Path) -> None:
     """A restarted daemon does not run the tests twice."""
     async with house(tmp_path) as here:
         play = await Play.of(here, COPY)
@@ -126,8 +126,8 @@ async def test_the_same_order_finds_the_run_it_started_before(tmp_path: Path) ->
         assert "ran\n" == at(play.root, "times").read_text()
 
 
-async def test_a_runner_that_is_missing_is_a_fault_of_the_environment(tmp_path: Path) -> None:
-    """Both before the story and after a claim: it proves nothing about anybody's work."""
+async def test_a_missing_test_runner_is_a_fault_of_the_environment(tmp_path: Path) -> None:
+    """Before the story and after a claim: it proves nothing about the work."""
     async with house(tmp_path) as here:
         play = await Play.of(here, "exit 127")
 
@@ -140,7 +140,7 @@ async def test_a_runner_that_is_missing_is_a_fault_of_the_environment(tmp_path: 
 
 
 async def test_a_post_check_is_a_shell_command_in_the_root(tmp_path: Path) -> None:
-    """It is told the story, and fails by its exit code."""
+    """It knows the story, and fails by its exit code."""
     async with house(tmp_path) as here:
         play = await Play.of(here, COPY)
         command = "echo {story} $HANDOFFD_STEP; pwd; exit 1"
@@ -153,8 +153,8 @@ async def test_a_post_check_is_a_shell_command_in_the_root(tmp_path: Path) -> No
         assert ["US-001 impl", play.root] == finished.post_check.tail.split("\n")[:2]
 
 
-async def test_checks_that_do_not_end_are_ended(tmp_path: Path) -> None:
-    """Tests and post_check each by their own limit."""
+async def test_hanging_checks_are_ended(tmp_path: Path) -> None:
+    """Tests and post_check each have their own limit."""
     async with house(tmp_path) as here:
         play = await Play.of(here, "sleep 600")
 
@@ -167,8 +167,8 @@ async def test_checks_that_do_not_end_are_ended(tmp_path: Path) -> None:
         assert (True, True) == (finished.tests.timed_out, finished.post_check.timed_out)
 
 
-async def test_a_check_that_was_killed_is_run_again(tmp_path: Path) -> None:
-    """What somebody stopped proves nothing; three times in a row is a fault of the environment."""
+async def test_a_killed_check_is_repeated(tmp_path: Path) -> None:
+    """It proves nothing; three times in a row is a fault of the environment."""
     async with house(tmp_path) as here:
         play = await Play.of(here, 'test -e times && exec cp report.xml "$1"; echo ran >> times; sleep 600')
         play.report(good="a")
@@ -187,8 +187,8 @@ async def test_a_check_that_was_killed_is_run_again(tmp_path: Path) -> None:
         assert here.services.run_dir("d1.tests.2").is_dir()
 
 
-async def test_an_ordered_stop_is_not_answered_by_another_try(tmp_path: Path) -> None:
-    """An abort while checks run ends them for good."""
+async def test_an_abort_ends_running_checks(tmp_path: Path) -> None:
+    """They are not repeated."""
     async with house(tmp_path) as here:
         play = await Play.of(here, "echo ran >> times; sleep 600")
 
@@ -206,8 +206,8 @@ async def test_an_ordered_stop_is_not_answered_by_another_try(tmp_path: Path) ->
         assert "ran\n" == at(play.root, "times").read_text()
 
 
-async def test_an_abort_before_a_check_begins_ends_it(tmp_path: Path) -> None:
-    """There was no process yet that could hear of it; nobody waits for the tests then."""
+async def test_an_abort_prevents_checks_that_have_not_begun(tmp_path: Path) -> None:
+    """Although there was no process to stop yet."""
     async with house(tmp_path) as here:
         play = await Play.of(here, "sleep 600")
         play.home.stopped = True
@@ -220,7 +220,7 @@ async def test_an_abort_before_a_check_begins_ends_it(tmp_path: Path) -> None:
 
 
 async def test_without_a_test_command_nothing_is_measured(tmp_path: Path) -> None:
-    """The claim then stands as it is."""
+    """The claim counts as it is."""
     async with house(tmp_path) as here:
         files = ProjectFiles(make_project(tmp_path), here.journal, here.clock)
         play = Play(here, str(tmp_path / "shop"), Yard(files))

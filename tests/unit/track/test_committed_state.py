@@ -1,9 +1,8 @@
-"""How a track stands: committed, in memory, in STATE.json; in this order, or not at all."""
+"""The state of a track: in the journal, in memory, in STATE.json; in this order, or not at all."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.support.house import House, at, dispatch_of, house, make_project, track_of
+from tests.support.house import House, at, dispatch_of, house, make_project, track_of, unwritable
 from tests.support.playbook import shipped_rules
 
 from handoffd.engine.decide import decide
@@ -30,11 +29,11 @@ TELL = Notify(notice="done", story="US-001", step="done", text="done")
 def decision(track: Track, *effects: Notify) -> Decision:
     """Return a decision that leads to `track`."""
     result = Accepted(step="bdd", status="pending", message="taken", caller_instruction="go on")
-    return Decision(track=track, result=result, why="a test says so", effects=effects)
+    return Decision(track=track, result=result, why="a test decides", effects=effects)
 
 
 def state_of(here: House) -> CommittedState:
-    """Return how the main track of a new project stands: not yet at all."""
+    """Return the state of a new project's main track."""
     return CommittedState(TrackKey(make_project(here.base)), Track(), None, here.services)
 
 
@@ -43,8 +42,8 @@ def shown(one: CommittedState) -> str:
     return str(json.loads(at(one.key.project, ".ai/STATE.json").read_text())["human_note"])
 
 
-async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path: Path) -> None:
-    """The digest of the file is the journal's."""
+async def test_a_decision_is_recorded_and_written_and_returns_its_orders(tmp_path: Path) -> None:
+    """The journal has the digest of the file."""
     async with house(tmp_path) as here:
         one = state_of(here)
 
@@ -56,8 +55,8 @@ async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path
         assert (one.digest, one.track) == (stored.digest, stored.track)
 
 
-async def test_a_decision_that_is_memorable_is_recorded_although_nothing_follows(tmp_path: Path) -> None:
-    """The history tells of it."""
+async def test_a_memorable_decision_is_recorded_without_a_change(tmp_path: Path) -> None:
+    """The history shows it."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
@@ -69,7 +68,7 @@ async def test_a_decision_that_is_memorable_is_recorded_although_nothing_follows
 
 
 async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -> None:
-    """A hint a second would fill the journal."""
+    """A hint every second would fill the journal."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
@@ -79,25 +78,20 @@ async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -
         assert before == here.journal.newest
 
 
-async def test_nothing_changes_when_the_journal_cannot_take_it(tmp_path: Path) -> None:
+async def test_an_unwritable_journal_changes_nothing(tmp_path: Path) -> None:
     """Neither in memory nor on the disk."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="first")))
-        with sqlite3.connect(here.services.settings.journal, timeout=60) as saboteur:
-            saboteur.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END"
-            )
-        saboteur.close()
 
-        with pytest.raises(StoreError):
+        with unwritable(here), pytest.raises(StoreError):
             await one.commit(EVENT, decision(track_of(human_note="second")))
 
         assert ("first", track_of(human_note="first")) == (shown(one), one.track)
 
 
-async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path: Path) -> None:
-    """The decision stands all the same."""
+async def test_an_unwritable_file_is_written_later(tmp_path: Path) -> None:
+    """The decision counts at once."""
     async with house(tmp_path) as here:
         one = state_of(here)
         state = at(one.key.project, ".ai/STATE.json")
@@ -111,8 +105,8 @@ async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path
         assert ("first", None) == (shown(one), one.error)
 
 
-async def test_after_a_restart_it_has_waited_since_the_last_decision(tmp_path: Path) -> None:
-    """As long as nothing was decided here; a clock that was put back has it wait for no time."""
+async def test_after_a_restart_waiting_counts_from_the_last_decision(tmp_path: Path) -> None:
+    """Until the next decision; a clock that was set back counts as no time."""
     async with house(tmp_path) as here:
         found = state_of(here)
         assert 0 == found.waited_s()
@@ -125,8 +119,8 @@ async def test_after_a_restart_it_has_waited_since_the_last_decision(tmp_path: P
         assert 0 == found.waited_s()
 
 
-async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
-    """What changed is only in the ledger; nobody's watcher is woken for nothing."""
+async def test_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
+    """Only the ledger changed, and no watcher should wake."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
@@ -137,8 +131,8 @@ async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None
         assert before == at(one.key.project, ".ai/STATE.json").stat().st_ino
 
 
-async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_with(tmp_path: Path) -> None:
-    """However late it is committed: else it could not be made again."""
+async def test_a_decision_is_recorded_with_its_time_and_rules(tmp_path: Path) -> None:
+    """However late it is committed: a replay needs them."""
     async with house(tmp_path) as here:
         one, decided_at = state_of(here), here.clock.now()
         made = decide(track_of(), Paused(by="eve"), shipped_rules(), decided_at)
@@ -155,8 +149,8 @@ async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_wi
         assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
 
 
-async def test_a_text_that_was_not_looked_at_is_not_written_over(tmp_path: Path) -> None:
-    """A person saved it a moment before a decision was shown; once it was looked at, it may go."""
+async def test_an_unread_edit_is_not_overwritten(tmp_path: Path) -> None:
+    """A person saved it just before a decision was written; after it was read, it may go."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="first")))
@@ -171,8 +165,8 @@ async def test_a_text_that_was_not_looked_at_is_not_written_over(tmp_path: Path)
         assert ("second", False, True) == (shown(one), one.left_alone, one.shown)
 
 
-async def test_what_is_written_while_an_executor_runs_is_written_over(tmp_path: Path) -> None:
-    """Up to the decision that records its end: what an agent wrote at last is no person's edit."""
+async def test_an_edit_by_a_running_executor_is_overwritten(tmp_path: Path) -> None:
+    """Until its end is recorded, an edit is the agent's and not a person's."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of(dispatch=dispatch_of(), human_note="first")))
@@ -183,8 +177,8 @@ async def test_what_is_written_while_an_executor_runs_is_written_over(tmp_path: 
         assert ("second", True) == (shown(one), one.shown)
 
 
-async def test_a_state_file_that_appears_meanwhile_is_not_written_over(tmp_path: Path) -> None:
-    """There was none when it was looked at."""
+async def test_a_new_state_file_is_not_overwritten(tmp_path: Path) -> None:
+    """There was none at the last look."""
     async with house(tmp_path) as here:
         one = state_of(here)
         one.saw(None)
@@ -195,8 +189,8 @@ async def test_a_state_file_that_appears_meanwhile_is_not_written_over(tmp_path:
         assert ("mine", True) == (shown(one), one.left_alone)
 
 
-async def test_what_is_not_behind_is_shown_whoever_writes_beside_whom(tmp_path: Path) -> None:
-    """A look that undoes an edit, and the consumer: the end of one's writing is not that of the other's."""
+async def test_simultaneous_writers_keep_the_file_up_to_date(tmp_path: Path) -> None:
+    """A look that undoes an edit, and the consumer: the end of one write is not the end of the other."""
     async with house(tmp_path) as here:
         one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="0")))
@@ -205,7 +199,7 @@ async def test_what_is_not_behind_is_shown_whoever_writes_beside_whom(tmp_path: 
         async def undo() -> None:
             while True:
                 await one.project()
-                for _ in range(20):  # else it is behind for ever
+                for _ in range(20):  # otherwise the file would never be up to date
                     await anyio.lowlevel.checkpoint()
 
         async with anyio.create_task_group() as tasks:

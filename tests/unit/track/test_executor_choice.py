@@ -1,4 +1,4 @@
-"""Which executor an attempt gets."""
+"""The choice of an executor for an attempt."""
 
 from __future__ import annotations
 
@@ -39,87 +39,87 @@ CLAUDE, CODEX = BOOK.executors["claude"], BOOK.executors["codex"]
 
 
 def has(*names: str) -> Callable[[Executor], bool]:
-    """Return a machine on which these are installed."""
+    """Return a machine with these executors installed."""
     return lambda executor: executor.name in names
 
 
 def limits(**minutes: float) -> Callable[[str], Wait | None]:
-    """Return accounts of which some are limited for so many minutes."""
+    """Return accounts with limits for some minutes."""
     waits = {name: Wait(name, "limit", NOW + timedelta(minutes=left), None) for name, left in minutes.items()}
     return waits.get
 
 
 # --- the candidates -------------------------------------------------------------------------------
-def test_auto_is_every_agent_that_is_installed_in_the_order_of_the_data() -> None:
-    """Neither a pattern nor the rehearsal, which would pass a real project's steps without any work."""
+def test_auto_means_all_installed_agents_in_order() -> None:
+    """Neither a base nor the rehearsal, which would pass steps without any work."""
     assert (CLAUDE, CODEX) == candidates_of(("auto",), BOOK, has("codex", "claude", "rehearsal", "command"))
     assert (CODEX,) == candidates_of(("auto",), BOOK, has("codex"))
     assert () == candidates_of(("auto",), BOOK, has())
 
 
-def test_of_a_list_those_that_are_installed_come_into_question() -> None:
-    """If none is, the first stays: its start says what is missing."""
+def test_a_list_means_its_installed_executors() -> None:
+    """If there are none, the first stays: its start reports what is missing."""
     assert (CODEX, CLAUDE) == candidates_of(("codex", "claude"), BOOK, has("claude", "codex"))
     assert (CLAUDE,) == candidates_of(("codex", "claude"), BOOK, has("claude"))
     assert (CODEX,) == candidates_of(("codex", "claude"), BOOK, has())
 
 
-def test_a_name_that_nobody_knows_is_passed_over_where_there_is_another_one() -> None:
-    """And that is said, so that the mistake is found; the work goes on meanwhile."""
+def test_an_unknown_name_is_skipped_if_another_is_usable() -> None:
+    """With a message, so that the mistake is found."""
     candidates = candidates_of(("cluade", "codex"), BOOK, has("codex"))
     said = ("no executor is called 'cluade'",)
     assert Choice("codex", "codex", said) == first_free(candidates, limits(), NOW)
     assert Choice("codex", "codex", said) == first_free(candidates, limits(codex=5), NOW)
 
 
-def test_of_several_passed_over_the_reasons_are_in_order() -> None:
-    """As they are named."""
+def test_the_reasons_for_skipping_are_in_order() -> None:
+    """In the order of the list."""
     choice = first_free(("cluade", CLAUDE, "cdx", CODEX), limits(claude=5), NOW)
     over = "claude is limited until 22:20 UTC (in 5 min)"
     said = ("no executor is called 'cluade'", over, "no executor is called 'cdx'")
     assert Choice("codex", "codex", said) == choice
 
 
-def test_a_name_that_nobody_knows_is_the_choice_where_there_is_no_other() -> None:
-    """Its start says so."""
+def test_an_unknown_name_is_chosen_if_there_is_no_other() -> None:
+    """Its start reports the mistake."""
     candidates = candidates_of(("cluade", "codex"), BOOK, has())
     assert Choice("cluade", "cluade") == first_free(candidates, limits(), NOW)
 
 
 # --- the choice -----------------------------------------------------------------------------------
-def test_the_first_one_whose_account_can_be_asked_is_taken() -> None:
-    """With the reason why those before it are not."""
+def test_the_first_executor_without_a_limit_is_chosen() -> None:
+    """With the reasons against those before it."""
     assert Choice("claude", "claude") == first_free((CLAUDE, CODEX), limits(codex=5), NOW)
     over = "claude is limited until 22:20 UTC (in 5 min)"
     assert Choice("codex", "codex", (over,)) == first_free((CLAUDE, CODEX), limits(claude=5), NOW)
 
 
-def test_if_all_are_limited_the_one_that_can_be_asked_first_is_waited_for() -> None:
-    """Nobody was passed over: it will be that one, or another by then."""
+def test_if_all_are_limited_the_first_to_be_free_is_chosen() -> None:
+    """No executor was skipped: the choice is made again by then."""
     assert Choice("codex", "codex") == first_free((CLAUDE, CODEX), limits(claude=9, codex=5), NOW)
     assert first_free((), limits(), NOW) is None
 
 
-def test_one_that_is_being_tried_is_passed_over_for_the_moment() -> None:
-    """And that is said."""
+def test_an_executor_on_trial_is_skipped() -> None:
+    """With a message."""
     tried = Wait("claude", "limit", NOW, TrackKey("/srv/shop"))
     choice = first_free((CLAUDE, CODEX), {"claude": tried}.get, NOW)
     assert Choice("codex", "codex", ("claude is just being tried after its limit",)) == choice
 
 
 def test_a_setting_is_one_name_several_or_none() -> None:
-    """All the same from here on."""
+    """All three are read as a tuple."""
     assert [("a",), ("a", "b"), ()] == [names_in("a"), names_in(("a", "b")), names_in(None)]
 
 
-def test_without_any_agent_the_error_names_those_there_could_be() -> None:
-    """And says how to find out more."""
+def test_without_any_agent_the_error_lists_the_known_ones() -> None:
+    """And the next command."""
     error = no_agent(BOOK)
     assert ("NO_EXECUTOR", "handoffd doctor") == (error.code, error.hint)
     assert "executor: auto, and none is installed of claude, codex" == error.message
 
 
-# --- whose word goes first ------------------------------------------------------------------------
+# --- which setting wins ---------------------------------------------------------------------------
 async def chosen(here: House, root: str, track: Track) -> str:
     """Return the executor of a project's next attempt."""
     files = ProjectFiles(root, here.journal, here.clock)
@@ -139,7 +139,7 @@ async def chosen(here: House, root: str, track: Track) -> str:
         ("", "executor: [no-such-thing]\n", (), "no-such-thing"),
     ],
 )
-async def test_the_more_particular_word_goes_first(
+async def test_the_most_specific_setting_wins(
     tmp_path: Path, rules: str, settings: str, story: tuple[str, ...], executor: str
 ) -> None:
     """Step, story, project, daemon."""
@@ -149,8 +149,8 @@ async def test_the_more_particular_word_goes_first(
         assert executor == await chosen(here, root, track_of().with_ledger(executor=story))
 
 
-async def test_another_limit_of_memory_is_another_sign(tmp_path: Path) -> None:
-    """So a run that met the old one is tried with the new one."""
+async def test_a_changed_memory_limit_changes_the_sign(tmp_path: Path) -> None:
+    """So that a run that met the old limit is tried with the new one."""
     async with house(tmp_path) as here:
         root, before, signs = make_project(tmp_path), here.services.settings, set()
         choosing = ExecutorChoice(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
@@ -162,8 +162,8 @@ async def test_another_limit_of_memory_is_another_sign(tmp_path: Path) -> None:
 
 
 # --- faults ---------------------------------------------------------------------------------------
-async def test_a_program_that_comes_back_ends_the_pause_also_of_a_project_at_rest(tmp_path: Path) -> None:
-    """The poller looks; nobody types anything."""
+async def test_an_installed_program_ends_the_pause_of_a_resting_project(tmp_path: Path) -> None:
+    """The poller notices it without a command."""
     async with house(tmp_path) as here:
         program = tmp_path / "late"
         here.services.executors = load_book(

@@ -1,4 +1,4 @@
-"""Ends are told with what the output said: the session to continue, what was used, the last words."""
+"""The end of an attempt with the facts from its output: session, usage, last words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from handoffd.execute.stream.reader import Seen
 from handoffd.track.attempts import ended, exit_of, source_of
 
 
-def test_an_exit_record_is_told_whole() -> None:
-    """With what the agent's own stream said beside it."""
+def test_an_exit_has_everything_from_its_record_and_stream() -> None:
+    """Signal, times, tail, session and usage."""
     record = ExitRecord(run_id="d1", signal=9, by="deadline", seconds=2.5, tail="bye")
     seen = Seen(session="s-1", usage=Usage(output_tokens=7), result=StreamVerdict(is_error=True, error="no"))
     told = exit_of(record, tail="it said: bye", seen=seen)
@@ -36,17 +36,17 @@ def test_an_exit_record_is_told_whole() -> None:
 
 
 def test_an_exit_is_dated_by_its_record() -> None:
-    """It may have been written long before a daemon reads it; a shim of an earlier release dates nothing."""
+    """A daemon may read it much later; shims of earlier releases record no time."""
     dated = ExitRecord(run_id="d1", code=1, tail="a\nb\n", ended_ns=1_769_897_709_500_000_000)
     told = exit_of(dated, tail="a\nb\n")
     assert (datetime(2026, 1, 31, 22, 15, 9, 500_000, tzinfo=UTC), "b") == (told.at, told.line)
     assert None is exit_of(ExitRecord(run_id="d1", code=1), tail="").at
 
 
-async def test_an_executor_that_is_not_in_the_settings_any_more_is_judged_by_its_record(
+async def test_an_executor_removed_from_the_settings_is_judged_by_its_record(
     tmp_path: Path,
 ) -> None:
-    """Nobody knows how to read what it printed."""
+    """Its output format is unknown."""
     async with house(tmp_path) as here:
         gone = dispatch_of(executor="gone")
         assert None is source_of(track_of(dispatch=gone), str(tmp_path), here.services)
@@ -54,8 +54,8 @@ async def test_an_executor_that_is_not_in_the_settings_any_more_is_judged_by_its
     assert Exit(code=3, tail="no quota", line="no quota") == told
 
 
-async def test_an_end_that_was_not_our_order_came_from_outside(tmp_path: Path) -> None:
-    """A shutdown of the machine tells the shims to stop, after the daemon has gone."""
+async def test_a_stop_without_an_order_came_from_outside(tmp_path: Path) -> None:
+    """A shutdown of the machine stops the shims after the daemon."""
     record = ExitRecord(run_id="d1", signal=15, by="stop")
     async with house(tmp_path) as here:
         told = [
@@ -65,8 +65,8 @@ async def test_an_end_that_was_not_our_order_came_from_outside(tmp_path: Path) -
     assert ["outside", "stop"] == told
 
 
-async def test_what_a_session_used_before_is_known_when_it_is_continued(tmp_path: Path) -> None:
-    """Some agents count it again; of another session, and without one, nothing is."""
+async def test_the_earlier_usage_of_a_continued_session_is_known(tmp_path: Path) -> None:
+    """Some agents count it again; another session has none."""
     used = Usage(output_tokens=7)
     last = AgentSession(step="bdd", executor="agent", id="s-1", used=used)
     async with house(tmp_path) as here:
@@ -79,8 +79,8 @@ async def test_what_a_session_used_before_is_known_when_it_is_continued(tmp_path
     assert [used, None, None] == [source.before for source in sources if source is not None]
 
 
-async def test_a_class_is_found_for_the_end(tmp_path: Path) -> None:
-    """Also of a run whose output says nothing."""
+async def test_every_end_has_a_class(tmp_path: Path) -> None:
+    """Even without output."""
     async with house(tmp_path) as here:
         track = track_of(dispatch=dispatch_of())
         source = source_of(track, make_project(tmp_path), here.services)
@@ -90,8 +90,8 @@ async def test_a_class_is_found_for_the_end(tmp_path: Path) -> None:
     assert [End.CLEAN, End.FAILED] == [exit_.end for exit_ in told]
 
 
-async def test_a_limit_counts_from_when_the_agent_said_so(tmp_path: Path) -> None:
-    """Its end may be read by a daemon that was away for an hour."""
+async def test_a_relative_limit_counts_from_the_agents_message(tmp_path: Path) -> None:
+    """A daemon may read it an hour later."""
     project = make_project(tmp_path)
     async with house(tmp_path) as here:
         dispatch = dispatch_of(executor="codex")
@@ -107,7 +107,7 @@ async def test_a_limit_counts_from_when_the_agent_said_so(tmp_path: Path) -> Non
 
 
 def printed(source: Source, at: int, text: bytes) -> ExitRecord:
-    """Have an agent say `text` at second `at` and end; return the record of that."""
+    """Print `text` at second `at` like an agent, and return the record of its end."""
     place, output = source.run_dir / POSITION, capture.open_output(source.output, str(source.run_dir))
     position = os.open(place, os.O_WRONLY | os.O_CREAT, 0o600)
     kept = capture.Ring(output, position, 1000, 8000, remember=10)
@@ -118,10 +118,10 @@ def printed(source: Source, at: int, text: bytes) -> ExitRecord:
 
 
 @pytest.mark.parametrize(("written", "end"), [(False, End.REFUSED), (True, End.FAILED)])
-async def test_a_refusal_of_a_program_of_plain_text_is_one_only_if_no_file_changed(
+async def test_a_plain_text_refusal_counts_only_if_no_file_changed(
     tmp_path: Path, written: bool, end: End
 ) -> None:
-    """Such an output need not tell of what was done; what handoffd keeps in .ai says nothing."""
+    """The output does not list the work; files of handoffd in .ai prove nothing."""
     project = Path(make_project(tmp_path))
     async with house(tmp_path) as here:
         here.services.executors = load_book(

@@ -1,4 +1,4 @@
-"""A track's inbox: order, answers, and what becomes of those that wait when it ends."""
+"""A track's inbox: order, answers, and its end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from handoffd.track.inbox import Question, Questions, must_not_be_lost
 DECISION = Decision(
     track=Track(),
     result=Accepted(step="bdd", status="pending", message="taken", caller_instruction="go on"),
-    why="a test says so",
+    why="a test decides",
 )
 STARTED = ExecutorStarted(dispatch="d1", pid=1)
 
 
-async def test_questions_are_taken_in_the_order_they_were_put() -> None:
+async def test_questions_are_taken_in_order() -> None:
     """Facts, verbs and turns alike."""
     questions = Questions()
     for event in (STARTED, None, Retried()):
@@ -30,8 +30,8 @@ async def test_questions_are_taken_in_the_order_they_were_put() -> None:
     assert ([STARTED, None, Retried()], 0) == (taken, len(questions))
 
 
-async def test_whoever_takes_waits_for_the_next_one() -> None:
-    """And gets it when it comes."""
+async def test_an_empty_inbox_waits_for_the_next_question() -> None:
+    """And returns it when it comes."""
     questions, taken = Questions(), list[Question]()
 
     async def take() -> None:
@@ -46,43 +46,34 @@ async def test_whoever_takes_waits_for_the_next_one() -> None:
     assert [STARTED] == [question.event for question in taken]
 
 
-async def test_the_asker_is_told_what_was_decided() -> None:
+async def test_every_caller_of_a_question_gets_the_decision() -> None:
     """Once it is answered."""
-    question = Questions().put(Retried())
-    question.decision = DECISION
-    question.answer()
-
-    assert DECISION == await question.decided()
-
-
-async def test_the_asker_waits_for_the_answer() -> None:
-    """And all who ask for the same one are told."""
-    question, told = Questions().put(Retried()), list[Decision]()
+    question, answers = Questions().put(Retried()), list[Decision]()
 
     async def ask() -> None:
-        told.append(await question.decided())
+        answers.append(await question.decided())
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         tasks.start_soon(ask)
         await anyio.wait_all_tasks_blocked()
-        assert [] == told
+        assert [] == answers
         question.decision = DECISION
         question.answer()
 
-    assert [DECISION, DECISION] == told
+    assert [DECISION, DECISION] == answers
 
 
-async def test_a_decision_that_was_committed_counts_whatever_came_after_it() -> None:
-    """A turn that failed after the verb is not the verb's failure."""
+async def test_a_committed_decision_counts_in_spite_of_later_errors() -> None:
+    """A failed turn after a verb does not fail the verb."""
     question = Question(Retried(), decision=DECISION)
     question.fail(StoreError("the disk is full"))
 
     assert DECISION == await question.decided()
 
 
-async def test_nobody_waits_for_a_track_that_has_ended() -> None:
-    """Those that wait and those that come later are refused; putting itself never fails."""
+async def test_an_ended_track_refuses_all_questions() -> None:
+    """Waiting ones and later ones; putting a fact never fails."""
     questions = Questions()
     waiting = questions.put(Retried())
 
@@ -95,8 +86,8 @@ async def test_nobody_waits_for_a_track_that_has_ended() -> None:
     assert (True, 0) == (questions.closed, len(questions))
 
 
-async def test_what_must_stay_is_not_turned_away() -> None:
-    """A journal that cannot be written fails the verbs; the end of an executor waits for it."""
+async def test_an_unwritable_journal_turns_away_verbs_only() -> None:
+    """The end of an executor waits for it."""
     questions = Questions()
     fact, verb, turn = (questions.put(event) for event in (STARTED, Retried(), None))
 
@@ -112,6 +103,6 @@ async def test_what_must_stay_is_not_turned_away() -> None:
     ("event", "kept"),
     [(STARTED, True), (Retried(), False), (DispatchFailed(code="X", message="x"), False)],
 )
-def test_what_exists_nowhere_else_must_not_be_lost(event: Event, kept: bool) -> None:
-    """What a person asked can be asked again, and a turn comes again by itself."""
+def test_only_facts_without_another_record_must_not_be_lost(event: Event, kept: bool) -> None:
+    """A person can repeat a verb, and a turn repeats itself."""
     assert kept is must_not_be_lost(event)

@@ -1,4 +1,4 @@
-"""Orders carried out against the world, each of them harmless when given twice."""
+"""Carrying out orders: each is harmless when it is repeated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TELL = Notify(notice="done", story="US-001", step="done", text="US-001 is done")
 
 
 class Box:
-    """An inbox that keeps what it is given, in a task group that may be missing."""
+    """An inbox that records its facts, with or without a task group."""
 
     def __init__(self, track: Track, tasks: anyio.abc.TaskGroup | None) -> None:
         self.track = track
@@ -46,15 +46,15 @@ class Box:
         self._tasks = tasks
 
     def post(self, event: Event) -> None:
-        """Keep a fact."""
+        """Record a fact."""
         self.facts.append(event)
 
     async def settle(self, event: Event) -> None:
-        """Keep a fact."""
+        """Record a fact."""
         self.facts.append(event)
 
     def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start lasting work, if there is anything for it to last in."""
+        """Start lasting work, if there is a task group."""
         if self._tasks is not None:
             self.busy += 1
             self._tasks.start_soon(self._do, work, name=name)
@@ -85,13 +85,13 @@ class Play:
         await self.interpreter.perform(committed.effects[0])
 
     async def undone(self) -> int:
-        """Return how many orders the next daemon would perform again."""
+        """Return how many orders the next daemon would repeat."""
         return len(await self._here.journal.pending_effects())
 
     async def until_done(self) -> None:
-        """Wait until every order is marked done, which lasting work does when it likes."""
+        """Wait until every order is marked done."""
         with anyio.fail_after(60):
-            while await self.undone():  # noqa: ASYNC110 - the journal tells nobody of it
+            while await self.undone():  # noqa: ASYNC110 - the journal sends no signal
                 await anyio.sleep(0.01)
 
 
@@ -107,13 +107,13 @@ async def play(here: House, track: Track | None = None, *, loop: bool = True) ->
 
 
 def staged(here: House) -> None:
-    """Lay a prompt for d1."""
+    """Write a prompt for d1."""
     here.services.run_dir("d1").mkdir()
     (here.services.run_dir("d1") / "prompt.md").touch()
 
 
-async def test_a_start_is_done_when_the_process_runs_and_its_end_is_a_fact(tmp_path: Path) -> None:
-    """The order is marked done before the end: from then on the run is found by its records."""
+async def test_a_start_is_done_once_the_process_runs(tmp_path: Path) -> None:
+    """Before its end, which is a fact: from then on the run is found by its records."""
     async with house(tmp_path, "sleep 600") as here, play(here) as stage:
         staged(here)
         await stage.order(SPAWN)
@@ -126,8 +126,8 @@ async def test_a_start_is_done_when_the_process_runs_and_its_end_is_a_fact(tmp_p
         await stage.until_done()
 
 
-async def test_a_start_of_a_dispatch_that_is_not_in_flight_any_more_is_dropped(tmp_path: Path) -> None:
-    """An order left over from before a rollback starts nothing."""
+async def test_a_start_without_its_dispatch_is_dropped(tmp_path: Path) -> None:
+    """An order from before a rollback starts nothing."""
     async with house(tmp_path) as here, play(here, track_of()) as stage:
         await stage.order(SPAWN)
 
@@ -137,7 +137,7 @@ async def test_a_start_of_a_dispatch_that_is_not_in_flight_any_more_is_dropped(t
 
 
 async def test_without_a_loop_lasting_work_is_left_for_the_daemon(tmp_path: Path) -> None:
-    """A verb given while no daemon runs starts no executor and tells nobody; the orders stay."""
+    """A verb without a daemon starts no executor and sends no notice; the orders stay."""
     async with house(tmp_path) as here, play(here, loop=False) as stage:
         for effect in (SPAWN, TELL, WriteChecklist(story="US-001", task_type="story")):
             await stage.order(effect)
@@ -147,8 +147,8 @@ async def test_without_a_loop_lasting_work_is_left_for_the_daemon(tmp_path: Path
         assert [] == stage.box.facts
 
 
-async def test_a_notice_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
-    """It is sent from the record only, so a crash now would not lose it; nothing waits for it."""
+async def test_an_unrecorded_notice_is_not_done(tmp_path: Path) -> None:
+    """Nothing waits for it, and a crash does not lose it."""
     async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
         tasks.start_soon(here.services.notifier.run)
         with unwritable(here, "notices"):
@@ -162,7 +162,7 @@ async def test_a_notice_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> N
 
 
 async def test_a_notice_reaches_the_sinks(tmp_path: Path) -> None:
-    """Under the id of its order."""
+    """With the id of its order."""
     async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
         tasks.start_soon(here.services.notifier.run)
         await stage.order(TELL)
@@ -174,8 +174,8 @@ async def test_a_notice_reaches_the_sinks(tmp_path: Path) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_file_that_cannot_be_written_does_not_stop_the_story(tmp_path: Path) -> None:
-    """Checklist and history are for people; the order counts as done."""
+async def test_an_unwritable_file_for_people_stops_nothing(tmp_path: Path) -> None:
+    """The order for a checklist or the history counts as done."""
     async with house(tmp_path) as here, play(here) as stage:
         at(stage.root, ".ai/history.md").symlink_to(tmp_path / "agent.sh")
 
@@ -185,8 +185,8 @@ async def test_a_file_that_cannot_be_written_does_not_stop_the_story(tmp_path: P
         assert "Reopen" not in (tmp_path / "agent.sh").read_text()
 
 
-async def test_an_executor_that_runs_is_found_again(tmp_path: Path) -> None:
-    """By its records: not started a second time, and its end is heard."""
+async def test_a_running_executor_is_adopted(tmp_path: Path) -> None:
+    """By its records; it is not started again, and its end becomes a fact."""
     async with house(tmp_path) as here, play(here) as stage:
         run = await here.services.launcher.start(
             here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sleep", "600")
@@ -201,35 +201,18 @@ async def test_an_executor_that_runs_is_found_again(tmp_path: Path) -> None:
         assert [] == processes(f"{tmp_path}/state/runs/d1")
 
 
-async def test_an_end_that_nobody_heard_is_told_at_the_next_start(tmp_path: Path) -> None:
-    """Its exit code was kept."""
-    async with house(tmp_path) as here, play(here) as stage:
-        run = await here.services.launcher.start(
-            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sh", "-c", "exit 7")
-        )
-        await run.wait()
-
-        await stage.interpreter.rejoin()
-
-        (fact,) = await eventually(lambda: stage.box.facts)
-        assert isinstance(fact, ExecutorExited)
-        assert 7 == fact.exit.code
-
-
-async def test_a_run_without_records_is_lost(tmp_path: Path) -> None:
-    """A restored journal, a deleted state directory: nobody can know how it ended."""
-    async with house(tmp_path) as here, play(here) as stage:
-        await stage.interpreter.rejoin()
-
-        (fact,) = stage.box.facts
-        assert isinstance(fact, ExecutorExited)
-        assert "lost" == fact.exit.by
-
-
-async def test_a_start_that_was_done_and_not_heard_of_is_found_again(tmp_path: Path) -> None:
-    """A daemon killed between the two commits leaves a dispatch that starts for ever."""
-    starting = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STARTING))
-    async with house(tmp_path) as here, play(here, starting) as stage:
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param(Phase.EXECUTING, id="its end was missed"),
+        # A daemon killed between two commits leaves such a dispatch.
+        pytest.param(Phase.STARTING, id="its start was missed, too"),
+    ],
+)
+async def test_an_ended_run_is_found_at_the_next_start(tmp_path: Path, phase: Phase) -> None:
+    """Its records have the exit code."""
+    track = track_of(Status.RUNNING, dispatch=dispatch_of(phase=phase))
+    async with house(tmp_path) as here, play(here, track) as stage:
         spec = run_spec(tmp_path, "d1", "sh", "-c", "exit 7")
         await (await here.services.launcher.start(here.services.run_dir("d1"), spec)).wait()
 
@@ -240,8 +223,18 @@ async def test_a_start_that_was_done_and_not_heard_of_is_found_again(tmp_path: P
         assert 7 == fact.exit.code
 
 
-async def test_an_executor_that_was_being_ended_is_asked_again(tmp_path: Path) -> None:
-    """Nobody knows how far the daemon before got with it."""
+async def test_a_run_without_records_is_lost(tmp_path: Path) -> None:
+    """After a restored journal or a deleted state directory its end is unknown."""
+    async with house(tmp_path) as here, play(here) as stage:
+        await stage.interpreter.rejoin()
+
+        (fact,) = stage.box.facts
+        assert isinstance(fact, ExecutorExited)
+        assert "lost" == fact.exit.by
+
+
+async def test_an_interrupted_stop_is_repeated(tmp_path: Path) -> None:
+    """The former daemon may not have finished it."""
     stopping = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.TIMEOUT))
     async with house(tmp_path) as here, play(here, stopping) as stage:
         spec = run_spec(tmp_path, "d1", "sleep", "600")
@@ -252,8 +245,8 @@ async def test_an_executor_that_was_being_ended_is_asked_again(tmp_path: Path) -
         await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorExited))
 
 
-async def test_what_was_stopped_before_it_was_started_is_not_started(tmp_path: Path) -> None:
-    """There was no process yet that could hear of the stop."""
+async def test_a_dispatch_stopped_before_its_start_is_not_started(tmp_path: Path) -> None:
+    """There was no process to stop yet."""
     stopping = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.ABORT))
     async with house(tmp_path) as here, play(here, stopping) as stage:
         await stage.order(SPAWN)
@@ -262,8 +255,8 @@ async def test_what_was_stopped_before_it_was_started_is_not_started(tmp_path: P
         assert not here.services.run_dir("d1").exists()
 
 
-async def test_a_stop_that_comes_during_the_start_is_not_lost(tmp_path: Path) -> None:
-    """Whatever was begun is ended as soon as it can be."""
+async def test_a_stop_during_a_start_is_not_lost(tmp_path: Path) -> None:
+    """The process is ended as soon as it can be."""
     async with house(tmp_path, "sleep 600") as here, play(here) as stage:
         staged(here)
         await stage.order(SPAWN)
@@ -286,8 +279,8 @@ async def test_a_stop_that_comes_during_the_start_is_not_lost(tmp_path: Path) ->
         ),
     ],
 )  # fmt: skip
-async def test_a_measurement_that_is_over_is_not_made_again(tmp_path: Path, order: Effect) -> None:
-    """Its order was not marked done; by now an executor is at work in the project."""
+async def test_a_finished_measurement_is_not_repeated(tmp_path: Path, order: Effect) -> None:
+    """Its order was not marked done; an executor may already work in the project."""
     async with house(tmp_path) as here, play(here) as stage:
         await stage.order(order)
 
@@ -295,8 +288,8 @@ async def test_a_measurement_that_is_over_is_not_made_again(tmp_path: Path, orde
         assert ([], 0) == (stage.box.facts, await stage.undone())
 
 
-async def test_an_order_that_cannot_be_marked_done_stops_nothing(tmp_path: Path) -> None:
-    """It is given again to the next daemon, which finds it done."""
+async def test_an_order_not_marked_done_stops_nothing(tmp_path: Path) -> None:
+    """The next daemon repeats it, and finds it done."""
     async with house(tmp_path, "sleep 600") as here, play(here) as stage:
         staged(here)
         with unwritable(here, "effects", "UPDATE"):
@@ -309,8 +302,8 @@ async def test_an_order_that_cannot_be_marked_done_stops_nothing(tmp_path: Path)
         assert 2 == await stage.undone()
 
 
-async def test_a_dispatch_whose_start_is_still_ordered_is_not_looked_for(tmp_path: Path) -> None:
-    """Its order is performed again instead."""
+async def test_a_dispatch_with_a_pending_start_is_not_searched(tmp_path: Path) -> None:
+    """Its order is repeated instead."""
     starting = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STARTING))
     async with house(tmp_path) as here, play(here, starting) as stage:
         await stage.interpreter.rejoin({"d1"})

@@ -1,10 +1,11 @@
-"""What must be there before an attempt is decided on: an id, a prompt, a known executor."""
+"""Everything that an attempt needs before its decision: an id, a prompt, a known executor."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,13 +22,15 @@ from tests.support.house import (
     track_of,
 )
 
-from handoffd.engine.track import AgentSession, Asking, Phase, Track, TrackKey
+from handoffd.engine.track import AgentSession, Asking, Facts, Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, StoreError
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.inspection.own_files import templates_for, warmed
+from handoffd.inspection.own_files import shipped_layers, templates_for, warmed
 from handoffd.project.files import ProjectFiles
-from handoffd.protocol.state import Status
-from handoffd.track.prompts import Prompts, cpu_limit_s, dispatch_id
+from handoffd.protocol.prompt import PromptContext, render_prompt
+from handoffd.protocol.rulebook import build_rulebook
+from handoffd.protocol.state import Status, TestCounts
+from handoffd.track.prompts import Prompts, cpu_limit_s, dispatch_id, prompt_context
 
 
 async def preparation(here: House, root: str) -> Prompts:
@@ -39,7 +42,7 @@ async def preparation(here: House, root: str) -> Prompts:
 
 @contextmanager
 def slow_threads() -> Iterator[None]:
-    """Have every line that a new thread executes take its time, as on a machine many times slower."""
+    """Slow down every line in new threads, like a machine that is many times slower."""
 
     def dawdle(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
         sum(range(300))
@@ -54,12 +57,12 @@ def slow_threads() -> Iterator[None]:
 
 
 def about_to_run(executor: str = "agent") -> Track:
-    """Return a track whose dispatch has been decided on."""
+    """Return a track with a decided dispatch."""
     return track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STARTING, executor=executor))
 
 
 def test_ids_sort_by_time_and_are_unique() -> None:
-    """Two in the same second differ by chance."""
+    """Two of the same second differ by a random part."""
     clock = MovableClock()
 
     assert dispatch_id(clock).startswith(f"{NOW:%Y%m%dT%H%M%S}-")
@@ -67,70 +70,57 @@ def test_ids_sort_by_time_and_are_unique() -> None:
 
 
 def _can_resume(here: House, definition: dict[str, Any]) -> None:
-    """Let the agent continue a session, but for what `definition` says otherwise."""
+    """Let the agent continue a session, with the changes in `definition`."""
     told = StreamFormat(session=("session_id",))
     known = {"argv": ("agent", ("--resume", "{session}")), "stream": told, **definition}
     executors = here.services.executors.executors
     executors["agent"] = executors["agent"].model_copy(update=known)  # type: ignore[index]
 
 
+LAST = AgentSession(step="bdd", executor="agent", id="s1")
+CUT_SHORT = {"session": replace(LAST, unfinished=True)}
+ASKED = {"asking": Asking(step="bdd", attempt=1, problem="?")}
+NO_PLACE = {"argv": ("agent",)}
+
+
 @pytest.mark.parametrize(
-    ("rules", "definition", "asked", "resumes"),
+    ("rules", "definition", "ledger", "resumes"),
     [
-        ("", {"session": "resume"}, False, True),
-        ("session: fresh", {"session": "resume"}, False, False),
-        ("session: resume", {}, False, True),
-        ("", {}, False, False),
-        ("", {}, True, True),
-        ("session: resume", {"argv": ("agent",)}, True, False),
+        pytest.param("", {}, {}, False, id="by default not"),
+        pytest.param("", {"session": "resume"}, {}, True, id="the executor's setting"),
+        pytest.param("session: fresh", {"session": "resume"}, {}, False, id="the step's setting wins"),
+        pytest.param("session: resume", {}, {}, True, id="the step's setting"),
+        pytest.param("", {}, ASKED, True, id="for the hand-off alone always"),
+        pytest.param("session: resume", NO_PLACE, ASKED, False, id="no place in the argv"),
+        pytest.param("", {}, {"session": LAST}, False, id="after a complete run"),
+        # Otherwise its work so far would have to be paid for again.
+        pytest.param("", {}, CUT_SHORT, True, id="after a run that was cut short"),
+        pytest.param("session: fresh", {}, CUT_SHORT, False, id="cut short, but fresh"),
+        pytest.param("", NO_PLACE, CUT_SHORT, False, id="cut short, no place in the argv"),
     ],
 )
-async def test_a_session_is_continued_where_the_step_or_the_executor_says_so(
-    tmp_path: Path, rules: str, definition: dict[str, Any], asked: bool, resumes: bool
+async def test_some_attempts_continue_a_session(
+    tmp_path: Path, rules: str, definition: dict[str, Any], ledger: dict[str, Any], resumes: bool
 ) -> None:
-    """The step goes first; for just the hand-off always, if there is a place for it in the argv."""
+    """By settings, or because the last run needs it."""
     async with house(tmp_path) as here:
         _can_resume(here, definition)
         root = make_project(tmp_path, rules=f"steps: {{bdd: {{{rules}}}}}")
-        asking = Asking(step="bdd", attempt=1, problem="?") if asked else None
 
-        found = (await preparation(here, root)).resumes(track_of().with_ledger(asking=asking), "agent")
+        found = (await preparation(here, root)).resumes(track_of().with_ledger(**ledger), "agent")
 
         assert resumes == found
 
 
-@pytest.mark.parametrize(
-    ("rules", "definition", "unfinished", "resumes"),
-    [
-        ("", {}, True, True),
-        ("", {}, False, False),
-        ("session: fresh", {}, True, False),
-        ("", {"argv": ("agent",)}, True, False),
-    ],
-)
-async def test_a_run_that_was_cut_short_is_continued_unless_its_step_says_fresh(
-    tmp_path: Path, rules: str, definition: dict[str, Any], unfinished: bool, resumes: bool
-) -> None:
-    """Else what it did so far would be paid for again."""
-    async with house(tmp_path) as here:
-        _can_resume(here, definition)
-        root = make_project(tmp_path, rules=f"steps: {{bdd: {{{rules}}}}}")
-        last = AgentSession(step="bdd", executor="agent", id="s1", unfinished=unfinished)
-
-        found = (await preparation(here, root)).resumes(track_of().with_ledger(session=last), "agent")
-
-        assert resumes == found
-
-
-async def test_an_executor_that_nobody_knows_continues_nothing(tmp_path: Path) -> None:
-    """That it is not there is told when it is to be started."""
+async def test_an_unknown_executor_continues_no_session(tmp_path: Path) -> None:
+    """Its start will report the mistake."""
     async with house(tmp_path) as here:
         wanted = await preparation(here, make_project(tmp_path))
         assert not wanted.resumes(track_of(), "cluade")
 
 
-async def test_the_prompt_for_just_the_hand_off_says_what_was_wrong(tmp_path: Path) -> None:
-    """Also after something else has gone wrong since."""
+async def test_the_prompt_for_the_hand_off_alone_has_its_problem(tmp_path: Path) -> None:
+    """Not a later error."""
     async with house(tmp_path) as here:
         asking = Asking(step="bdd", attempt=1, problem="exited with code 0, without a hand-off")
         track = track_of(last_error="its process vanished").with_ledger(asking=asking)
@@ -142,8 +132,8 @@ async def test_the_prompt_for_just_the_hand_off_says_what_was_wrong(tmp_path: Pa
         assert "vanished" not in text
 
 
-async def test_a_prompt_lies_where_the_shim_reads_it_and_where_people_do(tmp_path: Path) -> None:
-    """Both are the same text, and it names the dispatch."""
+async def test_a_prompt_is_written_for_the_shim_and_for_people(tmp_path: Path) -> None:
+    """Both have the same text, with the dispatch."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
 
@@ -163,8 +153,8 @@ async def test_missing_files_are_warnings(tmp_path: Path) -> None:
         assert "PROJECT_MEMORY.md" in text
 
 
-async def test_an_unknown_executor_is_found_out_before_anything_is_written(tmp_path: Path) -> None:
-    """With the names there are."""
+async def test_an_unknown_executor_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """With the known names."""
     async with house(tmp_path) as here:
         wanted = await preparation(here, make_project(tmp_path))
 
@@ -175,8 +165,8 @@ async def test_an_unknown_executor_is_found_out_before_anything_is_written(tmp_p
         assert not here.services.run_dir("d1").exists()
 
 
-async def test_a_run_folder_that_cannot_be_made_is_an_error_like_any_other(tmp_path: Path) -> None:
-    """Of one dispatch, which is tried again: the supervision of its project goes on."""
+async def test_a_run_folder_that_cannot_be_created_fails_its_dispatch(tmp_path: Path) -> None:
+    """The dispatch is repeated, and the project goes on."""
     async with house(tmp_path) as here:
         here.services.run_dir("d1").touch()
 
@@ -184,8 +174,8 @@ async def test_a_run_folder_that_cannot_be_made_is_an_error_like_any_other(tmp_p
             await (await preparation(here, make_project(tmp_path))).stage(about_to_run(), "d1")
 
 
-async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Path) -> None:
-    """One project's template holds up nobody for longer than a second of a processor."""
+async def test_an_endless_template_is_stopped(tmp_path: Path) -> None:
+    """After a second of a processor."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         steps = at(root, ".ai/prompts/en/steps")
@@ -198,7 +188,7 @@ async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Pat
 
 
 async def test_only_a_projects_own_templates_are_limited(tmp_path: Path) -> None:
-    """A machine on which ours take seconds is slow, and no reason to blame a project's."""
+    """If the shipped ones are slow, the machine is, and the limit grows."""
     ours = templates_for(make_project(tmp_path))
     at(str(tmp_path), ".ai/prompts/en").mkdir(parents=True)
     at(str(tmp_path), ".ai/prompts/en/prompt.j2").write_text("{{ step }}")
@@ -209,10 +199,10 @@ async def test_only_a_projects_own_templates_are_limited(tmp_path: Path) -> None
     assert 100.0 == cpu_limit_s(own, 2.5)
 
 
-async def test_a_project_without_templates_of_its_own_gets_ours_however_slow_the_machine_is(
+async def test_shipped_templates_work_on_a_very_slow_machine(
     tmp_path: Path,
 ) -> None:
-    """Every line that a thread executes is made to take a while; they are compiled in there, too."""
+    """Their compilation is slowed down, too."""
     compiled = templates_for(None).environment.cache
     assert compiled is not None
     compiled.clear()
@@ -223,3 +213,61 @@ async def test_a_project_without_templates_of_its_own_gets_ours_however_slow_the
             text, _ = await wanted.prompt(track_of(), "d1")
 
     assert "Dispatch: d1" in text
+
+
+# --- the content of a prompt, and its templates ---------------------------------------------------
+RULES = build_rulebook(shipped_layers(None))
+
+
+def context(root: str, step: str, facts: Facts) -> PromptContext:
+    """Return the context of an attempt of `step`."""
+    track = track_of(step=step)
+    return prompt_context(TrackKey(root), track.with_ledger(facts=facts), "d1", RULES, "en")
+
+
+def test_facts_come_from_the_journal_and_not_from_the_cleared_state(tmp_path: Path) -> None:
+    """impl gets scaffold's failing tests, which the step change removed from STATE.json."""
+    facts = Facts(failing_tests=("t::new",), tests=TestCounts.model_validate({"pass": 3}), files=("a.py",))
+
+    found = context(make_project(tmp_path), "impl", facts)
+
+    assert (("t::new",), "green", ("a.py",)) == (found.failing_tests, found.tests_expected, found.facts.files)
+
+
+def test_a_red_step_gets_no_failing_tests(tmp_path: Path) -> None:
+    """It has to write some, not to fix old ones."""
+    found = context(make_project(tmp_path), "scaffold", Facts(failing_tests=("t::old",)))
+
+    assert ((), "red") == (found.failing_tests, found.tests_expected)
+
+
+def test_a_persons_note_and_the_last_error_are_in_the_prompt(tmp_path: Path) -> None:
+    """The agent needs both."""
+    track = track_of(step="impl", human_note="Mind the cents.", last_error="exited with code 7")
+
+    found = prompt_context(TrackKey(make_project(tmp_path)), track, "d1", RULES, "en")
+
+    assert ("Mind the cents.", "exited with code 7") == (found.human_note, found.last_error)
+
+
+def test_paths_are_expanded_and_checked(tmp_path: Path) -> None:
+    """Missing ones are listed."""
+    found = context(make_project(tmp_path), "sdd-delta", Facts())
+
+    assert "docs/bdd/US-001.md" in found.reads
+    assert ("docs/deltas/US-001.md",) == found.writes
+    assert ("PROJECT_MEMORY.md", "docs/bdd/US-001.md", "docs/sdd.md") == found.missing
+    assert "SDD delta" == found.display_name
+
+
+def test_an_own_template_replaces_the_shipped_one(tmp_path: Path) -> None:
+    """For its step only."""
+    root = make_project(tmp_path)
+    steps = Path(root, ".ai/prompts/en/steps")
+    steps.mkdir(parents=True)
+    (steps / "bdd.j2").write_text("Write haiku.\n")
+
+    templates = templates_for(root)
+
+    assert "Write haiku." in render_prompt(context(root, "bdd", Facts()), templates)
+    assert "Write haiku." not in render_prompt(context(root, "impl", Facts()), templates)

@@ -1,23 +1,26 @@
-"""Whether a project's folder answers: asked before anything else is, and given up after a moment."""
+"""Access to a project's folder, with a time limit."""
 
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import anyio
 import pytest
+from anyio import to_thread
 from tests.support.eventually import eventually
 from tests.support.house import house, make_project
 
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.locks import project_lock_path
-from handoffd.track.reach import FEW, Reach, resolved
+from handoffd.track.reach import FEW, LOOKS, MOST, Reach, allowed, follow, resolved
 
 
-async def test_what_a_look_finds_and_what_it_raises_come_back(tmp_path: Path) -> None:
-    """A folder that is gone is not the same as silence."""
+async def test_a_look_returns_its_result_or_its_error(tmp_path: Path) -> None:
+    """A missing folder is not the same as silence."""
     async with house(tmp_path) as here:
         reach = Reach(make_project(tmp_path), here.services.asking)
 
@@ -27,8 +30,8 @@ async def test_what_a_look_finds_and_what_it_raises_come_back(tmp_path: Path) ->
         assert "found" == await reach.asked(lambda: "found")
 
 
-async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
-    """It is asked again later."""
+async def test_a_silent_folder_is_given_up(tmp_path: Path) -> None:
+    """And asked again later."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         reach = Reach(root, here.services.asking)
@@ -42,7 +45,7 @@ async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None
 
 
 async def test_few_are_asked_at_once(tmp_path: Path) -> None:
-    """A sweep that finds hundreds of projects changed starts no hundreds of threads."""
+    """A sweep of hundreds of changed projects does not start hundreds of threads."""
     inside, answers = list[int](), threading.Event()
 
     def look() -> None:
@@ -59,8 +62,8 @@ async def test_few_are_asked_at_once(tmp_path: Path) -> None:
     assert 3 * FEW == len(inside)
 
 
-async def test_a_root_is_resolved_once(tmp_path: Path) -> None:
-    """Two ways to one folder are one project; a file is none."""
+async def test_links_to_a_root_are_resolved(tmp_path: Path) -> None:
+    """Two paths to one folder are one project; a file is not a root."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "shop")
     (tmp_path / "file").touch()
@@ -69,3 +72,71 @@ async def test_a_root_is_resolved_once(tmp_path: Path) -> None:
     for none in ("file", "nowhere", "a\0b"):
         with pytest.raises(NotFound):
             await resolved(str(tmp_path / none))
+
+
+# --- the number of threads ------------------------------------------------------------------------
+LOOK_S = 0.01
+
+
+def test_a_few_threads_are_enough_while_none_hangs() -> None:
+    """However many finish between two looks."""
+    assert FEW == allowed(())
+    assert FEW == allowed([1] * 8 + [LOOKS - 1] * 8)
+
+
+def test_a_hanging_thread_is_replaced() -> None:
+    """Up to a limit: a process has only so much room for threads."""
+    assert FEW + 3 == allowed([1, LOOKS, LOOKS + 1, LOOKS, 2])
+    assert MOST == allowed([LOOKS] * 1000)
+
+
+async def test_hanging_threads_do_not_block_others() -> None:
+    """Even twice as many as there are places."""
+    limiter, hung = anyio.CapacityLimiter(1), threading.Event()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, limiter, LOOK_S)
+            for _ in range(2 * FEW):
+                tasks.start_soon(lambda: to_thread.run_sync(hung.wait, 60, limiter=limiter))
+            await eventually(lambda: 2 * FEW == limiter.borrowed_tokens)
+            assert "done" == await to_thread.run_sync(lambda: "done", limiter=limiter)
+            hung.set()
+            await eventually(lambda: FEW == limiter.total_tokens)
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_busy_thread_does_not_count_as_hanging() -> None:
+    """A hundred tasks with short visits leave the limit about the same."""
+    limiter, limits = anyio.CapacityLimiter(FEW), list[float]()
+
+    async def visits() -> None:
+        while True:
+            await to_thread.run_sync(time.sleep, 0.001, limiter=limiter)
+
+    async def note() -> None:
+        while len(limits) < 200:
+            await anyio.sleep(LOOK_S)
+            limits.append(limiter.total_tokens)
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, limiter, LOOK_S)
+            for _ in range(100):
+                tasks.start_soon(visits)
+            await note()
+            tasks.cancel_scope.cancel()
+
+    assert median(limits) < 2 * FEW  # on a busy machine a visit may last for some looks
+
+
+# --- what all tracks share ------------------------------------------------------------------------
+async def test_records_of_a_run_have_their_place_in_the_state_directory(tmp_path: Path) -> None:
+    """Outside of every project, one folder a run."""
+    async with house(tmp_path) as here:
+        assert tmp_path / "state/runs/d1" == here.services.run_dir("d1")
+
+
+async def test_the_daemons_environment_is_not_shown(tmp_path: Path) -> None:
+    """It holds secrets, and values are logged."""
+    async with house(tmp_path) as here:
+        assert "s3cret" not in repr(here.services)

@@ -1,9 +1,8 @@
-"""The one consumer of a track: decide, commit, project, carry out, in this order."""
+"""The consumer of a track: it decides, commits, writes and carries out, in this order."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -45,14 +44,14 @@ from handoffd.settings.model import LimitSettings
 from handoffd.track.track import TrackSupervisor
 
 A_LITTLE_S = 300.0
-"""More than times that agents name are rounded by."""
+"""More than the rounding of times in agents' messages."""
 
 
 @asynccontextmanager
 async def track_in(
     here: House, *, loop: bool = True, settings: str | None = None
 ) -> AsyncIterator[TrackSupervisor]:
-    """Lend the main track of a new, initialised project; `loop` False: without its consumer."""
+    """Lend the main track of a new, initialised project; with `loop` False without its consumer."""
     root = make_project(here.base, settings=settings)
     project = Project(root, here.services, ())
     await project.files.refresh()
@@ -68,13 +67,13 @@ async def track_in(
 
 
 def shown(here: House) -> dict[str, object]:
-    """Return what STATE.json says."""
+    """Return the content of STATE.json."""
     found: dict[str, object] = json.loads((here.base / "shop/.ai/STATE.json").read_text())
     return found
 
 
 async def test_a_verb_is_answered_after_its_commit(tmp_path: Path) -> None:
-    """What it says is in the journal and in STATE.json by then."""
+    """By then the journal and STATE.json have it."""
     async with house(tmp_path) as here, track_in(here) as track:
         decision = await track.give(Noted(text="Mind the rounding."))
 
@@ -84,7 +83,7 @@ async def test_a_verb_is_answered_after_its_commit(tmp_path: Path) -> None:
 
 
 async def test_a_started_story_runs_to_its_gate_by_itself(tmp_path: Path) -> None:
-    """bdd is dispatched, judged and passed; the review waits for a person, and holds no slot."""
+    """The daemon dispatches and judges bdd; the review waits for a person, without a slot."""
     async with house(tmp_path) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
 
@@ -97,7 +96,7 @@ async def test_a_started_story_runs_to_its_gate_by_itself(tmp_path: Path) -> Non
 
 
 async def test_a_refused_verb_leaves_no_trace(tmp_path: Path) -> None:
-    """Nothing is committed and nothing is written."""
+    """In the journal or in STATE.json."""
     async with house(tmp_path) as here, track_in(here) as track:
         before = here.journal.newest
 
@@ -107,8 +106,8 @@ async def test_a_refused_verb_leaves_no_trace(tmp_path: Path) -> None:
         assert before == here.journal.newest
 
 
-async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> None:
-    """The track waits in line, and goes on by itself."""
+async def test_a_track_waits_for_a_free_slot(tmp_path: Path) -> None:
+    """And goes on by itself."""
     async with house(tmp_path, slots=1) as here, track_in(here) as track:
         other = bid("/srv/other")
         here.services.slots.occupy(other)
@@ -120,8 +119,8 @@ async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> No
         await eventually(lambda: shown(here)["step"] == "review")
 
 
-async def test_a_slot_that_was_granted_is_not_lost_to_a_verb(tmp_path: Path) -> None:
-    """One that is given in the very moment: the track goes on with what it got."""
+async def test_a_granted_slot_is_not_lost_to_a_verb(tmp_path: Path) -> None:
+    """Even if both come at the same moment."""
     async with house(tmp_path, slots=1) as here, track_in(here) as track:
         slots, other, woken = here.services.slots, bid("/srv/other"), list[str]()
         slots.occupy(other)
@@ -135,8 +134,8 @@ async def test_a_slot_that_was_granted_is_not_lost_to_a_verb(tmp_path: Path) -> 
         assert [] == woken
 
 
-async def test_an_attempt_at_a_limit_holds_no_slot_and_is_tried_again_by_itself(tmp_path: Path) -> None:
-    """When its time has come, not before, and however often it is reminded."""
+async def test_an_attempt_at_a_limit_waits_without_a_slot(tmp_path: Path) -> None:
+    """It is tried again after the limit and not before, however often it is reminded."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
         await eventually(lambda: track.limited)
@@ -159,8 +158,8 @@ async def test_an_attempt_at_a_limit_holds_no_slot_and_is_tried_again_by_itself(
         assert ((), ()) == (track.track.ledger.limited, here.services.accounts.views(here.clock.now()))
 
 
-async def test_who_is_paused_leaves_the_line_of_its_account(tmp_path: Path) -> None:
-    """Else it would be woken in place of one that can go on."""
+async def test_a_paused_track_leaves_the_queue_of_its_account(tmp_path: Path) -> None:
+    """Otherwise it would be woken instead of one that can go on."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
         await eventually(lambda: track.limited)
@@ -169,7 +168,7 @@ async def test_who_is_paused_leaves_the_line_of_its_account(tmp_path: Path) -> N
         await eventually(lambda: not here.services.accounts.waits(track.key))
 
 
-async def test_where_nobody_waits_for_limits_they_are_failures(tmp_path: Path) -> None:
+async def test_without_waiting_a_limit_is_a_failure(tmp_path: Path) -> None:
     """`limits.wait: false`."""
     async with house(tmp_path, AT_ITS_LIMIT) as here:
         impatient = here.services.settings.model_copy(update={"limits": LimitSettings(wait=False)})
@@ -180,8 +179,8 @@ async def test_where_nobody_waits_for_limits_they_are_failures(tmp_path: Path) -
             assert () == track.track.ledger.limited
 
 
-async def test_an_executor_that_nobody_knows_pauses_the_project(tmp_path: Path) -> None:
-    """It costs no attempt, holds no slot, and a person reads what to type."""
+async def test_an_unknown_executor_pauses_the_project(tmp_path: Path) -> None:
+    """It costs no attempt and holds no slot; `last_error` has the reason."""
     async with house(tmp_path) as here, track_in(here, settings="executor: cluade\n") as track:
         await track.give(Started(story="US-001"))
 
@@ -192,8 +191,8 @@ async def test_an_executor_that_nobody_knows_pauses_the_project(tmp_path: Path) 
         await eventually(lambda: here.services.slots.in_use == 0)
 
 
-async def test_what_cannot_be_prepared_asks_a_person_and_starts_nothing(tmp_path: Path) -> None:
-    """A broken template of the project is its person's to mend."""
+async def test_a_broken_template_asks_a_person_and_starts_nothing(tmp_path: Path) -> None:
+    """The project's own templates are for a person to repair."""
     async with house(tmp_path) as here, track_in(here) as track:
         own = at(track.key.project, ".ai/prompts/en/prompt.j2")
         own.parent.mkdir(parents=True)
@@ -206,7 +205,7 @@ async def test_what_cannot_be_prepared_asks_a_person_and_starts_nothing(tmp_path
 
 
 async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -> None:
-    """In this order: while a process lives, the track is running."""
+    """The track stays running until its last process has ended."""
     async with house(tmp_path, "sleep 600") as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
         await eventually(lambda: track.pid() is not None)
@@ -217,8 +216,8 @@ async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -
         assert ("aborted by me", 0, None) == (shown(here)["last_error"], track.attempts.count, track.pid())
 
 
-async def test_the_process_that_is_named_is_the_agents_own(tmp_path: Path) -> None:
-    """In the history and for whoever looks: it is the one that people know and may want to look into."""
+async def test_the_recorded_process_is_the_agents_own(tmp_path: Path) -> None:
+    """Not its shim: a person may want to inspect it."""
     async with house(tmp_path, "echo $$ > new; mv new pid; sleep 600") as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
         file = here.base / "shop/pid"
@@ -231,13 +230,13 @@ async def test_the_process_that_is_named_is_the_agents_own(tmp_path: Path) -> No
 
 
 def executes(track: TrackSupervisor) -> bool:
-    """Return whether it is recorded that the executor runs."""
+    """Return whether the start of the executor is recorded."""
     dispatch = track.track.ledger.dispatch
     return dispatch is not None and dispatch.phase is Phase.EXECUTING
 
 
 async def test_a_result_is_applied_once(tmp_path: Path) -> None:
-    """The end of an attempt, told a second time, is about no dispatch in flight."""
+    """A second end of an attempt finds no dispatch in flight."""
     async with house(tmp_path, f"{HAND_OVER}") as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
         await eventually(lambda: shown(here)["step"] == "review")
@@ -250,8 +249,8 @@ async def test_a_result_is_applied_once(tmp_path: Path) -> None:
         assert ("STALE_FACT", before) == (decision.result.code, here.journal.newest)
 
 
-async def test_a_state_file_that_cannot_be_written_stops_dispatches_and_is_told(tmp_path: Path) -> None:
-    """The journal has the decision; the project waits until its file can be written."""
+async def test_an_unwritable_state_file_stops_dispatches(tmp_path: Path) -> None:
+    """The journal has the decision, and the track goes on once the file is written."""
     async with house(tmp_path) as here, track_in(here) as track:
         state = at(track.key.project, ".ai/STATE.json")
         state.unlink()
@@ -268,23 +267,19 @@ async def test_a_state_file_that_cannot_be_written_stops_dispatches_and_is_told(
 
 
 async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(tmp_path: Path) -> None:
-    """And has then changed nothing, neither in memory nor on the disk."""
+    """It changes nothing, neither in memory nor on the disk."""
     async with house(tmp_path) as here, track_in(here) as track:
         before = shown(here)
-        saboteur = sqlite3.connect(here.services.settings.journal)
-        saboteur.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END")
-        saboteur.commit()
-        saboteur.close()
 
-        with pytest.raises(StoreError):
+        with unwritable(here), pytest.raises(StoreError):
             await track.give(Noted(text="lost"))
 
         assert before == shown(here)
         assert None is track.track.state.human_note  # type: ignore[union-attr]
 
 
-async def test_without_its_loop_a_track_takes_verbs_and_starts_nothing(tmp_path: Path) -> None:
-    """What follows is left to the daemon."""
+async def test_without_its_loop_a_track_accepts_verbs_and_starts_nothing(tmp_path: Path) -> None:
+    """The daemon carries out the consequences."""
     async with house(tmp_path) as here, track_in(here, loop=False) as track:
         decision = await track.give(Started(story="US-001"))
 
@@ -293,7 +288,7 @@ async def test_without_its_loop_a_track_takes_verbs_and_starts_nothing(tmp_path:
 
 
 async def test_a_peek_changes_nothing(tmp_path: Path) -> None:
-    """It tells the next dispatch with its prompt, and the file is as before."""
+    """It returns the next dispatch with its prompt."""
     async with house(tmp_path) as here, track_in(here, loop=False) as track:
         await track.give(Started(story="US-001"))
         before = (shown(here), here.journal.newest)
@@ -307,8 +302,8 @@ async def test_a_peek_changes_nothing(tmp_path: Path) -> None:
         assert before == (shown(here), here.journal.newest)
 
 
-async def test_two_who_decide_without_a_loop_do_so_one_after_the_other(tmp_path: Path) -> None:
-    """Else one of two notes would be lost."""
+async def test_simultaneous_verbs_without_a_loop_take_turns(tmp_path: Path) -> None:
+    """No note is lost."""
     async with house(tmp_path) as here, track_in(here, loop=False) as track:
         async with anyio.create_task_group() as tasks:
             for text in "abc":
@@ -317,8 +312,8 @@ async def test_two_who_decide_without_a_loop_do_so_one_after_the_other(tmp_path:
         assert "a\n\nb\n\nc" == shown(here)["human_note"]
 
 
-async def test_a_turn_that_failed_holds_no_slot_and_is_taken_again(tmp_path: Path) -> None:
-    """Whoever was answered is not told that the verb failed, which did not."""
+async def test_a_failed_turn_holds_no_slot_and_is_repeated(tmp_path: Path) -> None:
+    """The verb before it succeeded, and its caller gets no error."""
     async with house(tmp_path) as here, track_in(here) as track:
         await track.give(Started(story="US-001", automatic=False))
         with unwritable(here, "effects"):
@@ -330,10 +325,11 @@ async def test_a_turn_that_failed_holds_no_slot_and_is_taken_again(tmp_path: Pat
         await eventually(lambda: shown(here)["step"] == "review")
 
 
-async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
-    """Verbs are refused meanwhile, and people can see why nothing moves."""
+async def test_a_fact_waits_for_an_unwritable_journal(tmp_path: Path) -> None:
+    """Meanwhile verbs are refused, and the status has the reason."""
     waiting = "until test -e go; do sleep 0.05; done"
     async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here, track_in(here) as track:
+        track.retry_s = 0.05
         await track.give(Started(story="US-001"))
         await eventually(lambda: track.pid() is not None)
         with unwritable(here):
@@ -347,8 +343,8 @@ async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) 
         assert None is track.committed.trouble
 
 
-async def test_half_a_character_from_an_agent_stops_nothing(tmp_path: Path) -> None:
-    """The journal could never take it, however often it was tried."""
+async def test_half_a_character_from_an_agent_does_not_stop_its_track(tmp_path: Path) -> None:
+    """The journal could never store it."""
     half = HAND_OVER.replace("status: pass", 'status: failing\\nfailing_tests: ["\\\\uD800"]')
     async with house(tmp_path, half) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
@@ -356,19 +352,19 @@ async def test_half_a_character_from_an_agent_stops_nothing(tmp_path: Path) -> N
         await eventually(lambda: shown(here)["attempt"] != 1)
 
 
-async def test_who_asks_a_track_that_has_ended_is_told_so(tmp_path: Path) -> None:
-    """And who only tells it something does not suffer."""
+async def test_an_ended_track_refuses_verbs(tmp_path: Path) -> None:
+    """And ignores facts."""
     async with house(tmp_path) as here:
         async with track_in(here) as track:
             pass
         with pytest.raises(Refused), anyio.fail_after(60):
             await track.give(Noted(text="Still there?"))
-        track.post(Noted(text="Nobody hears this."))
+        track.post(Noted(text="Too late."))
         track.wake()
 
 
 async def test_a_track_is_idle_while_it_waits_for_facts_only(tmp_path: Path) -> None:
-    """Not with a fact in its inbox, not while something lasts, and not without a loop."""
+    """Not with a fact in its inbox, not during lasting work, and not without a loop."""
     async with house(tmp_path, agent="sleep 600") as here, track_in(here) as track:
         await eventually(lambda: track.idle)
         track.wake()

@@ -1,4 +1,4 @@
-"""What a track's turn depends on: stories that are done, hand-offs, a baseline, an executor."""
+"""The inputs of a track's turn: finished stories, hand-offs, a baseline, an executor."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from handoffd.track.turns import Turns, dispatches, goes_on_by_itself
 
 
 async def turns(here: House, settings: str | None = None, rules: str | None = SHORT) -> Turns:
-    """Return the turns of the main track of a new project in which no story is done."""
+    """Return the turns of a new project's main track, without finished stories."""
     root = make_project(here.base, settings=settings, rules=rules)
     files = ProjectFiles(root, here.journal, here.clock)
     await files.refresh()
     return Turns(TrackKey(root), Yard(files), here.services)
 
 
-async def test_a_turn_is_decided_by_what_is_there_now(tmp_path: Path) -> None:
-    """A new id, the chosen executor, and the hand-off as it lies there: what equals it will be stale."""
+async def test_a_turn_uses_the_current_files(tmp_path: Path) -> None:
+    """A new id, the chosen executor, and the mark of the current hand-off, which will be stale."""
     async with house(tmp_path) as here:
         one = await turns(here)
         at(str(tmp_path / "shop"), ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
@@ -38,8 +38,8 @@ async def test_a_turn_is_decided_by_what_is_there_now(tmp_path: Path) -> None:
         assert event.dispatch != (await one.next(track_of()))[0].dispatch
 
 
-async def test_who_is_dispatched_follows_from_the_step_that_the_turn_comes_to(tmp_path: Path) -> None:
-    """Not from the one that has passed; and the dispatch knows its account."""
+async def test_the_next_step_decides_the_executor(tmp_path: Path) -> None:
+    """Not the passed one; the dispatch has its account."""
     async with house(tmp_path) as here:
         one = await turns(here, rules="steps: {bdd: {executor: rehearsal, next_on_pass: impl}}\n")
 
@@ -52,8 +52,8 @@ async def test_who_is_dispatched_follows_from_the_step_that_the_turn_comes_to(tm
         assert "rehearsal" == (await one.next(track_of()))[0].executor
 
 
-async def test_stories_that_are_not_done_are_named(tmp_path: Path) -> None:
-    """Used-up attempts are no story."""
+async def test_unfinished_blockers_are_listed(tmp_path: Path) -> None:
+    """`max_attempts_exceeded` is not a story."""
     async with house(tmp_path) as here:
         event, decision = await (await turns(here)).next(
             track_of(blocked_by=("US-000", "max_attempts_exceeded"))
@@ -71,10 +71,10 @@ async def test_stories_that_are_not_done_are_named(tmp_path: Path) -> None:
         (True, False, True, False),
     ],
 )
-async def test_a_baseline_is_wanted_once_a_story(
+async def test_a_baseline_is_measured_once_per_story(
     tmp_path: Path, command: bool, measured: bool, red_done: bool, wanted: bool
 ) -> None:
-    """If there are tests to run, before the first red step."""
+    """If there is a test command, before the first red step."""
     async with house(tmp_path) as here:
         one = await turns(here, "test: {command: [make, test]}\n" if command else None)
         if measured:
@@ -85,8 +85,8 @@ async def test_a_baseline_is_wanted_once_a_story(
         assert wanted is event.baseline
 
 
-async def test_a_dispatch_is_laid_out_before_it_is_decided(tmp_path: Path) -> None:
-    """Its prompt is there when its order is committed."""
+async def test_the_prompt_of_a_dispatch_is_written_before_its_commit(tmp_path: Path) -> None:
+    """The order can start at once."""
     async with house(tmp_path) as here:
         one = await turns(here)
         event, decision = await one.next(track_of())
@@ -97,8 +97,8 @@ async def test_a_dispatch_is_laid_out_before_it_is_decided(tmp_path: Path) -> No
         assert event.dispatch in prompt
 
 
-async def test_a_peek_at_level_1_is_what_somebody_would_get(tmp_path: Path) -> None:
-    """A prompt where they would take one; nothing, and why, when an attempt of theirs is out of time."""
+async def test_a_peek_at_level_1_shows_the_next_hand_out(tmp_path: Path) -> None:
+    """Its prompt; or the timeout of an external attempt."""
     async with house(tmp_path) as here:
         one = await turns(here)
         by_hand = track_of().with_ledger(automatic=False)
@@ -112,8 +112,8 @@ async def test_a_peek_at_level_1_is_what_somebody_would_get(tmp_path: Path) -> N
         assert "timeout" == over.result.type
 
 
-async def test_a_peek_has_a_prompt_only_where_something_would_run(tmp_path: Path) -> None:
-    """And leaves nothing behind."""
+async def test_a_peek_has_a_prompt_only_for_a_dispatch(tmp_path: Path) -> None:
+    """It leaves nothing behind."""
     async with house(tmp_path) as here:
         one = await turns(here)
 
@@ -135,10 +135,10 @@ async def test_a_peek_has_a_prompt_only_where_something_would_run(tmp_path: Path
         (False, True, True, False),
     ],
 )
-def test_a_persons_choice_goes_before_the_projects_settings_and_these_before_the_daemons(
+def test_a_persons_choice_wins_over_project_and_daemon_settings(
     chosen: bool | None, project: bool | None, daemon: bool, expected: bool
 ) -> None:
-    """Where nobody says anything, it waits."""
+    """By default the next story waits."""
     settings = Settings(state_dir=Path("/s"), runtime_dir=Path("/r"), auto_continue=daemon)
     own = ProjectSettings(auto_continue=project)
     assert expected is goes_on_by_itself(Ledger(auto_continue=chosen), own, settings)

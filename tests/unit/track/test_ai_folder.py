@@ -1,0 +1,228 @@
+"""Reading a project's hand-off files: identity, content, and what must not be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.house import dispatch_of, make_project
+
+from handoffd.errors import StoreError
+from handoffd.execute.base import CLAIM, EXIT, START, Claim, ExitRecord
+from handoffd.execute.runner import records
+from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Stale
+from handoffd.protocol.state import Status
+from handoffd.track.ai_folder import (
+    HandoffFiles,
+    append_history,
+    output_path,
+    prepare,
+    reopenings,
+    started_ns,
+)
+
+PASS = "---\nstep: bdd\nstatus: pass\n---\n"
+
+
+def write(root: str, text: str, name: str = "HANDOFF.md") -> Path:
+    """Write one of the hand-off files."""
+    file = Path(root, ".ai", name)
+    file.write_text(text)
+    return file
+
+
+def test_without_files_there_is_no_mark_and_no_handoff(tmp_path: Path) -> None:
+    """That is not an error."""
+    files = HandoffFiles(make_project(tmp_path))
+
+    assert HandoffMark() == files.mark()
+    assert (Absent(), HandoffMark()) == files.read(dispatch_of())
+
+
+def test_an_unchanged_handoff_is_stale(tmp_path: Path) -> None:
+    """Rewritten with the same bytes, it counts."""
+    root = make_project(tmp_path)
+    file, files = write(root, PASS), HandoffFiles(root)
+    dispatch = dispatch_of(mark=files.mark())
+
+    assert isinstance(files.read(dispatch)[0], Stale)
+    os.utime(file, ns=(1, file.stat().st_mtime_ns + 1))
+    reading, mark = files.read(dispatch)
+
+    assert isinstance(reading, Found)
+    assert Status.PASS is reading.handoff.status
+    assert mark == files.mark() != dispatch.mark
+
+
+def test_both_files_are_read(tmp_path: Path) -> None:
+    """executor-result alone is a hand-off; of two the worse counts."""
+    root = make_project(tmp_path)
+    files = HandoffFiles(root)
+    write(root, "status: failing\nreason: scope_warning\n", "executor-result")
+    write(root, PASS)
+
+    reading, _ = files.read(dispatch_of())
+
+    assert isinstance(reading, Found)
+    assert (Status.FAILING, "scope_warning") == (reading.handoff.status, reading.handoff.reason)
+
+
+def test_a_link_is_a_malformed_handoff(tmp_path: Path) -> None:
+    """It is not followed, and the problem has the reason."""
+    root = make_project(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text(PASS)
+    Path(root, ".ai/HANDOFF.md").symlink_to(secret)
+    files = HandoffFiles(root)
+
+    reading, mark = files.read(dispatch_of())
+
+    assert isinstance(reading, Malformed)
+    assert "symbolic link" in str(reading.problem)
+    assert HandoffMark() == mark
+
+
+def test_judged_handoffs_are_copied(tmp_path: Path) -> None:
+    """To a place where later attempts cannot change them."""
+    root = make_project(tmp_path)
+    write(root, PASS)
+    folder = tmp_path / "state"
+    folder.mkdir()
+
+    HandoffFiles(root).copy_to(folder)
+
+    assert {"HANDOFF.md": PASS} == {file.name: file.read_text() for file in folder.iterdir()}
+
+
+# --- history.md, to which the daemon adds only reopened stories -----------------------------------
+def test_an_entry_is_appended_once(tmp_path: Path) -> None:
+    """Executors' text stays, and a repeated entry is not added again."""
+    root = make_project(tmp_path)
+    file = Path(root, ".ai/history.md")
+    file.write_text("# History\n")
+
+    append_history(root, "\n### Reopen US-1\n")
+    append_history(root, "\n### Reopen US-1\n")
+
+    assert "# History\n\n### Reopen US-1\n" == file.read_text()
+
+
+def test_an_entry_starts_on_its_own_line(tmp_path: Path) -> None:
+    """Even if an agent left its last line without an end."""
+    root = make_project(tmp_path)
+    file = Path(root, ".ai/history.md")
+    file.write_text("- US-1 done")
+
+    append_history(root, "### Reopen\n")
+    append_history(root, "### Reopen\n")
+
+    assert "- US-1 done\n### Reopen\n" == file.read_text()
+
+
+def test_all_forms_of_reopenings_are_counted(tmp_path: Path) -> None:
+    """As headings only; a text about one does not count."""
+    root = make_project(tmp_path)
+    assert 0 == reopenings(root)
+    file = Path(root, ".ai/history.md")
+    file.write_text(
+        "### Reopen — US-1 → impl\n- **Note**: N/A\n### Reopen US-2 at bdd (2026-01-31)\n"
+        "no ### Reopen\n### Reopened\n"
+    )
+    assert 2 == reopenings(root)
+    file.unlink()
+    file.mkdir()
+    assert 0 == reopenings(root)
+
+
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+    """An agent could make the daemon write anywhere."""
+    root = make_project(tmp_path)
+    outside = tmp_path / "outside"
+    outside.write_text("untouched")
+    Path(root, ".ai/history.md").symlink_to(outside)
+
+    with pytest.raises(StoreError):
+        append_history(root, "text")
+    assert "untouched" == outside.read_text()
+
+
+# --- `.ai/runs` -----------------------------------------------------------------------------------
+def test_an_output_is_beside_its_prompt() -> None:
+    """One folder per dispatch."""
+    assert "/p/.ai/runs/d1/output.log" == output_path("/p", "d1")
+
+
+def test_runs_are_invisible_to_git(tmp_path: Path) -> None:
+    """Prompts and outputs must not be committed."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+
+    prepare(str(tmp_path), "d1", "Do it.")
+
+    assert "Do it." == (tmp_path / ".ai/runs/d1/prompt.md").read_text()
+    status = subprocess.run(
+        ["git", "-C", tmp_path, "status", "--porcelain"], capture_output=True, check=True, text=True
+    )
+    assert "" == status.stdout
+
+
+def test_an_own_gitignore_stays(tmp_path: Path) -> None:
+    """A project may want its runs in version control."""
+    (tmp_path / ".ai/runs").mkdir(parents=True)
+    (tmp_path / ".ai/runs/.gitignore").write_text("*.log\n")
+
+    prepare(str(tmp_path), "d1", "Do it.")
+
+    assert "*.log\n" == (tmp_path / ".ai/runs/.gitignore").read_text()
+
+
+def test_a_link_in_the_way_is_refused(tmp_path: Path) -> None:
+    """An agent must not choose where a prompt is written."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/runs").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StoreError):
+        prepare(str(tmp_path), "d1", "Do it.")
+    assert [] == list((tmp_path / "elsewhere").iterdir())
+
+
+def run_over(base: Path, *, seconds: float, wall_s: float) -> Path:
+    """Return the folder of a run of `seconds`, during which the wall clock moved by `wall_s`."""
+    claim = Claim(pid=1, started=1, boot_id="an-earlier-boot")
+    base.mkdir()
+    records.claim(str(base), CLAIM, claim.to_text())
+    (base / START).write_text("{}")
+    (base / EXIT).write_text(ExitRecord(run_id=base.name, code=0, seconds=seconds).to_json())
+    os.utime(base / START, ns=(BEGAN_NS, BEGAN_NS))
+    ended_ns = BEGAN_NS + int(wall_s * SECOND_NS)
+    os.utime(base / EXIT, ns=(ended_ns, ended_ns))
+    return base
+
+
+SECOND_NS = 1_000_000_000
+DAY_S = 86_400.0
+BEGAN_NS = 1_800_000_000 * SECOND_NS
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "earlier_s"),
+    [(60, 0), (59, 0), (60 + DAY_S, 0), (60 - DAY_S, DAY_S)],
+    ids=["as usual", "steered", "put forward", "set back"],
+)
+def test_the_start_of_a_run_follows_a_clock_that_is_set_back(
+    tmp_path: Path, wall_s: float, earlier_s: float
+) -> None:
+    """Its later writes must still count as after its start."""
+    run_dir = run_over(tmp_path / "d1", seconds=60, wall_s=wall_s)
+
+    assert BEGAN_NS - earlier_s * SECOND_NS == started_ns(run_dir)
+
+
+def test_a_running_or_unknown_run_has_its_written_start_or_none(tmp_path: Path) -> None:
+    """Without an end there is nothing to correct."""
+    run_dir = run_over(tmp_path / "d1", seconds=60, wall_s=60)
+    (run_dir / EXIT).unlink()
+
+    assert (BEGAN_NS, 0) == (started_ns(run_dir), started_ns(tmp_path / "d2"))
