@@ -14,10 +14,10 @@ it has started the program there: the process that kills the group must not be i
 
 If the unit allows it, the controllers `memory` and `pids` are switched on for the groups. They limit a run
 and count its memory and tasks. systemd puts the main process of a starting unit into `place` itself, which
-the kernel refuses while controllers are on there, as they are while an agent is left in its group. So the unit
-switches them off whenever it has stopped (`launcher.py --stopped`), and the next launcher switches them on
-again. Values that the kernel forgets in between (limits and peaks) are kept in an extended attribute of each
-group's folder.
+the kernel refuses while controllers are on there, as they are while an agent is left in its group. So the
+unit switches them off whenever it has stopped (`launcher.py --stopped`), and the next launcher switches them
+on again. Values that the kernel forgets in between (limits and peaks) are kept in an extended attribute of
+each group's folder.
 """
 
 from __future__ import annotations
