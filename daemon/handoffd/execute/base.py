@@ -1,10 +1,10 @@
-"""What the daemon and the runner programs tell each other, as values and as JSON.
+"""The records that the daemon and the runner programs exchange, as values and as JSON.
 
-A run is one process tree under one shim. Everything known about it lies in its run directory, in
-the daemon's own state directory: `spec.json` (what to start), `claim` (which shim has taken it),
-`start.json`, `output.pos` and `exit.json`. Relies on the standard library alone, because the
-launcher and the shim import it in an interpreter without site-packages. Reading is lenient about
-unknown keys: a daemon adopts runs that a shim of another version has begun.
+A run is one process tree under one shim. Its run directory, in the daemon's own state directory, holds
+everything known about it: `spec.json` (what to start), `claim` (which shim has taken it), `start.json`,
+`output.pos` and `exit.json`. This module needs the standard library alone, because the launcher and the
+shim import it in an interpreter without site-packages. Readers ignore unknown keys: a daemon adopts runs
+that a shim of another version has begun.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TAIL_BYTES = 4096
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has a form for; for the few values in a record that are not plain already."""
+    """Return `value` as JSON can hold it; called only for the mappings and dataclasses in a record."""
     if isinstance(value, Mapping):
         return dict(value)
     return asdict(value)  # type: ignore[call-overload]
@@ -46,7 +46,7 @@ def _known(cls: type, text: str) -> dict[str, Any]:
 
 
 class _Record:
-    """A frozen dataclass of plain values that lives in a file as one JSON object."""
+    """A frozen dataclass of plain values, stored in a file as one JSON object."""
 
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
@@ -55,7 +55,7 @@ class _Record:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record in `text`; raises ValueError when it is none."""
+        """Return the record in `text`; raises ValueError for any other text."""
         try:
             return cls(**_known(cls, text))
         except TypeError as error:
@@ -79,8 +79,8 @@ class RunSpec(_Record):
     """All a shim needs to know to run a program without the daemon.
 
     `env` is the complete environment of the program. `stdin` is the path of a file (None:
-    /dev/null). `output` is an absolute path; no symbolic link is followed on the way to it, except
-    in `cwd` itself when it lies below that. KILL follows the last rung of `ladder` in any case.
+    /dev/null). `output` is an absolute path; the shim follows no symbolic link on the way to it, except
+    in `cwd` itself when the output is below that. KILL always follows the last rung of `ladder`.
     """
 
     run_id: str
@@ -95,7 +95,7 @@ class RunSpec(_Record):
     tail_bytes: int = 512 * 1024
     drain_s: float = 0.3
     partial: tuple[str, ...] = ()
-    """How lines of the output begin that show that it works, and are not kept."""
+    """Beginnings of output lines that count as signs of life and are not kept."""
     memory_max: int | None = None
     """Bytes; None: no limit. Limits need a control group that has the controller."""
     tasks_max: int | None = None
@@ -109,7 +109,7 @@ class RunSpec(_Record):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the specification in `text`; raises ValueError when it is none."""
+        """Return the specification in `text`; raises ValueError for any other text."""
         known = _known(cls, text)
         try:
             known["argv"] = tuple(known["argv"])
@@ -124,7 +124,7 @@ class RunSpec(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Which process is the shim of a run: a pid alone may be used again by a stranger.
+    """Which process is the shim of a run; a pid alone does not say, because the kernel reuses pids.
 
     `started` is in clock ticks since boot (field 22 of /proc/PID/stat).
     """
@@ -134,21 +134,21 @@ class Claim:
     boot_id: str
 
     def to_text(self) -> str:
-        """Return the claim as a few words, short enough for a file system to keep them in an inode."""
+        """Return the claim as three words, short enough for a file system to store in an inode."""
         return f"{self.pid} {self.started} {self.boot_id}"
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return the claim in `text`; raises ValueError when it is none."""
+        """Return the claim in `text`; raises ValueError for any other text."""
         pid, started, boot_id = text.split(" ")
         return cls(pid=int(pid), started=int(started), boot_id=boot_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord(_Record):
-    """Written as soon as the program runs, before anybody is told of it.
+    """Written as soon as the program runs, before the shim answers its caller.
 
-    Its file's modification time is from before the program's first instruction.
+    The modification time of its file is earlier than the program's first instruction.
 
     `shim_started` and `pid_started` are in clock ticks since boot; `monotonic` in seconds.
     """
@@ -166,19 +166,19 @@ class StartRecord(_Record):
 class ExitRecord(_Record):
     """How a run ended; once it exists, no process of the run is left but the `survived` ones.
 
-    Exactly one of `code`, `signal` and `spawn_error` is set, except for `lost` runs, where it is at
-    most `spawn_error` (why the shim failed). `output_bytes` is all that was written, not what was
-    kept. `killed` counts processes ended after the main one; `survived` those that belong to another
-    user and could not be. `no_program` tells of a `spawn_error` that there is no such program, or none
-    that can be executed. `output_error` says why output could not be written to its file.
-    `out_of_memory`: the kernel has most likely ended it for want of memory; `at_own_limit`: of the memory
-    that the run itself may take. `ended_ns` is when the main process ended, in nanoseconds since the epoch;
-    None for `lost` runs, and from a shim that did not tell.
+    Exactly one of `code`, `signal` and `spawn_error` is set, except for `lost` runs, which have at most
+    `spawn_error` (why the shim failed). `output_bytes` counts everything the run wrote, kept or not.
+    `killed` counts processes that the shim ended after the main one; `survived` counts processes of another
+    user, which it cannot end. `no_program` marks a `spawn_error` whose cause is a program that is missing or
+    not executable. `output_error` says why output could not be written to its file.
+    `out_of_memory`: the kernel most likely killed the run for lack of memory; `at_own_limit`: because the run
+    reached its own memory limit. `ended_ns` is when the main process ended, in nanoseconds since the epoch;
+    None for `lost` runs and in records of older shims.
 
-    What its control group counted: `memory_peak` (bytes) and `tasks_peak` (processes and threads) are the
-    most that was there at once, `memory_max` and `tasks_max` the limits that were in force; `memory_kills`
-    are processes ended at the run's own limit, `tasks_refused` those (and threads) that could not be started
-    at it. None: nothing counted it, or there was no limit.
+    Counted by the run's control group: `memory_peak` (bytes) and `tasks_peak` (processes and threads) are the
+    highest values, `memory_max` and `tasks_max` the limits that applied; `memory_kills` counts processes
+    killed at the run's own limit, `tasks_refused` processes and threads that the kernel refused to start.
+    None: nothing counted it, or there was no limit.
     """
 
     run_id: str
@@ -206,15 +206,15 @@ class ExitRecord(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """Signs of life of a whole process tree; compare two of them, the absolute values drift."""
+    """Signs of life of a whole process tree. Compare two of them: a single value means nothing."""
 
     output_bytes: int
     cpu_s: float
     written_bytes: int
-    """Given to write calls, whatever they wrote to: idle runtimes wake their own threads that way."""
+    """Passed to write calls of any target: idle runtimes wake their own threads that way."""
     stored_bytes: int = 0
-    """Written into files on a disk; those of a file system in memory are not counted here."""
+    """Written to files on a disk; a file system in memory does not count."""
     heard_ns: int = 0
-    """When it printed something last, also what is not kept; since 1970. 0: nothing yet."""
+    """When it last printed anything, kept or not; nanoseconds since 1970. 0: nothing yet."""
     received: tuple[Received, ...] = ()
     """What each of its TCP connections has received."""

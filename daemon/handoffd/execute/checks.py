@@ -1,8 +1,8 @@
-"""Checks as runs: what to start to measure a claim, what the runs are called, and where to look afterwards.
+"""Checks as runs: which command measures a claim, how its runs are named, and where their results are.
 
-Checks run under the launcher like executors, so that a restart of the daemon neither loses nor
-repeats one; nothing here starts a process. What a finished run proves is judged in `evidence`. The
-code under test is the agent's: report files and paths it names are read as hostile.
+Checks run under the launcher like executors, so a restart of the daemon neither loses nor repeats one.
+Nothing here starts a process, and `evidence` judges what a finished run proves. An agent wrote the code
+under test: its report files, and the paths in them, are treated as hostile.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class CheckContext:
     @property
     def variables(self) -> dict[str, str]:
         """The complete environment of the check."""
-        told = run_variables(run_id=self.run_id, story=self.story, step=self.step, attempt=self.attempt)
-        return {**self.environment, **told}
+        own = run_variables(run_id=self.run_id, story=self.story, step=self.step, attempt=self.attempt)
+        return {**self.environment, **own}
 
 
 def test_run_spec(
@@ -65,7 +65,7 @@ def test_run_spec(
     timeout_s: float,
     exclude: tuple[str, ...] = (),  # noqa: PT028
 ) -> RunSpec:
-    """Return the run that tests the project; `exclude` names test files to leave out, by relative path."""
+    """Return the run that tests the project; `exclude` holds relative paths of test files to leave out."""
     assert settings.command, "a project without a test command is not measured"
     report = str(context.run_dir / REPORT)
     argv = [word.replace("{report}", report) for word in settings.command]
@@ -73,19 +73,19 @@ def test_run_spec(
         argv[0] = str(context.root / argv[0])
     if settings.exclude_argument is not None:
         argv += [settings.exclude_argument.replace("{file}", _as_operand(file)) for file in exclude]
-    # A report that comes on standard output is kept as long as one in a file may be.
+    # A report on standard output may be as large as one in a file, so nothing of it is cut out.
     kept = MAX_REPORT_BYTES // 2 if _reports_on_output(settings) else _KEPT
     return _spec(context, tuple(argv), timeout_s, kept)
 
 
-test_run_spec.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest
+test_run_spec.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
 def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> RunSpec:
-    """Return the run of a rule's post_check, the one command that a shell reads.
+    """Return the run of a rule's post_check, the only command that goes through a shell.
 
-    Of the command only the tokens `{story}` and `US-{story}` are replaced, by the story's id, which
-    cannot mean anything to a shell. Raises Refused for an id that is none.
+    Only the tokens `{story}` and `US-{story}` are replaced, by the story's id, which has no character that
+    is special to a shell. Raises Refused for an invalid id.
     """
     text = fill_story(command, context.story)
     return _spec(context, ("/bin/sh", "-c", text), timeout_s, _KEPT)
@@ -100,7 +100,7 @@ def fill_story(template: str, story: str | None) -> str:
 
 
 def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRecord) -> TestOutput:
-    """Return what a test run left in its run directory. Reads up to 64 MiB: call it in a thread."""
+    """Return the report and output in a test run's directory. Reads up to 64 MiB: call it in a thread."""
     if settings.report == "exit":
         return TestOutput(report=None)
     if _reports_on_output(settings):
@@ -112,7 +112,7 @@ def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRec
 
 
 def read_bounded(path: Path, limit: int) -> bytes | None:
-    """Return at most `limit` bytes of a regular file; None when there is none (or a link, a pipe)."""
+    """Return at most `limit` bytes of a regular file; None if it is missing, a link, a pipe or a folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -122,17 +122,17 @@ def read_bounded(path: Path, limit: int) -> bytes | None:
         if not stat.S_ISREG(status.st_mode):
             return None
         with open(descriptor, "rb", closefd=False) as file:
-            # Not `limit` at once: so much room is made for it, however little there is.
+            # Not `limit` alone: Python allocates the whole size before it reads.
             return file.read(min(limit, status.st_size))
     finally:
         os.close(descriptor)
 
 
 def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> frozenset[str]:
-    """Return those of `files` that were written (or moved, or relinked) at or after `since_ns`.
+    """Return the `files` that were written (or moved, or relinked) at or after `since_ns`.
 
-    Times are nanoseconds of the wall clock. The inode's change time decides, which a program
-    cannot set. A file that is missing, or lies outside `root` once links are followed, has not changed.
+    Times are nanoseconds of the wall clock. The inode's change time decides, because a program cannot set
+    it. A missing file counts as unchanged, and so does one whose real path is outside `root`.
     """
     top = os.path.realpath(root)
     changed = set()
@@ -152,8 +152,7 @@ def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> froz
 def any_changed_since(root: Path, since_ns: int) -> bool:
     """Return whether anything in a project was written, made or removed at or after `since_ns`.
 
-    What handoffd, version control and package managers keep for themselves is left out, and of a very large
-    project what is found late.
+    Skips the folders of handoffd, version control and package managers, and stops after `MAX_LOOKS` entries.
     """
     left, folders = MAX_LOOKS, [str(root)]
     while folders:
@@ -193,7 +192,7 @@ def _reports_on_output(settings: TestSettings) -> bool:
 
 
 def _as_operand(file: str) -> str:
-    """Return `file` so that no program can take it for an option."""
+    """Return `file` in a form that no program can mistake for an option."""
     return f"./{file}" if file.startswith("-") else file
 
 
@@ -208,7 +207,7 @@ def _changed_at(path: str) -> int | None:
 Check = Literal["baseline", "tests", "rest", "post"]
 
 MAX_TRIES: Final = 3
-"""Runs of one check before its missing result is taken for a fault of the environment."""
+"""How often one check is run before its missing result counts as a fault of the environment."""
 
 
 def check_run(dispatch: str, check: Check) -> str:
@@ -217,15 +216,14 @@ def check_run(dispatch: str, check: Check) -> str:
 
 
 def tried_again(name: str, number: int) -> str:
-    """Return the name of a check's run when it is tried for the `number`-th time, from 1."""
+    """Return the name of a check's run at its `number`-th try, from 1."""
     return name if number == 1 else f"{name}.{number}"
 
 
 def runs_of(dispatch: str) -> tuple[str, ...]:
-    """Return every name that a run of a dispatch may have; few of them are there.
+    """Return every name that a run of a dispatch may have, whether or not such a run exists.
 
-    To look for each by name takes as long after years as on the first day; to find them in the folder of all
-    runs does not.
+    Looking up each name costs the same however many runs there are; listing the folder of all runs does not.
     """
     checks = (check_run(dispatch, check) for check in get_args(Check))
     return (dispatch, *(tried_again(name, 1 + tries) for name in checks for tries in range(MAX_TRIES)))

@@ -1,19 +1,18 @@
-"""To which class the end of a run belongs: why it ended, not what it handed over; and when its limit is over.
+"""Why a run ended (not what it handed over), and when a usage limit that ended it is over.
 
-Exit codes lie and subtypes lie, so the classes are told apart by what is said where errors stand: in the
-result of the stream, in its error lines, and in the last lines that belong to no stream (standard error).
-What an agent says in its own words never counts, or one that works on a rate limiter would be parked. Which
-words and codes mean what is data: `ends` and `limits` of `config/executors.yaml`. A cause that the stream
-names for programs goes before all words. A refusal comes last: it is an error of the provider's that nothing
-else explains.
+Exit codes and subtypes are unreliable, so the class of an end comes from the places where errors appear: the
+stream's result, its error lines, and the last lines outside the stream (standard error). An agent's own words
+never count, or an agent that works on a rate limiter would be parked. Words and codes are data: `ends` and
+`limits` of `config/executors.yaml`. A machine-readable cause in the stream wins over all words. A refusal
+comes last: an error of the provider that nothing else explains.
 
-When a usage limit is over, agents say in many ways: a time of day with or without a zone, a weekday, a date,
+Agents report the end of a usage limit in many ways: a time of day with or without a zone, a weekday, a date,
 seconds since 1970, "in 3 hours 5 minutes". Patterns of an executor's definition cut that out of the text
-(`reset` for a moment, `wait` for how long); this reads what they cut out. What cannot be read is no moment,
+(`reset` for a moment, `wait` for a duration), and this module reads it. Text that it cannot read gives None,
 never a guess: the caller then tries again after pauses of its own.
 
-A time of day names a moment every day. Agents leave out the day when it is near, and their message is read
-some time after they wrote it, so the moment may have passed: that limit is over. Taken for tomorrow's, it
+A time of day recurs every day. Agents leave out the day when it is near, and the daemon reads the message a
+while after the agent wrote it, so the moment may have passed: that limit is over. Read as tomorrow's time, it
 would keep an account idle for a day.
 """
 
@@ -32,22 +31,22 @@ from handoffd.execute.executor import EndRule, Executor
 from handoffd.execute.stream.reader import Seen, plain_lines
 
 PLAIN_LINES = 40
-"""How many of the last lines that belong to no stream are searched, the latest first."""
+"""How many of the last lines outside the stream are searched, the latest first."""
 
 MAX_LINE_CHARS = 500
-"""How much of each is searched: an expression may take more than its length in steps."""
+"""How much of each is searched: a regular expression may take more steps than the text is long."""
 
 ROUNDED_OFF = timedelta(minutes=1)
-"""Added to a time of day: agents leave the seconds out."""
+"""Added to a time of day, because agents leave the seconds out."""
 
 _CRASHES = frozenset({signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV})
 _BY_A_SHELL = 128
-"""What shells add to the number of the signal that ended their child."""
+"""Shells add this to the number of the signal that ended their child."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The class of an end. None: we ended it, or nobody saw it. `retry_at`: when its limit is over."""
+    """The class of an end; None: the daemon ended the run, or lost it. `retry_at`: when its limit is over."""
 
     end: End | None
     retry_at: datetime | None = None
@@ -63,10 +62,10 @@ class Ended:
 
 
 def ending_of(executor: Executor, ended: Ended, now: datetime, local: tzinfo) -> Ending:
-    """Return the class of a run's end; `local` is the zone of times of day that name none.
+    """Return the class of a run's end; `local` is the zone for times of day without one.
 
-    Of a run that had to be ended only a limit or an overload is told, if that was the last thing it met: it
-    may have spent its time on trying again.
+    A run that the daemon ended has a class only if the last thing it met was a limit or an overload: it may
+    have spent its time on retries.
     """
     by, met = ended.record.by, ended.seen.limit
     if by == "lost" or (by != "itself" and met is None):
@@ -79,7 +78,7 @@ def ending_of(executor: Executor, ended: Ended, now: datetime, local: tzinfo) ->
 
 
 def footprint_of(record: ExitRecord) -> Footprint | None:
-    """Return what a run took of the machine; None where nothing was counted and nothing limited."""
+    """Return the memory and tasks that a run used; None if nothing was counted or limited."""
     found = Footprint(
         memory_peak=record.memory_peak,
         memory_max=record.memory_max,
@@ -97,13 +96,13 @@ def _class_of(executor: Executor, ended: Ended) -> End:
     if _is_clean(ended):
         return End.CLEAN
     texts = tuple(_errors(ended))
-    told = next(filter(None, (_meaning(executor, text, ended) for text in texts)), None)
-    known = _named(executor, ended) or told or _meaning(executor, None, ended)
+    meant = next(filter(None, (_meaning(executor, text, ended) for text in texts)), None)
+    known = _named(executor, ended) or meant or _meaning(executor, None, ended)
     return known or (End.REFUSED if _is_refused(executor, ended, texts) else _unexplained(ended))
 
 
 def _named(executor: Executor, ended: Ended) -> End | None:
-    """Return what the cause that the stream names for programs means; a text may be worded anew any day."""
+    """Return the meaning of the stream's machine-readable cause; error texts may be reworded any day."""
     return next((rule.end for rule in _by_cause(executor, ended) if rule.end is not End.REFUSED), None)
 
 
@@ -124,7 +123,7 @@ def _is_refused(executor: Executor, ended: Ended, texts: Iterable[str]) -> bool:
 
 
 def _meaning(executor: Executor, text: str | None, ended: Ended) -> End | None:
-    """Return what an error means, or without a `text` what the exit code alone does; None if nothing."""
+    """Return the meaning of an error, or without `text` of the exit code alone; None if it has none."""
     for rule in executor.ends:
         if rule.cause is not None or rule.end is End.REFUSED:
             continue
@@ -143,14 +142,14 @@ def _unexplained(ended: Ended) -> End:
 
 
 def _is_clean(ended: Ended) -> bool:
-    """Return whether neither the exit code nor the output tells of an error that was the end of it."""
+    """Return whether neither the exit code nor the output reports an error that ended the run."""
     result = ended.seen.result
     reported = bool(ended.seen.errors) if result is None else result.is_error is True
     return ended.record.code == 0 and not reported
 
 
 def _errors(ended: Ended) -> Iterator[str]:
-    """Yield what was said where errors stand, the most telling first."""
+    """Yield the texts from the places where errors appear, the most informative first."""
     seen = ended.seen
     if seen.result is not None and seen.result.error is not None:
         yield seen.result.error
@@ -161,7 +160,7 @@ def _errors(ended: Ended) -> Iterator[str]:
 
 
 def _retry_at(executor: Executor, ended: Ended, now: datetime, local: tzinfo) -> datetime | None:
-    """Return when a limit is over: as the stream says it for programs, else the first time that is named."""
+    """Return when a limit is over: the stream's machine-readable time, else the first time in an error."""
     if ended.seen.resets_at is not None:
         try:
             return datetime.fromtimestamp(ended.seen.resets_at, UTC)
@@ -183,10 +182,10 @@ def _moment(found: re.Match[str] | None, now: datetime, local: tzinfo) -> dateti
 
 # --- when a limit is over ----------------------------------------------------------------------------
 _MILLISECONDS_FROM = 10**11
-"""Read as seconds, such a number would lie in the year 5138."""
+"""Larger numbers are milliseconds: as seconds they would mean the year 5138 or later."""
 
 OVER_FOR = timedelta(hours=12)
-"""A time of day that passed no longer ago than this has passed; else the next one is meant."""
+"""A time of day that passed within this time means that moment; an earlier one means the next day's."""
 
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(
@@ -213,7 +212,7 @@ _ZONE = re.compile(
 
 
 def reset_after(text: str, now: datetime) -> datetime | None:
-    """Return `now` and a duration like `3 days 4 hours`, `1h2m3.5s` or `20` (seconds); None if it is none."""
+    """Return `now` plus a duration such as `3 days 4 hours`, `1h2m3.5s` or `20` (seconds); else None."""
     bare = _SECONDS.fullmatch(text)
     seconds = float(bare[1]) if bare else sum(_seconds(*found.groups()) for found in _DURATION.finditer(text))
     if not bare and not _DURATION.search(text):
@@ -222,12 +221,12 @@ def reset_after(text: str, now: datetime) -> datetime | None:
 
 
 def reset_at(text: str, now: datetime, local: tzinfo = UTC) -> datetime | None:
-    """Return the moment that `text` names, which may be past.
+    """Return the moment that `text` names, which may be past; None if it names none.
 
     `text` is a time of day (`3pm`, `15:05`), perhaps with a weekday, a date and a zone (`UTC+2`, or a name in
-    brackets), an ISO 8601 time, or (milli)seconds since 1970. Without a zone it is meant in `local`; without
-    a date, `today` or `tomorrow`, on the day that brings it nearest to `now`, but at most 12 hours before it;
-    without a year, in the nearest one. None if it is none of these.
+    brackets), an ISO 8601 time, or (milli)seconds since 1970. Without a zone, `local` applies. Without a
+    date, `today` or `tomorrow`, it is the nearest such moment, at most 12 hours before `now`. Without a year,
+    it is the nearest one.
     """
     return _since_1970(text) or _iso(text, local) or _by_clock(text, now.astimezone(_zone(text) or local))
 
@@ -277,7 +276,7 @@ def _zone(text: str) -> tzinfo | None:
 
 
 def _by_clock(text: str, now: datetime) -> datetime | None:
-    """Return the moment that a time of day, a date or both name by the clock of the zone of `now`."""
+    """Return the moment that a time of day, a date or both name, in the zone of `now`."""
     found, weekday, dated = _TIME.search(text), _WEEKDAY.search(text), _DATE.search(text)
     near = _NEXT_TO.search(text)
     tomorrow = near is not None and near[1].lower() == "tomorrow"
@@ -285,8 +284,8 @@ def _by_clock(text: str, now: datetime) -> datetime | None:
         clock = _clock(found) if found else time() if weekday or dated or tomorrow else None
         if clock is None:
             return None
-        said = [now.date() + timedelta(days=tomorrow)] if near else None
-        days = _dates(dated, now) if dated else said or _near_days(weekday, now)
+        named = [now.date() + timedelta(days=tomorrow)] if near else None
+        days = _dates(dated, now) if dated else named or _near_days(weekday, now)
         moments = [moment for day in days for moment in _moments(day, clock, now.tzinfo)]
     except (ValueError, OverflowError):
         return None
@@ -303,7 +302,7 @@ def _clock(found: re.Match[str]) -> time | None:
 
 
 def _near_days(named: re.Match[str] | None, now: datetime) -> Iterator[date]:
-    """Yield the days on which a time of day may be meant: yesterday to tomorrow, or those of that weekday."""
+    """Yield the days that a time of day may mean: yesterday to tomorrow, or each near day of that weekday."""
     far = 1 if named is None else 7
     for days in range(-far, far + 1):
         day = now.date() + timedelta(days=days)
@@ -312,7 +311,7 @@ def _near_days(named: re.Match[str] | None, now: datetime) -> Iterator[date]:
 
 
 def _dates(named: re.Match[str], now: datetime) -> Iterator[date]:
-    """Yield the days of that date: of the year that is named, else of this one and those beside it."""
+    """Yield the date in the named year, else in last year, this year and next year."""
     month, day = _MONTHS.index(named[1].lower()[:3]) + 1, int(named[2])
     years = [int(named[3])] if named[3] else range(now.year - 1, now.year + 2)
     for year in years:
@@ -323,9 +322,9 @@ def _dates(named: re.Match[str], now: datetime) -> Iterator[date]:
 
 
 def _moments(day: date, clock: time, zone: tzinfo | None) -> Iterator[datetime]:
-    """Yield when it is `clock` on `day`: twice in the hour in which the clocks go back.
+    """Yield the moments at which it is `clock` on `day`: two in the hour in which the clocks go back.
 
-    In the hour that is left out when they go forward it is an hour later.
+    A time in the hour that is skipped when they go forward means one hour later.
     """
     first, second = (datetime.combine(day, clock.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1))
     yield first
@@ -334,6 +333,6 @@ def _moments(day: date, clock: time, zone: tzinfo | None) -> Iterator[datetime]:
 
 
 def _meant(moments: Iterable[datetime], now: datetime, over_for: timedelta | None) -> datetime | None:
-    """Return the moment nearest to `now`; with `over_for`, of those that passed no longer ago than that."""
+    """Return the moment nearest to `now`; with `over_for`, ignore moments further in the past than that."""
     possible = [moment for moment in moments if over_for is None or now - moment <= over_for]
     return min(possible, key=lambda moment: (abs(moment - now), moment), default=None)

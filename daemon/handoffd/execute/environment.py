@@ -1,8 +1,8 @@
-"""The environment of a child, rebuilt from nothing.
+"""The environment of a child process, built from an empty one.
 
-A child sees what is named in an allow-list and what the daemon sets for it, never the rest: the
+A child gets the allow-listed variables and the ones that the daemon sets for it, nothing else: the
 daemon's own environment may hold the tokens of its sinks, and under systemd it holds sockets and
-credentials of the service. Some names do not pass even when somebody lists them.
+credentials of the service. Variables in `NEVER` do not pass even if an allow-list names them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NEVER = frozenset(
         "WATCHDOG_USEC",
     }
 )  # fmt: skip
-"""What systemd gives the daemon and means for no one else."""
+"""Variables that systemd sets for the daemon alone."""
 
 
 MARK = "HANDOFFD_RUN"
-"""The variable that holds a run's id, and by which its processes are known when nothing else tells."""
+"""The variable that holds a run's id; it identifies orphaned processes of the run."""
 
 
 def child_environment(
@@ -40,9 +40,9 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the complete environment of a child.
 
-    From `source` pass the names in `allowed` (the daemon's settings, the executor's) and `project`
-    (what a project asks for, which may not be a variable of the daemon itself); `variables` are
-    set last. There is always a PATH. Names that are no names of variables are left out.
+    It has the variables of `source` that are named in `allowed` (the settings of the daemon and of the
+    executor) or in `project` (a project's own list, which cannot name the daemon's variables), then
+    `variables`. There is always a PATH. Invalid names are left out.
     """
     wanted = {name for names in allowed for name in names}
     wanted |= {name for name in project if not name.startswith(_OUR_PREFIX)}
@@ -55,7 +55,7 @@ def child_environment(
 
 
 def run_variables(*, run_id: str, story: str | None, step: str, attempt: int) -> dict[str, str]:
-    """Return what every run is told about itself. The run id also marks its processes as ours."""
+    """Return the variables that describe a run to itself. The run id also marks its processes as ours."""
     return {
         MARK: run_id,
         "HANDOFFD_STORY": story or "",
@@ -70,7 +70,7 @@ def is_variable_name(name: str) -> bool:
 
 
 def expanded(path: str, environment: Mapping[str, str]) -> str | None:
-    """Return a path with `~`, `$NAME` and `${NAME:-instead}` filled in; None when that is not absolute."""
+    """Return a path with `~`, `$NAME` and `${NAME:-instead}` expanded; None if the result is not absolute."""
 
     def value(found: re.Match[str]) -> str:
         return environment.get(found["name"] or found["braced"]) or found["instead"] or ""

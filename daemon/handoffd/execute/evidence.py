@@ -1,23 +1,22 @@
 """What a finished test run proves: exit record and report judged together, against the baseline. Pure.
 
 Neither exit record nor report is enough alone. A runner that could not work (missing, called wrongly, broken
-inside, silent) says nothing about the agent's work: its report becomes a `problem`, hence a fault of the
-environment. A runner that ends with an error its report does not explain is a failure all the same.
+inside, silent) says nothing about the agent's work: its report becomes a `problem`, which is a fault of the
+environment. A runner that exits with an error its report does not explain is still a failure.
 
-The baseline is what the tests said before the story's first red step. The rules, where one could
-decide otherwise:
+The baseline holds the test results from before the story's first red step. The rules that are not obvious:
 
-- A test that passed in the baseline and fails now has regressed. One that is *gone* has not: tests
-  are renamed and deleted for good reasons, and a red step may put an old test file out of action by
-  importing what does not exist yet. It has, however, when it is missing because its part of the run
-  ended early (`TestReport.cut_short`): then nobody can say that it still passes.
-- A file that cannot be loaded is one new failure when the step changed that file; when it did not,
-  something the step changed broke it, which is a regression. One that could not be loaded in the
-  baseline either is a known failure.
-- A failure that no id carries (an exit code, a bail-out) keeps a run from being green and never makes
-  it red. It is excused by the same failure in the baseline only while the run was complete.
+- A test that passed in the baseline and fails now has regressed. A *missing* test has not: an agent may
+  rename or delete it with good reason, and a red step may break an old test file by importing code that
+  does not exist yet. It has regressed, however, if it is missing because its part of the run ended early
+  (`TestReport.cut_short`): then nothing shows that it still passes.
+- A file that cannot be loaded is one new failure if the step changed that file. If the step did not, another
+  change of the step broke it, which is a regression. If it could not be loaded in the baseline either, it
+  is a known failure.
+- A failure without a test id (an exit code, a bail-out) keeps a run from being green and never makes
+  it red. The same failure in the baseline excuses it only if the run was complete.
 - With nothing but an exit code (`verified` False) there are no ids: a failure counts as one new
-  failure and is never excused, since nothing shows that it is the old one.
+  failure and is never excused, because nothing shows that it is the old one.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ _CONFTEST = re.compile(r"^ImportError while loading conftest '([^'\n]{1,4096})'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutput:
-    """What a test run left: its report (None: no such file) and what it printed.
+    """A test run's report (None: no such file) and what it printed.
 
-    `complete` is False when the report is the run's own output and the middle of it is lost.
+    `complete` is False if the report is the run's own output and its middle is lost.
     """
 
     __test__ = False
@@ -80,18 +79,18 @@ class TestOutput:
 
 
 def fault_of(exit_record: ExitRecord) -> str | None:
-    """Return why a check's run proves nothing at all; None when its end means something."""
+    """Return why a check's run proves nothing at all; None if its end counts."""
     if exit_record.spawn_error is not None:
         return f"the command could not be started: {exit_record.spawn_error}"
     if exit_record.by == "lost":
-        return "nobody saw how the command ended"
+        return "the daemon did not see how the command ended"
     if exit_record.by == "stop":
         return "the command was stopped before it ended"
     return None
 
 
 def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput, root: str) -> TestReport:
-    """Return what one test run says; with a `problem` it says nothing. Paths are made relative to `root`."""
+    """Return the report of one test run, or one with a `problem`. Paths become relative to `root`."""
     if problem := _no_verdict(exit_record):
         return unusable(problem)
     if settings.report == "exit":
@@ -101,7 +100,7 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
         error = replace(conftest, file=inside(conftest.file, root))
         return TestReport(load_errors=(error,), cut_short=(EVERYTHING,))
     if not output.complete:
-        return unusable("the test report is too long to be kept whole: have it written to {report}")
+        return unusable("the test report is too long to be kept whole: let the command write it to {report}")
     if output.report is None:
         how = _failure(exit_record) or "exit code 0"
         return unusable(f"the test command left no report ({how})")
@@ -124,7 +123,7 @@ def evidence_of(
     *,
     earlier_s: float = 0.0,
 ) -> TestEvidence:
-    """Return what the run proved; `earlier_s` is what a first run before this one took."""
+    """Return what the run proved; `earlier_s` is the duration of a first run before this one."""
     seconds = exit_record.seconds + earlier_s
     tail = _tail(report, exit_record)
     if exit_record.by == "deadline":
@@ -133,7 +132,7 @@ def evidence_of(
 
 
 def post_check_of(exit_record: ExitRecord) -> PostCheck:
-    """Return how a post_check ended. Ask `fault_of` first: a check that never ran proves nothing."""
+    """Return how a post_check ended. Call `fault_of` first: a check that never ran proves nothing."""
     passed = exit_record.by == "itself" and exit_record.code == 0 and exit_record.spawn_error is None
     tail = exit_record.tail or exit_record.spawn_error or ""
     return PostCheck(passed=passed, tail=tail, timed_out=exit_record.by == "deadline", line=last_line(tail))
@@ -144,8 +143,8 @@ def files_to_exclude(
 ) -> tuple[str, ...]:
     """Return the files to leave out of a second run; empty when none is needed or possible.
 
-    It is needed when files the step changed cannot be loaded and tests that passed in the baseline
-    did not run because of that, though they live elsewhere.
+    It is needed if files that the step changed cannot be loaded and, because of that, tests in other files
+    that passed in the baseline did not run.
     """
     is_changed = changed.__contains__ if isinstance(changed, frozenset) else changed
     files = tuple(error.file for error in report.load_errors)
@@ -164,7 +163,7 @@ def merge(first: TestReport, second: TestReport, excluded: tuple[str, ...]) -> T
     """Return the report of both runs together, the second made without `excluded`."""
     if second.problem is not None:
         return second
-    # A file that stands in the way even when it is left out (a conftest) hides every other test.
+    # A file that breaks the run even when it is excluded (a conftest) hides every other test.
     in_the_way = any(error.file in excluded for error in second.load_errors)
     known = {error.file for error in first.load_errors}
     more = tuple(error for error in second.load_errors if error.file not in known)
@@ -178,14 +177,14 @@ def merge(first: TestReport, second: TestReport, excluded: tuple[str, ...]) -> T
 
 
 def inside(file: str, root: str) -> str:
-    """Return `file` relative to `root` where it lies in it, in normal form; else unchanged."""
+    """Return `file` relative to `root`, in normal form, if it is inside; else unchanged."""
     path = posixpath.normpath(posixpath.join(root, file))
     top = posixpath.normpath(root)
     return path[len(top) :].lstrip("/") if path.startswith(f"{top}/") else file
 
 
 def _relative(test_id: str, root: str) -> str:
-    """Return an id that begins with a whole path (jest's) as one below `root`."""
+    """Return a test id without the absolute path of `root`, with which jest's ids begin."""
     return test_id.removeprefix(f"{root.rstrip('/')}/")
 
 
@@ -204,7 +203,7 @@ def _no_verdict(exit_record: ExitRecord) -> str | None:
 
 
 def _broken_conftest(settings: TestSettings, exit_record: ExitRecord, output: TestOutput) -> LoadError | None:
-    """Return the conftest.py that keeps pytest from starting: code of the project, not of the runner."""
+    """Return the conftest.py that keeps pytest from starting: the project's fault, not the runner's."""
     if not is_pytest(settings) or exit_record.code != 4:
         return None
     text = output.printed or exit_record.tail
@@ -222,19 +221,19 @@ def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport
 
 
 def _failure(exit_record: ExitRecord) -> str | None:
-    """Return how a check failed by its exit code or signal, with the limit that it met; None for success."""
+    """Return the exit code or signal of a failed check, with any limit that it met; None for success."""
     failed, taken = describe_failure(exit_record.code, exit_record.signal), footprint_of(exit_record)
     return f"{failed}; {taken.limits_met}" if failed and taken and taken.limits_met else failed
 
 
 def _lives_in(test_id: str, file: str) -> bool:
-    """Whether an id is one of `file`'s, for runners whose ids begin with a path or dotted module."""
+    """Whether a test is in `file`, for runners whose ids begin with a path or dotted module."""
     module = file.rsplit(".", 1)[0].replace("/", ".")
     return test_id.startswith((f"{file}::", f"{module}::", f"{module}."))
 
 
 def _tail(report: TestReport, exit_record: ExitRecord) -> str:
-    """Return what helps to repair: files that cannot be loaded, then the end of what was printed."""
+    """Return what helps to fix the failure: files that cannot be loaded, then the end of the output."""
     lines = [f"{error.file}: {(error.message.splitlines() or [''])[-1]}" for error in report.load_errors[:20]]
     head = "\n".join([*lines, ""])[:1500] if lines else ""
     text = report.excerpt or exit_record.tail
@@ -254,7 +253,7 @@ Changed = Callable[[str], bool] | frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What a project's tests said before a story touched them."""
+    """The results of a project's tests before a story changed anything."""
 
     results: dict[str, Outcome] = field(default_factory=dict)
     unloadable: frozenset[str] = frozenset()
@@ -262,7 +261,7 @@ class Baseline:
 
 
 def baseline_of(report: TestReport) -> Baseline:
-    """Return the baseline a report makes; only a report without a problem makes one."""
+    """Return a report as a baseline; the report must have no problem."""
     assert report.problem is None
     return Baseline(
         results=dict(report.results),
@@ -388,5 +387,5 @@ def _check_version(version: object) -> None:
 
 def _outcome(value: object) -> Outcome:
     if value not in get_args(Outcome):
-        raise ValueError(f"{value!r} is no outcome of a test")
+        raise ValueError(f"{value!r} is not a test outcome")
     return cast("Outcome", value)

@@ -1,7 +1,7 @@
-"""One agent CLI as a value: how to start it, end it and read it; what contradicts itself; what it can do.
+"""One agent CLI as a value: how to start, end and read it, how to check its definition, what it can do.
 
-Nothing here goes through a shell, and the prompt never becomes part of an argv, which everybody on the
-machine can read and the kernel limits to 128 KiB.
+Nothing here goes through a shell, and the prompt never becomes part of an argv: every account on the
+machine can read an argv, and the kernel limits each argument to 128 KiB.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from handoffd.execute.stream.format import LineRule, StreamFormat, UsageRule
 
 PLACEHOLDERS = ("{model}", "{prompt_file}", "{python}", "{session}")
 PERMISSIONS = "{permissions}"
-"""The word of an argv in whose place the words of the permission stand."""
+"""The word of an argv that is replaced by the words of the chosen permission."""
 
 AT = "@"
-"""A permission `work@commit` stands in the place of `work` at the step commit."""
+"""A permission `work@commit` replaces `work` at the step commit."""
 
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 
 Word = str | tuple[str, ...]
-"""One argument, or several that are left out together when a placeholder has no value."""
+"""One argument, or several that are left out together if a placeholder has no value."""
 
 
 class _Model(BaseModel):
@@ -37,26 +37,26 @@ class _Model(BaseModel):
 
 
 class LadderRung(_Model):
-    """One step of stopping: a signal to the whole tree, then a wait."""
+    """One step of a stop: a signal to the whole process tree, then a wait."""
 
     signal: SignalName
     grace_s: float = Field(5, ge=0, le=600)
 
 
 class Login(_Model):
-    """How to see, without asking anybody, that somebody is logged in: one of these is there."""
+    """How to see without a request that the CLI is logged in: one of these variables or files exists."""
 
     env: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """May begin with `~` or hold $VARIABLES."""
     command: str | None = None
-    """What a person types to log in."""
+    """The command that a person types to log in."""
 
 
 class EndRule(_Model):
-    """What kind of end it is when `match` is found in an error or the last lines, or by its exit code.
+    """The class of an end if `match` is found in an error or in the last lines, or by its exit code.
 
-    Of an executor that names the cause of an error for programs, `cause` is found in that name.
+    For executors whose stream has a machine-readable cause of errors, `cause` is searched for in it.
     """
 
     match: re.Pattern[str] | None = None
@@ -66,7 +66,7 @@ class EndRule(_Model):
 
 
 class Idle(_Model):
-    """What its processes do, a second, while it waits for an answer. What is not more is no sign of life."""
+    """Activity per second of its processes while it waits for an answer. Only more is a sign of life."""
 
     cpu: float = Field(0.01, ge=0)
     """Of one core. Node with ten timers a second and some garbage uses 0.0027, Python's event loop 0.003."""
@@ -75,11 +75,11 @@ class Idle(_Model):
     stored: float = Field(0, ge=0)
     """Bytes, on a disk."""
     ping: int = Field(64, ge=0)
-    """The most bytes that a ping of its provider has, with what encryption and framing add."""
+    """The largest ping of its provider in bytes, encryption and framing included."""
 
 
 class Executor(_Model):
-    """One agent CLI. An empty argv makes it a pattern that others extend."""
+    """One agent CLI. With an empty argv it is a pattern that other executors extend."""
 
     name: str
     argv: tuple[Word, ...] = ()
@@ -91,75 +91,75 @@ class Executor(_Model):
     permissions: dict[str, tuple[str, ...]] = {}
     permission: str | None = None
     account: str = ""
-    """Whose quota it uses; what it extends, if that can be started, or else its own name."""
+    """The account whose quota it uses: that of a startable executor that it extends, else its own name."""
     limits: tuple[re.Pattern[str], ...] = ()
-    """Found in an error, they tell of a limit; the group `reset` is when it is over, `wait` in how long."""
+    """A match in an error means a limit; group `reset` is the moment it ends, group `wait` the time left."""
     ends: tuple[EndRule, ...] = ()
     ladder: tuple[LadderRung, ...] = (LadderRung(signal="TERM"), LadderRung(signal="KILL"))
     idle: Idle = Idle()
     env: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    """Folders outside the project, or with a `*` at the end what begins so in a folder; may begin with `~` or
-    hold $VARIABLES."""
+    """Folders outside the project, or path prefixes with a `*` at the end; may begin with `~` or hold
+    $VARIABLES."""
     login: Login | None = None
     install: str | None = None
-    """What a person types to install it."""
+    """The command that a person types to install it."""
     version: tuple[str, ...] | None = Field(None, min_length=1)
     notes: str = ""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The permissions that can be chosen; what replaces them at a step cannot."""
+        """The permissions that a setting can choose; the replacements for single steps are not among them."""
         return tuple(name for name in self.permissions if AT not in name)
 
     @property
     def overloads(self) -> tuple[re.Pattern[str], ...]:
-        """What tells, found in an error, that the provider cannot answer just now."""
+        """An error that matches one of these means that the provider is overloaded."""
         return tuple(rule.match for rule in self.ends if rule.end is End.OVERLOAD and rule.match is not None)
 
     @property
     def waits(self) -> tuple[re.Pattern[str], ...]:
-        """What tells, found in the cause of an error, that the account cannot be asked just now."""
+        """A cause that matches one of these means that the account has met a limit or an overload."""
         return tuple(rule.cause for rule in self.ends if rule.end in LIMITS and rule.cause is not None)
 
     @property
     def can_resume(self) -> bool:
-        """Whether a session can be continued: it is told, and there is a place for it in argv."""
-        told = self.stream is not None and bool(self.stream.session)
-        return told and any("{session}" in text for text in words_of(self.argv))
+        """Whether a session can be continued: the stream reports its id, and argv has a place for it."""
+        reported = self.stream is not None and bool(self.stream.session)
+        return reported and any("{session}" in text for text in words_of(self.argv))
 
 
 def words_of(argv: Iterable[Word]) -> tuple[str, ...]:
-    """Return every text of an argv, those in lists as well."""
+    """Return every text of an argv, lists flattened."""
     return tuple(text for word in argv for text in ((word,) if isinstance(word, str) else word))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationContext:
-    """What one start fills in. `python` is an interpreter that can import handoffd."""
+    """The values of one start. `python` is an interpreter that can import handoffd."""
 
     python: str
     prompt_file: str
     session: str | None = None
-    """The agent's session to continue; None: a fresh one."""
+    """The agent's session to continue; None: a new one."""
     step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """How to start an executor once: what a `RunSpec` needs of it."""
+    """How to start an executor once: its part of a `RunSpec`."""
 
     argv: tuple[str, ...]
     env: tuple[str, ...]
-    """Names of the environment variables it may see beside the daemon's allow-list."""
+    """Names of the environment variables that it gets in addition to the daemon's allow-list."""
     ladder: tuple[Rung, ...]
     prompt: Literal["stdin", "file"]
     partial: tuple[str, ...] = ()
-    """How lines of its output begin that are not kept."""
+    """Beginnings of output lines that are not kept."""
 
 
 def invocation(executor: Executor, context: InvocationContext) -> Invocation:
-    """Return how to start `executor` once; raises ConfigurationError when it is only a pattern."""
+    """Return how to start `executor` once; raises ConfigurationError if it is only a pattern."""
     if not executor.argv:
         message = f"executor {executor.name!r} has no argv: choose one that says `extends: {executor.name}`"
         raise ConfigurationError(message, hint="handoffd config show")
@@ -173,7 +173,7 @@ def invocation(executor: Executor, context: InvocationContext) -> Invocation:
 
 
 def version_call(executor: Executor, context: InvocationContext) -> tuple[str, ...]:
-    """Return the argv that prints the version of the program; none when that is not known."""
+    """Return the argv that prints the version of the program; empty if the definition has none."""
     return _filled(executor.version or (), executor, context)
 
 
@@ -200,13 +200,13 @@ def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationCont
     return tuple(argv)
 
 
-# --- what is wrong although each value has the right form --------------------------------------------
+# --- checks across fields, after each value has passed its own ---------------------------------------
 _OPTIONAL = ("{model}", "{session}")
 _LIMIT_GROUPS = ("reset", "wait")
 
 
 class Contradiction(NamedTuple):
-    """One thing that is wrong at `key`, which is dotted and begins below the executor."""
+    """One problem at `key`, a dotted path relative to the executor."""
 
     key: str
     message: str
@@ -214,7 +214,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(executor: Executor) -> Iterator[Contradiction]:
-    """Yield everything that is wrong with `executor`."""
+    """Yield every contradiction in `executor`."""
     yield from _calls(executor)
     yield from _permissions(executor)
     yield from _stream(executor)
@@ -225,12 +225,12 @@ def contradictions(executor: Executor) -> Iterator[Contradiction]:
     for part, names in named:
         for index, name in enumerate(names):
             if not is_variable_name(name):
-                message = f"{name[:80]!r} is no name of an environment variable"
+                message = f"{name[:80]!r} is not the name of an environment variable"
                 yield Contradiction(f"{part}.{index}", message)
 
 
 def keys_of(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the keys that a section may have, sorted."""
+    """Return the keys that a section of the settings file may have, sorted."""
     extra = ("extends",) if model is Executor else ()
     names = [field.alias or name for name, field in model.model_fields.items()]
     return tuple(sorted({*names, *extra} - ({"name"} if model is Executor else set())))
@@ -246,7 +246,7 @@ def _calls(executor: Executor) -> Iterator[Contradiction]:
     if executor.prompt == "file" and texts and not any("{prompt_file}" in text for text in texts):
         yield Contradiction("argv", "with `prompt: file` it must hold {prompt_file}")
     if executor.session == "resume" and executor.argv and not executor.can_resume:
-        message = "needs a place for {session} in argv, and `stream.session`, which says where the id is told"
+        message = "needs a place for {session} in argv, and `stream.session`, the id's path in the stream"
         yield Contradiction("session", message)
 
 
@@ -266,7 +266,7 @@ def _bad_words(place: str, word: Word) -> Iterator[Contradiction]:
                 yield Contradiction(place, f"there is no placeholder {named}", PLACEHOLDERS)
             elif named in _OPTIONAL and isinstance(word, str):
                 name = named.strip("{}")
-                message = f'there may be no {name}: write it as a list, [--{name}, "{named}"]'
+                message = f'{name} is optional: write it as a list, [--{name}, "{named}"]'
                 yield Contradiction(place, message)
 
 
@@ -274,13 +274,13 @@ def _permissions(executor: Executor) -> Iterator[Contradiction]:
     known = executor.choices
     for name in executor.permissions:
         if (base := name.partition(AT)[0]) not in known:
-            message = f"stands in the place of a permission that there is not: {base[:80]!r}"
+            message = f"replaces a permission that does not exist: {base[:80]!r}"
             yield Contradiction(f"permissions.{name[:80]}", message, known)
     if executor.permission is not None and executor.permission not in known:
         yield Contradiction("permission", f"there is no permission {executor.permission[:80]!r}", known)
     asked = PERMISSIONS in executor.argv
     if asked and executor.permission is None:
-        yield Contradiction("permission", f"is needed with {PERMISSIONS} in argv", known)
+        yield Contradiction("permission", f"is required with {PERMISSIONS} in argv", known)
 
 
 def _stream(executor: Executor) -> Iterator[Contradiction]:
@@ -297,21 +297,21 @@ def _stream(executor: Executor) -> Iterator[Contradiction]:
 def _patterns(executor: Executor) -> Iterator[Contradiction]:
     for index, limit in enumerate(executor.limits):
         for group in sorted(set(limit.groupindex) - set(_LIMIT_GROUPS)):
-            message = f"there is no use for a group named {group!r}"
+            message = f"unknown group {group!r}"
             yield Contradiction(f"limits.{index}", message, _LIMIT_GROUPS)
     for index, rule in enumerate(executor.ends):
         if rule.match is None and rule.code is None and rule.cause is None:
             yield Contradiction(f"ends.{index}", "must have `match`, `cause` or `code`")
         elif rule.cause is not None and (rule.match is not None or rule.code is not None):
-            yield Contradiction(f"ends.{index}", "`cause` stands alone")
+            yield Contradiction(f"ends.{index}", "`cause` excludes `match` and `code`")
         elif rule.end is End.REFUSED and rule.cause is None and rule.match is None:
-            yield Contradiction(f"ends.{index}", "an exit code alone tells of no provider")
+            yield Contradiction(f"ends.{index}", "an exit code alone does not show that a provider refused")
         if rule.end is End.CLEAN:
             allowed = tuple(end for end in End if end is not End.CLEAN)
-            yield Contradiction(f"ends.{index}.is", "no error tells of a clean end", allowed)
+            yield Contradiction(f"ends.{index}.is", "an error never means a clean end", allowed)
 
 
-# --- what it can do, for the matrix of all of them ---------------------------------------------------
+# --- capabilities, for the matrix of all executors ---------------------------------------------------
 Tokens = Literal["live", "at the end", "no"]
 
 
@@ -326,12 +326,12 @@ class Capabilities:
     resume: bool
     """Whether its sessions can be continued."""
     session: str
-    """Whether another attempt does so: `fresh` or `resume`."""
+    """Whether another attempt continues one: `fresh` or `resume`."""
     tokens: Tokens
     cost: bool
-    """Whether it says what it costs; else the price table reckons."""
+    """Whether it reports its cost; otherwise the price table gives it."""
     limits: bool
-    """Whether a usage limit is told from other errors."""
+    """Whether the daemon can distinguish a usage limit from other errors."""
     permission: str | None
     permissions: tuple[str, ...]
     account: str

@@ -1,13 +1,12 @@
-"""One run's output, read along while it grows, and what its tokens cost.
+"""Reads one run's output while it grows, and computes what its tokens cost.
 
-Of a long output the middle is not kept (`runner.capture`), and with it goes what only those lines told. So
-what was read is noted in the run's folder, and a daemon that takes the run over goes on from there. Without a
-note the output is read from its beginning, as far as it is there. What was lost before it could be read is
-counted.
+The middle of a long output is not kept (`runner.capture`), and the facts in it are lost with it. So the meter
+saves what it has read in the run's folder, and a daemon that adopts the run continues from there. Without a
+saved note it reads the output from its beginning, as far as it is kept, and counts the bytes that were lost.
 
-Prices are data: the table that ships, and what the settings say instead. An agent's own reckoning always goes
-before it, for that knows of tiers, discounts and cache lifetimes. What has no price here stays without a
-cost, because a cost of nothing would look like a cap that holds.
+Prices are data: the table that ships, and the settings over it. An agent's own cost always takes precedence,
+because it includes tiers, discounts and cache lifetimes. A model without a price has no cost: zero would look
+like spending below the cap.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from handoffd.settings.paths import shared
 # --- prices ------------------------------------------------------------------------------------------
 _MILLION = 1_000_000
 _BEFORE_NAME = re.compile(r"[/.]")
-"""What can stand between a provider, or a region, and the name of a model."""
+"""Separates a provider or a region from the name of a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by patterns of model names. Each layer goes before the ones after it."""
+    """Prices by patterns of model names. Each layer takes precedence over the ones after it."""
 
     layers: tuple[Mapping[str, Price], ...] = ()
 
     def price_of(self, model: str) -> Price | None:
-        """Return what tokens of a model cost; None when that is not known."""
+        """Return the price of a model's tokens; None if it is unknown."""
         names = tuple(_names(model.lower()))
         for layer in self.layers:
             fitting = [
@@ -58,7 +57,7 @@ class PriceTable:
         return None
 
     def priced(self, usage: Usage, model: str | None) -> Usage:
-        """Return a usage with its cost, if the model is known and nobody has told a cost before."""
+        """Return a usage with its cost, if the model has a price and the usage has no cost yet."""
         if usage.cost_usd is not None or usage.tokens == 0 or model is None:
             return usage
         price = self.price_of(model)
@@ -66,7 +65,7 @@ class PriceTable:
 
 
 def cost_of(usage: Usage, price: Price) -> float:
-    """Return what a usage costs, in dollars."""
+    """Return the cost of a usage, in US dollars."""
     cache_read = price.input if price.cache_read is None else price.cache_read
     cache_write = price.input if price.cache_write is None else price.cache_write
     return (
@@ -78,14 +77,14 @@ def cost_of(usage: Usage, price: Price) -> float:
 
 
 def load_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the shipped table below `own` prices."""
+    """Return a table of `own` prices over the shipped ones."""
     families = shipped_families()
     shipped = {pattern: price for family in families for pattern, price in family.prices.items()}
     return PriceTable((own, shipped))
 
 
 class Family(BaseModel):
-    """The prices of one provider: where they stand, and when they were read there."""
+    """The prices of one provider, their source, and the day on which they were read there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -96,14 +95,14 @@ class Family(BaseModel):
 
 @cache
 def shipped_families() -> tuple[Family, ...]:
-    """Return the prices that come with handoffd."""
+    """Return the prices that ship with handoffd."""
     path = shared("config", "prices.yaml")
     data = yamltext.load(path.read_bytes(), str(path)).data
     return tuple(Family.model_validate(family) for family in data["families"])
 
 
 def _names(model: str) -> Iterator[str]:
-    """Yield a model's name, with and without what may stand before it."""
+    """Yield a model's name, with and without each prefix (provider, region)."""
     yield model
     for found in _BEFORE_NAME.finditer(model):
         yield model[found.end() :]
@@ -113,33 +112,33 @@ def _names(model: str) -> Iterator[str]:
 METER = "meter.json"
 
 MOST_BYTES = 4 * 1024 * 1024
-"""How much is read at one look: others wait for their turn."""
+"""How much one look reads: other runs wait for the thread."""
 _PIECE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a run's output is, and how it is to be read."""
+    """Where a run's output is, and how to read it."""
 
     executor: Executor
     run_dir: Path
     output: str
     before: Usage | None = None
-    """What earlier runs of the session that it continues have used: some agents count that again."""
+    """Usage of earlier runs of the session that it continues: some agents count it again."""
     prices: PriceTable = field(default_factory=PriceTable)
-    """What tokens cost where the agent does not tell."""
+    """Prices for agents that do not report their cost."""
     project: Path | None = None
-    """The folder that the run works in, where that is known."""
+    """The folder in which the run works, if known."""
 
     def priced(self, seen: Seen) -> Seen:
-        """Return what was seen with its cost, as far as that is known."""
+        """Return `seen` with its cost, if that is known."""
         usage = self.prices.priced(seen.usage, seen.model or self.executor.model)
         return seen if usage is seen.usage else replace(seen, usage=usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What is known of a run while it goes on. `heard_at`: when it printed something last, in UTC."""
+    """The state of a run while it is running. `heard_at`: when it last printed anything, in UTC."""
 
     seen: Seen = field(default_factory=Seen)
     heard_at: datetime | None = None
@@ -147,7 +146,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """How far the output was read, to the end of a line, and what it had told by then."""
+    """A position at the end of a line of the output, and the reader's state there."""
 
     position: int
     standing: Checkpoint
@@ -157,7 +156,7 @@ _NOTE: Final = TypeAdapter(Note)
 
 
 class Meter:
-    """Reads one run's output. Its methods block; any thread may call them, `live` at any time."""
+    """Reads one run's output. Its methods block; any thread may call them and read `live` at any time."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -170,9 +169,9 @@ class Meter:
         """As of the last look."""
 
     def look(self) -> None:
-        """Read what has come since the last look, within a limit; nothing while another thread does.
+        """Read what has come since the last look, up to a limit; return at once if another thread reads.
 
-        So a project on a disk that does not answer costs one thread, however often it is looked at.
+        So a project on a disk that does not answer blocks one thread, however often the daemon looks.
         """
         if self._reading.acquire(blocking=False):
             try:
@@ -181,7 +180,7 @@ class Meter:
                 self._reading.release()
 
     def finish(self) -> Seen:
-        """Return what the whole output of a run that is over has told."""
+        """Read the rest of an ended run's output and return everything it reported."""
         with self._reading:
             reader = self._opened()
             while self._read(reader, MOST_BYTES):
@@ -190,7 +189,7 @@ class Meter:
             return self._source.priced(reader.seen)
 
     def note(self) -> None:
-        """Write down how far it was read, unless that is known. A full disk costs the note, never the run."""
+        """Save the position, unless it is saved already. A full disk costs the note, never the run."""
         if not self._reading.acquire(blocking=False):
             return
         try:
@@ -228,19 +227,19 @@ class Meter:
             left -= len(chunk.data)
         if self._position != start:
             self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
-        else:  # words of an answer may have come that are not kept
+        else:  # it may have printed parts of an answer, which are not kept
             self.live = replace(self.live, heard_at=heard_at(self._run_dir))
         return self._position != start
 
 
 def noted(run_dir: Path) -> Live:
-    """Return what was noted of a run last; for whoever only looks, while nobody reads along."""
+    """Return the last saved state of a run; for offline readers, while no meter reads it."""
     note = _noted(run_dir)
     return Live(seen=note.standing.seen if note else Seen(), heard_at=heard_at(run_dir))
 
 
 def _noted(run_dir: Path) -> Note | None:
-    """Return the note; None without one, or when it is not whole: it was not synced to the disk."""
+    """Return the saved note; None without one, or if a power cut damaged it: it is not synced to the disk."""
     try:
         return _NOTE.validate_json(records.read(str(run_dir), METER) or "")
     except (OSError, ValidationError):
@@ -248,7 +247,7 @@ def _noted(run_dir: Path) -> Note | None:
 
 
 def heard_at(run_dir: Path) -> datetime | None:
-    """Return when the run printed something last; its shim notes the position at each write."""
+    """Return when the run last printed anything; its shim writes the position file at each output."""
     try:
         changed = (run_dir / base.POSITION).stat().st_mtime
     except OSError:

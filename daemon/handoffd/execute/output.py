@@ -1,8 +1,8 @@
-"""What a run has written, read while it runs or afterwards, by position in its whole output.
+"""Reads a run's output while it runs or afterwards, by position in the whole output.
 
-The file may be a ring that somebody is writing (see `runner.capture`), and it lies in the project,
-where an agent can replace it. So positions come from the run directory, and the file is believed
-only while it is the very file the shim made.
+The file may be a ring that the shim is writing (see `runner.capture`), and it is in the project, where an
+agent can replace it. So positions come from the run directory, and the file counts only while its inode is
+the one that the shim created.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPLACED = b"[handoffd: this file is no longer the one that the run's output was
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Part of an output. `left_out` bytes lie before `data` that are not kept; ask on from `next`."""
+    """Part of an output. `left_out` bytes before `data` are not kept; the next part begins at `next`."""
 
     data: bytes
     next: int
@@ -30,15 +30,15 @@ class Chunk:
 
 
 def output_bytes(run_dir: Path) -> int:
-    """Return how many bytes the run has written so far; 0 when it was not started."""
+    """Return how many bytes the run has written so far; 0 if it was not started."""
     position = _position(run_dir)
     return position.total if position else 0
 
 
 def heard_ns(run_dir: Path) -> int:
-    """Return when the run printed something last, since 1970; 0 when it was not started.
+    """Return when the run last printed anything, in nanoseconds since 1970; 0 if it was not started.
 
-    Its shim notes the position at each write, also of what is not kept.
+    Its shim writes the position file at each output, also if that is not kept.
     """
     try:
         return (run_dir / base.POSITION).stat().st_mtime_ns
@@ -47,14 +47,14 @@ def heard_ns(run_dir: Path) -> int:
 
 
 def read_from(run_dir: Path, output: Path | str, position: int, limit: int = _PIECE_BYTES) -> Chunk:
-    """Return up to `limit` bytes from byte `position` of the whole output on.
+    """Return up to `limit` bytes of the whole output, from byte `position` on.
 
-    `data` is empty when nothing (more) is there yet: ask again from `next`. Bytes that are no
-    longer kept are skipped and counted. Never follows a link, never waits, never raises for what
-    an agent did to the file: a file that was replaced reads as one line that says so, at position 0.
+    `data` is empty while there is nothing more: ask again from `next`. Bytes that are no longer kept are
+    skipped and counted. Never follows a link, waits, or raises for anything that an agent did to the file:
+    a replaced file reads as the line `REPLACED`, at position 0.
     """
     fd = _open(output)
-    # Only then the position: a file that takes the name is noted there before it does.
+    # The position only after that: the shim records a new file there before it renames the file into place.
     now = _position(run_dir)
     try:
         if now is None:
@@ -71,9 +71,9 @@ def read_from(run_dir: Path, output: Path | str, position: int, limit: int = _PI
 
 
 def read_output(run_dir: Path, output: Path | str, *, last: int | None = None) -> bytes:
-    """Return the output as far as it is kept, one line in place of what is not.
+    """Return the kept output, with one line in place of the bytes that are not kept.
 
-    `last`: only the last so many bytes of it.
+    `last`: at most this many bytes, from its end.
     """
     end = output_bytes(run_dir)
     at = 0 if last is None else max(0, end - last)
@@ -96,7 +96,7 @@ def _position(run_dir: Path) -> capture.Position | None:
             raw = path.read_bytes()
         except OSError:
             return None
-        # A record that is half the old and half the new one is whole again at the next look.
+        # A record read in the middle of a write is half old and half new; the next read gets a whole one.
         if position := capture.Position.decode(raw):
             return position
     return None
@@ -114,7 +114,7 @@ def _open(output: Path | str) -> int | None:
 
 
 class _Reader:
-    """Reads from one open output file; where a byte lies depends on the layout the file has."""
+    """Reads from one open output file; the place of a byte depends on the file's layout."""
 
     def __init__(self, run_dir: Path, fd: int, inode: int) -> None:
         self._run_dir = run_dir
@@ -127,7 +127,7 @@ class _Reader:
             return Chunk(data=b"", next=position)
         start = self._first_kept(now, position)
         data = self._bytes(now, start, min(now.total, start + limit))
-        # What the ring's hand came near to while we read is not to be trusted.
+        # The writer may have overwritten part of the ring while we read it.
         later = _position(self._run_dir) or now
         trusted = self._first_kept(later, start)
         data = data[trusted - start :]
@@ -137,7 +137,7 @@ class _Reader:
         return self._inode == now.linear
 
     def _first_kept(self, now: capture.Position, position: int) -> int:
-        """Return the first position from `position` on that is kept."""
+        """Return the first kept position at or after `position`."""
         if position < now.head:
             return position
         margin = 0 if self._is_linear(now) else capture.chunk_bytes(now.tail)

@@ -1,16 +1,16 @@
-"""The daemon's side of starting runs: the client of the launcher, and what to do without one.
+"""The daemon's side of starting runs: the client of the launcher, and the fallback without one.
 
-On its own, the daemon replaces a launcher that does not answer or is of another version by a new
-one, which takes the socket over; the old one looks after its shims to their end. When no launcher
-can be had, the shim is started as a program of its own, detached. Whatever happens on the way, and
-whoever else tries the same, the shim's exclusive claim of the run directory lets a run begin once.
+Without a service manager, the daemon replaces a launcher that does not answer or has another version with a
+new one, which takes over the socket; the old one looks after its shims to their end. If no launcher can be
+started, the daemon starts the shim as a detached program of its own. Whatever fails on the way, and however
+many processes try, a run begins once, because its shim claims the run directory exclusively.
 
-Under a service manager the launcher is a unit of its own. What the daemon starts itself is in the
-daemon's unit there: it is hardened like the daemon, and ends with it. So the daemon first leaves
-it to the manager to bring the launcher it needs, for a limited time.
+Under a service manager the launcher is a unit of its own. A process that the daemon starts itself belongs to
+the daemon's unit: it is hardened like the daemon and ends with it. So the daemon first waits, for a limited
+time, until the manager starts the launcher.
 
 On the connection one packet is one request or one answer. Only a launcher of the same account counts, and
-every wait has a limit: one that hangs must cost a delay and never a daemon.
+every wait has a limit: a launcher that hangs delays a start and never blocks the daemon.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a start may be held up, in seconds."""
+    """How long a start may be delayed, in seconds."""
 
     hello_s: float = 2.0
-    """A launcher that says nothing for so long is hung."""
+    """A launcher that does not answer within this time counts as hung."""
     unit_s: float = 10.0
-    """A service manager that has brought no launcher by then will not."""
+    """A service manager that has not started a launcher within this time will not."""
 
 
 class Launcher:
     """Starts runs through the launcher program that listens at `socket`.
 
-    `python` must be the interpreter itself: wrappers such as pyenv's cost ten times the start.
-    With `managed` a service manager is to keep a launcher there, and gets some time to bring one
-    of this version; without, or after that, one is started from here.
+    `python` must be the interpreter itself: with a wrapper such as pyenv's, a start takes ten times as long.
+    With `managed`, a service manager runs the launcher and gets some time to start one of this version;
+    otherwise, or after that time, the daemon starts one itself.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Launcher:
         self._unit_failed = False
         self._replacing = anyio.Lock()
         self.witness = Witness(self._socket)
-        """Sees of processes what the daemon may not."""
+        """Reads facts about processes that the daemon may not read."""
         self.started = False
-        """Whether one was started from here."""
+        """Whether the daemon itself has started a launcher."""
 
     async def start(self, run_dir: Path, spec: base.RunSpec) -> Run:
-        """Return the run of `run_dir`, started now unless it was already, by whomever.
+        """Return the run of `run_dir`; starts it unless any process has started it already.
 
-        When this returns, the run's start (or why it could not start, as its exit record) is
-        recorded. Raises HandoffdError when no process could be had for it.
+        On return the run's start, or the exit record with the reason why it could not start, is on disk.
+        Raises HandoffdError if no process could be started for it.
         """
         if run := claimed(run_dir):
             return run
@@ -101,14 +101,17 @@ class Launcher:
         raise _cannot_launch(failure)
 
     async def learn_boot(self) -> None:
-        """Have a run count as one of this boot if its records name the boot id that the launcher reads."""
+        """Accept the boot id that the launcher reads as an id of this boot, beside the daemon's own.
+
+        A container or a hardened unit may show the two processes different ids for one boot.
+        """
         theirs, ours = await to_thread.run_sync(self.witness.boot_id), proc.boot_id()
         if theirs is not None and theirs != ours:
             proc.recognise_boot(theirs)
             log.info("the launcher reads another boot id", launcher=theirs, daemon=ours)
 
     async def retire(self) -> None:
-        """Have the launcher stop listening, and leave when its last shim has ended."""
+        """Ask the launcher to stop listening and to exit after its last shim has ended."""
         connection = await self._connection()
         if connection is not None:
             with connection:
@@ -118,7 +121,7 @@ class Launcher:
         return await Connection.open(self._socket, self._limits.hello_s)
 
     async def _launch(self, run_dir: Path) -> str:
-        """Get a shim for `run_dir`; what went wrong if in the end there is none."""
+        """Get a shim for `run_dir`; return the failure if there is none in the end, else ""."""
         connection = await self._connection()
         answer = await _through(connection, run_dir)
         if answer is None:
@@ -148,18 +151,18 @@ class Launcher:
         return await self._connection()
 
     async def _from_its_unit(self, useless: int | None) -> Connection | None:
-        """Return a connection to the launcher that the service manager brings, if it does in time.
+        """Return a connection to the launcher that the service manager starts, if it does so in time.
 
-        Process `useless`, which listens until now, is asked to give up its place.
+        Asks process `useless`, which has listened until now, to give up its place.
         """
-        told: set[int] = set()
+        asked: set[int] = set()
         with anyio.move_on_after(self._limits.unit_s):
             while True:
-                found = await self._look(useless, told)
+                found = await self._look(useless, asked)
                 if isinstance(found, Connection):
                     return found
                 if found is not None and useless is not None and found != useless:
-                    break  # the unit brings one of another version, and would again
+                    break  # the unit has started a launcher of another version, and would do so again
                 useless = found if found is not None else useless
                 await anyio.sleep(_LOOK_AGAIN_S)
         log.warning(
@@ -169,11 +172,11 @@ class Launcher:
         )
         return None
 
-    async def _look(self, useless: int | None, told: set[int] | None = None) -> Connection | int | None:
-        """Return a connection to a launcher of this version, else the pid of who listens instead.
+    async def _look(self, useless: int | None, asked: set[int] | None = None) -> Connection | int | None:
+        """Return a connection to a launcher of this version, else the pid of the process that listens.
 
-        Process `useless` is known to be no good. With `told`, who is none of these is asked to give
-        up its place, and is one of them from then on.
+        Process `useless` has failed before and does not count. With `asked`, ask any other process to give up
+        its place, once, and add it to `asked`.
         """
         connection = await self._connection()
         if connection is None:
@@ -181,9 +184,9 @@ class Launcher:
         try:
             if connection.pid != useless and await connection.is_current():
                 return connection
-            if told is not None and connection.pid not in told:
+            if asked is not None and connection.pid not in asked:
                 connection.tell_to_retire()
-                told.add(connection.pid)
+                asked.add(connection.pid)
         except BaseException:
             connection.close()
             raise
@@ -191,9 +194,9 @@ class Launcher:
         return connection.pid
 
     async def _program(self, name: str, argument: str) -> str:
-        """Run a program that leaves a process behind and ends; why it failed, or nothing."""
+        """Run a program that leaves a process behind and exits; return why it failed, or ""."""
         command = [self._python, *_ISOLATED, str(_RUNNER / name), argument]
-        # Nothing of the daemon's environment: other processes of the account could read it there.
+        # Without the daemon's environment: other processes of the account could read it in /proc.
         env = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
         try:
             with anyio.fail_after(_PROGRAM_S):
@@ -204,14 +207,14 @@ class Launcher:
             return f"{name} was not ready within {_PROGRAM_S:.0f} s"
         except OSError as error:
             if error.errno in {errno.EMFILE, errno.ENFILE}:
-                raise  # nothing is wrong with the program
+                raise  # the daemon is out of descriptors; the program is not at fault
             return f"{self._python}: {error.strerror}"
-        said = done.stderr.decode("utf-8", "replace").strip()
-        return "" if done.returncode == 0 else said or f"{name} ended with {done.returncode}"
+        printed = done.stderr.decode("utf-8", "replace").strip()
+        return "" if done.returncode == 0 else printed or f"{name} ended with {done.returncode}"
 
 
 async def _through(connection: Connection | None, run_dir: Path) -> str | None:
-    """Return what a launcher answers to the request to run `run_dir`; None when none has taken it."""
+    """Return a launcher's answer to the request to run `run_dir`; None if it did not take the request."""
     if connection is None:
         return None
     with connection:
@@ -223,7 +226,7 @@ def _prepared(run_dir: Path, spec: base.RunSpec) -> Path:
     absolute = Path(os.path.abspath(run_dir))
     try:
         absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Needs no sync: a power cut ends the run, and nobody reads the specification of an ended one.
+        # Needs no sync: a power cut ends the run, and nothing reads the specification of an ended one.
         records.write(str(absolute), base.SPEC, spec.to_json(), durable=False)
     except OSError as error:
         raise _cannot_launch(f"{run_dir}: {error.strerror}") from error
@@ -231,8 +234,8 @@ def _prepared(run_dir: Path, spec: base.RunSpec) -> Path:
 
 
 def _status_command() -> str:
-    """Return what to type to see how the launcher's unit does."""
-    # A user's own service manager is a process like others; the machine's is the first one.
+    """Return the command that shows the status of the launcher's unit."""
+    # The machine's service manager is process 1; a user's own is any other.
     if os.getppid() == 1:
         return "systemctl status 'handoffd-launcher@*'"
     return "systemctl --user status handoffd-launcher"
@@ -260,14 +263,14 @@ class Connection:
         self._socket = connection
         self._patience_s = patience_s
         self.pid = pid
-        """The process that listens, as the kernel knows it: it need not be asked."""
+        """The listening process, according to the kernel; so even a hung one has a known pid."""
 
     @classmethod
     async def open(cls, path: Path, patience_s: float) -> Self | None:
-        """Return a connection to whoever listens at `path`, None when nobody of this account does.
+        """Return a connection to the process at `path`; None if no process of this account listens there.
 
-        Who takes longer than `patience_s` seconds to say a word counts as hung. The socket of a launcher that
-        was killed outlives it for a moment in a shim that it had just forked, and does not count.
+        A process that does not answer within `patience_s` seconds counts as hung. The socket of a killed
+        launcher stays open for a moment in a shim that it had just forked; that does not count either.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
@@ -298,15 +301,14 @@ class Connection:
         self._socket.close()
 
     async def is_current(self) -> bool:
-        """Tell whether it is a launcher of this version, and says so in time."""
+        """Return whether a launcher of this version answers in time."""
         answer = await self._ask(b"hello")
         return (answer or "").split()[:2] == ["handoffd", handoffd.__version__]
 
     async def run(self, run_dir: Path) -> str | None:
-        """Have `run_dir` run; None when nobody has taken the request: a hung or another launcher.
+        """Ask the launcher to run `run_dir`; None if it did not take the request (hung, other version).
 
-        Otherwise the answer, when the run's start (or why it has none) is recorded; empty when
-        there was none in time.
+        Otherwise return its answer, after the run's start or failure is on disk; empty without one in time.
         """
         request = b"run %s %s" % (handoffd.__version__.encode(), os.fsencode(run_dir))
         taken = await self._ask(request)
@@ -315,16 +317,16 @@ class Connection:
         return await self._answer(_ANSWER_S) or ""
 
     async def retire(self) -> None:
-        """Have the launcher give up its place; its runs go on."""
+        """Ask the launcher to give up its place; its runs continue."""
         await self._ask(b"retire")
 
     def tell_to_retire(self) -> None:
-        """The same without waiting: one that hangs may read it later."""
+        """Ask without waiting for an answer: a launcher that hangs may read it later."""
         self._send(b"retire")
 
     def _send(self, request: bytes) -> bool:
         try:
-            # A packet goes whole or not at all; there is no room only for one that does not read.
+            # A packet goes whole or not at all; only a launcher that does not read has a full buffer.
             self._socket.send(request)
         except OSError as error:
             log.debug("launcher did not take a request", error=error.strerror)
@@ -332,7 +334,7 @@ class Connection:
         return True
 
     async def _ask(self, request: bytes) -> str | None:
-        """Return the answer to `request`; None when there is none in time."""
+        """Return the answer to `request`; None without one in time."""
         return await self._answer(self._patience_s) if self._send(request) else None
 
     async def _answer(self, within_s: float) -> str | None:
@@ -352,7 +354,7 @@ async def _connect(connection: socket.socket, path: Path) -> None:
         while True:
             try:
                 return connection.connect(address)
-            except BlockingIOError:  # so many wait to be accepted; no event tells when one fewer does
+            except BlockingIOError:  # the backlog is full, and no event reports when it has room again
                 await anyio.sleep(_CROWDED_S)
     finally:
         os.close(folder)

@@ -1,11 +1,11 @@
 """Executors as data: how each agent CLI is called and understood, and whether it could be started here.
 
-What ships is `config/executors.yaml`; the daemon's settings may change single keys of it and add
-executors of their own. A project's files can only choose among the names: the argv of a program that
-runs unattended is never the project's to write.
+`config/executors.yaml` ships with handoffd; the daemon's settings may change single keys of it and add
+executors. A project's files can only choose among the names: a project must never write the argv of a
+program that runs unattended.
 
-Whether one could be started is found out by its program, its version, its login and its folders. Nothing is
-asked over a network, and nothing is changed.
+The check whether an executor could be started looks at its program, version, login and folders. It uses no
+network and changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from handoffd.settings.model import ExecutorChoice
 from handoffd.settings.paths import shared
 
 AUTO: Final = "auto"
-"""Stands for any agent that is installed, in the place of a name."""
+"""Means any installed agent, where a setting holds an executor's name."""
 
 UNKNOWN = "UNKNOWN_EXECUTOR"
 NONE_INSTALLED = "NO_EXECUTOR"
@@ -68,12 +68,12 @@ class ExecutorBook:
         return tuple(sorted(name for name, executor in self.executors.items() if executor.argv))
 
     def idle(self, name: str) -> Idle:
-        """Return what an executor does while it waits; one that is not known (any more) does little."""
+        """Return an executor's activity while it waits; the defaults for an unknown (removed) executor."""
         executor = self.executors.get(name)
         return Idle() if executor is None else executor.idle
 
     def get(self, name: str) -> Executor:
-        """Return the executor `name`; raises NotFound, with the names there are."""
+        """Return the executor `name`; raises NotFound, which lists the known names."""
         if name in self.names:
             return self.executors[name]
         pattern = " (it is a pattern: extend it)" if name in self.executors else ""
@@ -85,22 +85,21 @@ class ExecutorBook:
 
 
 def is_unknown(error: Exception) -> bool:
-    """Whether an error says that an executor is not there: a fault of the settings, not of a project."""
+    """Whether an error reports a missing executor: a fault of the settings, not of a project."""
     return isinstance(error, NotFound) and error.code in {UNKNOWN, NONE_INSTALLED}
 
 
 def names_in(choice: ExecutorChoice | None) -> tuple[str, ...]:
-    """Return the names that a setting holds, the best first."""
+    """Return the names in a setting, the preferred first."""
     return (choice,) if isinstance(choice, str) else tuple(choice or ())
 
 
 def candidates_of(
     names: Sequence[str], book: ExecutorBook, installed: Callable[[Executor], bool]
 ) -> tuple[Executor | str, ...]:
-    """Return the executors that come into question, in order; an unknown name as it is.
+    """Return the candidates in order of preference; an unknown name stays a text.
 
-    Of those that are named one by one, the first stays even if none is installed: its start then says
-    what is missing.
+    If none of the named executors is installed, return the first one: its start then reports what is missing.
     """
     found: list[Executor | str] = []
     for name in names:
@@ -123,7 +122,7 @@ def no_agent(book: ExecutorBook) -> NotFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """Definitions from one place, as plain data, and how to find a dotted key's line in it."""
+    """Definitions from one file, as plain data, and a function that finds the line of a dotted key."""
 
     file: str
     definitions: object
@@ -136,7 +135,7 @@ class Layer:
 
 @cache
 def shipped_layer() -> Layer:
-    """Return the executors that come with handoffd."""
+    """Return the executors that ship with handoffd."""
     path = shared("config", "executors.yaml")
     return layer_from_yaml(path.read_bytes(), str(path))
 
@@ -180,7 +179,7 @@ def load_book(*layers: Layer) -> ExecutorBook:
 
 
 def _in_order(definitions: Mapping[str, object]) -> Iterator[str]:
-    """Yield names so that what extends another of the same layer comes after it, where that is possible."""
+    """Yield names so that an executor comes after the one of the same layer that it extends, if possible."""
     done: set[str] = set()
     for start in definitions:
         chain: list[str] = []
@@ -196,7 +195,7 @@ def _in_order(definitions: Mapping[str, object]) -> Iterator[str]:
 def _resolve(
     layer: Layer, name: str, definitions: Mapping[str, object], known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | Problem:
-    """Return the definition with what it extends filled in."""
+    """Return the definition merged over the one that it extends."""
     key = f"executors.{name}"
     body = definitions[name]
     if not _NAME.fullmatch(name):
@@ -210,7 +209,7 @@ def _resolve(
     own = {part: value for part, value in body.items() if part != "extends"}
     found = {**known.get(base, {}), **own}
     if found.get("argv"):
-        found.setdefault("account", name)  # one that extends it has the same, unless it says otherwise
+        found.setdefault("account", name)  # inherited by executors that extend this one
     return found
 
 
@@ -245,7 +244,7 @@ def _translated(
 
 
 def _written(definition: object, detail: ErrorDetails) -> Iterator[str]:
-    """Yield the parts of a place as far as a person wrote them: a list of one may stand there without one."""
+    """Yield the parts of a place that exist in the file, where a single value may replace a list of one."""
     value = definition
     for part in detail["loc"]:
         if isinstance(value, Mapping):
@@ -282,7 +281,7 @@ def _section_of(place: Iterable[int | str]) -> type[BaseModel]:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the model that a value, or a list of values, of this type is."""
+    """Return the model in a type annotation, also inside a list or an optional type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)
@@ -290,52 +289,52 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 # --- what is installed here --------------------------------------------------------------------------
 VERSION_S: Final = 10.0
-"""How long a program may take to tell its version."""
+"""How long a program may take to print its version, in seconds."""
 _MAX_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """An executor as it is found with the environment that it would get."""
+    """What was found of an executor, with the environment that it would get."""
 
     program: str
     path: str
-    """The PATH it was looked for on."""
+    """The PATH that was searched."""
     found: str | None
     """The program's own path."""
     version: str | None = None
     version_error: str | None = None
-    """Why there is none; None also when the executor does not say how to ask."""
+    """Why there is none; None also if the definition has no version command."""
     logged_in: bool | None = None
-    """None: that cannot be said."""
+    """None: unknown, because the definition has no `login`."""
     unwritable: tuple[str, ...] = ()
-    """Those of its `writes` that it could not write or make."""
+    """Entries of its `writes` that it could not write or create."""
     empty: tuple[str, ...] = ()
-    """Variables that it may see and that are set to nothing."""
+    """Variables of its `env` that are set to an empty text."""
 
 
 def program_of(executor: Executor) -> str:
-    """Return the program that an executor starts. Raises ConfigurationError for a mere pattern."""
+    """Return the program that an executor starts. Raises ConfigurationError for a pattern."""
     return invocation(executor, _here()).argv[0]
 
 
 def find_program(executor: Executor, environment: Mapping[str, str]) -> str | None:
-    """Return where the program of `executor` is found on the PATH of its environment; None: nowhere."""
+    """Return the path of the executor's program on the PATH of `environment`; None if it is not there."""
     return shutil.which(program_of(executor), path=environment.get("PATH"))
 
 
 def found_at(executor: Executor, environment: Mapping[str, str], allowed: Sequence[str]) -> str | None:
-    """Return where its program is, on the PATH that the executor gets of the daemon's `environment`."""
+    """Return the path of the executor's program, on the PATH that the daemon would give it; else None."""
     return find_program(executor, child_environment(environment, allowed, executor.env))
 
 
 def is_own(executor: Executor) -> bool:
-    """Return whether an executor is a part of handoffd: always there, and no agent (the rehearsal)."""
+    """Return whether an executor is part of handoffd (the rehearsal): always installed, and not an agent."""
     return bool(executor.argv) and executor.argv[0] == "{python}"
 
 
 def look(executor: Executor, environment: Mapping[str, str]) -> Installation:
-    """Return how an executor is found. `environment` is the whole of the one that it would get."""
+    """Return what is installed of an executor. `environment` is the complete one that it would get."""
     found = find_program(executor, environment)
     version, error = _version(executor, environment) if found is not None else (None, None)
     return Installation(
@@ -355,7 +354,7 @@ def _here() -> InvocationContext:
 
 
 def _version(executor: Executor, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the first line that the program prints when it is asked, or why there is none."""
+    """Return the first line of the program's version output, or why there is none."""
     call = version_call(executor, _here())
     if not call:
         return None, None
@@ -368,10 +367,10 @@ def _version(executor: Executor, environment: Mapping[str, str]) -> tuple[str | 
         return None, f"it took more than {VERSION_S:g} seconds"
     except OSError as error:
         return None, str(error)
-    said = _first_line(ended.stdout) or _first_line(ended.stderr)
+    line = _first_line(ended.stdout) or _first_line(ended.stderr)
     if ended.returncode != 0:
-        return None, f"exit code {ended.returncode}" + (f": {said}" if said else "")
-    return (said, None) if said else (None, "it printed nothing")
+        return None, f"exit code {ended.returncode}" + (f": {line}" if line else "")
+    return (line, None) if line else (None, "it printed nothing")
 
 
 def _first_line(output: bytes) -> str:
@@ -388,9 +387,9 @@ def _logged_in(executor: Executor, environment: Mapping[str, str]) -> bool | Non
 
 
 def _writable(written: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a folder is there and can be written, or could be made.
+    """Return whether a folder can be written, or created if it is missing.
 
-    Files are written beside what they replace, so of those it is their folder that counts.
+    An agent replaces a file by renaming a new one over it, so for a prefix of files its folder counts.
     """
     path = expanded(written, environment)
     if path is None:

@@ -1,8 +1,8 @@
-"""The daemon's side of a run: find it again, wait for it, stop it, look how it does.
+"""The daemon's side of a run: find it again, wait for it, stop it, read its signs of life.
 
-The daemon is never the parent of a run, so it may end at any instant and its successor adopts
-what goes on. A run is known by its run directory; its shim by pid, start time and boot id, checked
-again behind a pidfd before each signal, so a pid that is used again by a stranger is safe.
+The daemon is never the parent of a run, so it may end at any instant, and its successor adopts the running
+ones. A run is identified by its run directory, its shim by pid, start time and boot id. These are checked
+again behind a pidfd before each signal, so a signal never reaches a stranger that got the same pid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 class Run:
-    """One run that was started at some time by somebody. Holds nothing open: any number may exist."""
+    """One run, started now or by an earlier daemon. Holds nothing open: any number may exist."""
 
     def __init__(self, run_dir: Path, claim: base.Claim) -> None:
         self.run_dir = run_dir
@@ -41,37 +41,37 @@ class Run:
 
     @property
     def shim_pid(self) -> int:
-        """The process id of the shim, through which everything that is asked of the run goes."""
+        """The process id of the shim, which receives every request to the run."""
         return self._claim.pid
 
     @property
     def pid(self) -> int:
-        """The process id of the program; the shim's for as long as it has not started it."""
+        """The process id of the program; the shim's until it has started the program."""
         start = self.start_record()
         return self.shim_pid if start is None else start.pid
 
     def start_record(self) -> base.StartRecord | None:
-        """Return when and as what the program was started; None when it was not (yet)."""
+        """Return when the program was started, and its process; None if it was not started (yet)."""
         if self._start is None:  # it is written once
             self._start = _record(self.run_dir, base.START, base.StartRecord)
         return self._start
 
     async def started(self) -> base.StartRecord | None:
-        """Return the start record, waiting for it while there is a shim that may still write it.
+        """Return the start record; waits for it while the shim may still write it.
 
-        None when the shim has ended without having started the program, or without having said so.
+        None if the shim has ended without writing it, whether or not it had started the program.
         """
         while True:
-            over = not self.is_running()  # before looking: nothing comes later
+            over = not self.is_running()  # asked first: after the shim's end no record can appear
             start = self.start_record()
             if start is not None or over:
                 return start
-            await anyio.sleep(_LOOK_AGAIN_S)  # it is there at once but for one adopted at that very moment
+            await anyio.sleep(_LOOK_AGAIN_S)  # seldom needed: only for a run adopted while its shim starts it
 
     async def wait(self) -> base.ExitRecord:
-        """Return how the run ended, once no process of it is left.
+        """Return how the run ended, after its last process has ended.
 
-        There is no limit here: the shim enforces the deadline, and a shim that is gone ends the wait.
+        Has no time limit: the shim enforces the deadline, and the end of the shim ends the wait.
         """
         pidfd = self._pidfd()
         if pidfd is not None:
@@ -82,17 +82,17 @@ class Run:
         return _exit_record(self.run_dir)
 
     def stop(self) -> None:
-        """Ask the shim to climb down the stop ladder; does nothing for a run that is over."""
-        self._signal(signal.SIGTERM, signal.SIGCONT)  # a shim that somebody stopped hears nothing before it
+        """Ask the shim to go down the stop ladder; does nothing for a run that is over."""
+        self._signal(signal.SIGTERM, signal.SIGCONT)  # a shim stopped by SIGSTOP acts only after SIGCONT
 
     def kill(self) -> None:
-        """Kill a shim that does not react to `stop`: the run is then lost, and what is left of it ended."""
+        """Kill a shim that does not react to `stop`; the run is then lost, and its remains are killed."""
         self._signal(signal.SIGKILL)
 
     def latest_end(self, asked: float | None) -> float | None:
-        """Return by when (monotonic seconds) the shim should have ended the run; None when nothing says so.
+        """Return when (monotonic seconds) the shim should have ended the run at the latest; None: no limit.
 
-        That is its whole ladder after the deadline, or after it was `asked` to stop.
+        That is its deadline, or the moment when it was `asked` to stop, plus its whole ladder.
         """
         spec, start = _record(self.run_dir, base.SPEC, base.RunSpec), self.start_record()
         if spec is None:
@@ -115,11 +115,11 @@ class Run:
             os.close(pidfd)
 
     def vitals(self, witness: Witness = ALONE) -> base.Vitals:
-        """Return the signs of life of everything below the shim; zeros when there is nothing."""
+        """Return the signs of life of all processes below the shim; zeros if there are none."""
         members = tree.descendants(self.shim_pid) if self.is_running() else []
         seen = [stat for member in members if (stat := proc.stat(member.pid))]
         shim = proc.stat(self.shim_pid) if members else None
-        # The shim reaps orphans, so what they used up is found with it; its own use is no sign of life.
+        # The shim reaps orphans, so its `reaped_cpu` holds their time; its own time is not a sign of life.
         pids = [member.pid for member in members]
         written = witness.written(pids).values()
         ticks = sum(stat.cpu + stat.reaped_cpu for stat in seen) + (shim.reaped_cpu if shim else 0)
@@ -133,24 +133,24 @@ class Run:
         )
 
     def folder(self) -> str | None:
-        """Return the folder that its program works in, its project's root; None when that is not recorded."""
+        """Return the program's working directory, the project's root; None if it is not recorded."""
         spec = _record(self.run_dir, base.SPEC, base.RunSpec)
         return None if spec is None else spec.cwd
 
     def is_running(self) -> bool:
-        """Tell whether the shim is there; a stranger that got its pid does not count."""
+        """Return whether the shim is running; a stranger that got its pid does not count."""
         claim = self._claim
         return proc.is_running(claim.pid, claim.started, claim.boot_id)
 
     def lives(self) -> bool:
-        """Tell whether anything that the records name is there: the shim, or the program without it."""
+        """Return whether a recorded process is running: the shim, or the program without it."""
         start = self.start_record()
         return self.is_running() or (
             start is not None and proc.is_running(start.pid, start.pid_started, start.boot_id)
         )
 
     def _pidfd(self) -> int | None:
-        """Return a descriptor of exactly this run's shim, or None when it is gone."""
+        """Return a descriptor of exactly this run's shim, or None if it is gone."""
         try:
             pidfd = os.pidfd_open(self.shim_pid)
         except ProcessLookupError:
@@ -162,15 +162,15 @@ class Run:
 
 
 def claimed(run_dir: Path) -> Run | None:
-    """Return the run that a shim has claimed `run_dir` for, over or not; None when none has."""
+    """Return the run whose shim has claimed `run_dir`, over or not; None if no shim has."""
     text = records.claimed(str(run_dir), base.CLAIM)
     return None if text is None else Run(run_dir, base.Claim.from_text(text))
 
 
 def living(runs_dir: Path) -> Iterator[Run]:
-    """Yield the runs in a folder of runs of which something lives, by name.
+    """Yield the runs in `runs_dir` that have a running process, sorted by name.
 
-    Raises OSError, or ValueError, for one of which that cannot be told: it might run.
+    Raises OSError or ValueError if a run's records cannot be read: it might be running.
     """
     for name in sorted(os.listdir(runs_dir)) if runs_dir.is_dir() else ():
         run = claimed(runs_dir / name)
@@ -179,10 +179,9 @@ def living(runs_dir: Path) -> Iterator[Run]:
 
 
 def adopt(run_dir: Path) -> Run | base.ExitRecord | None:
-    """Return what became of `run_dir`: None when it was never started, how it ended when it did.
+    """Return the run of `run_dir` if it is running, its exit record if it is over, None if it never started.
 
-    A shim that is gone without an exit record leaves a run that is `lost`; what is then still
-    there of the program is killed.
+    If the shim is gone without an exit record, the run is `lost`, and its remaining processes are killed.
     """
     run = claimed(run_dir)
     if run is None:
@@ -193,9 +192,9 @@ def adopt(run_dir: Path) -> Run | base.ExitRecord | None:
 
 
 def _record(run_dir: Path, name: str, cls: type[Record]) -> Record | None:
-    """Return the record `name`, or None when it is not there, or not whole.
+    """Return the record `name`, or None if it is missing or damaged.
 
-    Records appear whole, but one that was not synced need not be whole after a power cut.
+    Records appear whole, but a power cut may damage one that was not synced.
     """
     text = records.read(str(run_dir), name)
     try:
@@ -209,10 +208,10 @@ def _exit_record(run_dir: Path) -> base.ExitRecord:
 
 
 def _lost(run_dir: Path) -> base.ExitRecord:
-    """Return the record of a run whose shim was killed, after killing what it has left behind.
+    """Kill what is left of a run whose shim was killed, and return its exit record.
 
-    Without a start record it is not known whether the program began: the shim may have died between
-    starting it and writing that down.
+    Without a start record the program may or may not have begun: the shim may have died between starting it
+    and writing the record.
     """
     start = _record(run_dir, base.START, base.StartRecord)
     spec = _record(run_dir, base.SPEC, base.RunSpec)
@@ -244,11 +243,11 @@ async def _readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-# --- what is alive of a run that has lost its shim ---------------------------------------------------
-# Found from outside, and ended. The launcher does the same from above and more thoroughly; this is for when
-# it is gone, too. The main process and all below it are found by the start record. A process that was
-# orphaned before usually still has the run's id in its environment; one that has cleared that as well is not
-# found, because nothing tells it from the person's own programs.
+# --- the remaining processes of a run that has lost its shim -----------------------------------------
+# The launcher ends them more thoroughly, as their ancestor; this is for the case that it is gone, too. The
+# start record leads to the main process and all below it. A process that was orphaned before usually still
+# has the run's id in its environment. One that has cleared its environment as well is not found, because
+# nothing distinguishes it from the user's own programs.
 MOST_ANCESTORS = 64
 _RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 _TREE_ROUNDS = 200
@@ -257,9 +256,9 @@ _END_LIMIT_MS = 2000
 
 
 def end_remains(start: base.StartRecord | None, run_id: str | None) -> int:
-    """Kill what is left of a run, known by its start record or by the id its processes were given.
+    """Kill what is left of a run, found by its start record or by the run id in the environment.
 
-    Returns how many processes were hit. What starts others faster than this looks may outlast it.
+    Returns the number of killed processes. A program that forks faster than this loop may survive it.
     """
     hit = _end_tree(start) if start is not None else set[int]()
     if run_id:
@@ -268,10 +267,10 @@ def end_remains(start: base.StartRecord | None, run_id: str | None) -> int:
 
 
 def end_member(pid: int, runs_dir: Path, socket: Path) -> bool:
-    """Kill a process if it belongs to one of our runs, and wait until it has ended; return whether it does.
+    """Kill a process if it belongs to one of our runs, and wait for its end; return whether it has ended.
 
-    Ours are the runs with a folder in `runs_dir`, and what descends from a shim of ours or from the launcher
-    that listens at `socket`. No other process is touched, and never this one.
+    Ours are the runs with a folder in `runs_dir`, and all descendants of our shims and of the launcher at
+    `socket`. Never touches any other process, or this one.
     """
     try:
         pidfd = os.pidfd_open(pid)
@@ -291,7 +290,7 @@ def end_member(pid: int, runs_dir: Path, socket: Path) -> bool:
 
 
 def is_runner(command: bytes) -> bool:
-    """Return whether a command line is a launcher's or a shim's: Python, its options, then our program."""
+    """Return whether a command line is that of a launcher or shim: Python, its options, then our program."""
     program = next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
     return program.endswith(_RUNNERS)
 
@@ -336,7 +335,7 @@ def _end_marked(entry: bytes) -> set[int]:
 
 
 def _has(pid: int, entry: bytes) -> bool:
-    """Tell whether a process (never this one) was given exactly that variable; one that ended has none."""
+    """Return whether a process (never this one) has exactly that variable; an ended process has none."""
     return pid != os.getpid() and entry in (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0")
 
 
@@ -346,7 +345,7 @@ def _kill_marked(pid: int, entry: bytes) -> bool:
     except OSError:
         return False
     try:
-        if not _has(pid, entry):  # looked at again, now that nobody else can get the signal
+        if not _has(pid, entry):  # checked again: the pidfd now excludes a stranger with the same pid
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:

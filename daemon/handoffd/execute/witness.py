@@ -1,9 +1,8 @@
-"""Looks at processes that the daemon may not look at itself, through the launcher.
+"""Asks the launcher about processes that the daemon itself may not inspect.
 
-Only a daemon in a user namespace of its own needs it (the hardened unit of a person, see
-systemd/handoffd.service), and, for the boot id, one with a /proc of its own (the hardened unit of an
-account). Who can be looked at from here is, and nobody is asked. All of it blocks for a moment: call it
-in a thread.
+Only a daemon in a user namespace of its own needs it (the hardened user unit, see systemd/handoffd.service),
+and, for the boot id, one with a /proc of its own (the hardened system unit). Processes that the daemon may
+inspect are read directly. Every method blocks for a moment: call it in a thread.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Witness:
-    """Asks whoever listens at a launcher's socket; without a path, nobody."""
+    """Queries the launcher at a socket; without a path it reads only what this process may read."""
 
     def __init__(self, path: Path | None, limit_s: float = _LIMIT_S) -> None:
         self._path = path
         self._limit_s = limit_s
 
     def written(self, pids: Sequence[int]) -> Mapping[int, proc.Written]:
-        """Return what processes have written; nothing of those that are gone or seen by nobody."""
+        """Return what processes have written; ended and unreadable processes are left out."""
         seen: dict[int, proc.Written] = {}
         hidden: list[int] = []
         for pid in pids:
@@ -45,7 +44,7 @@ class Witness:
         return seen
 
     def received(self, pids: Sequence[int]) -> tuple[proc_probe.Received, ...]:
-        """Return what the TCP connections of processes have received; nothing where that is unknown."""
+        """Return what the TCP connections of processes have received; empty if that is unknown."""
         try:
             return proc_probe.received(pids)
         except OSError:
@@ -53,17 +52,17 @@ class Witness:
         return tuple(proc_probe.Received(*map(int, word.split(b":"))) for word in words)
 
     def marked(self, pids: Sequence[int]) -> bool | None:
-        """Return whether one of `pids` was given a run's id; None when there is no one to ask."""
+        """Return whether one of `pids` has a run's id in its environment; None if no launcher answers."""
         words = self._words(b"marked", pids)
         return None if words is None else bool(words)
 
     def boot_id(self) -> str | None:
-        """Return the boot id as the launcher reads it; None when there is none that could tell."""
+        """Return the boot id as the launcher reads it; None if no launcher answers."""
         words = self._answers(b"boot", [()])
         return words[0].decode("ascii", "replace") if words else None
 
     def listener(self) -> int | None:
-        """Return the process that listens there, as the kernel knows it; None without one of this account."""
+        """Return the process that listens there, according to the kernel; None if no one of ours does."""
         if self._path is None:
             return None
         try:
@@ -73,7 +72,7 @@ class Witness:
             return None
 
     def _words(self, verb: bytes, pids: Sequence[int]) -> list[bytes] | None:
-        """Return the answers' words; None when not all could be asked for."""
+        """Return the words of all answers; None if one of them is missing."""
         most = proc_probe.MOST
         return self._answers(verb, [pids[begin : begin + most] for begin in range(0, len(pids), most)])
 
@@ -87,8 +86,8 @@ class Witness:
             with _connected(self._path, self._limit_s) as connection:
                 for group in groups:
                     connection.send(b" ".join([verb, *(b"%d" % pid for pid in group)]))
-                    said, *words = connection.recv(_PACKET_BYTES).split() or [b""]
-                    if said != verb:  # a launcher of an older version
+                    answered, *words = connection.recv(_PACKET_BYTES).split() or [b""]
+                    if answered != verb:  # a launcher of an older version
                         return None
                     found += words
         except OSError:
@@ -97,7 +96,7 @@ class Witness:
 
 
 ALONE = Witness(None)
-"""Sees what this process sees."""
+"""Reads only what this process may read."""
 
 
 def _connected(path: Path, limit_s: float) -> socket.socket:

@@ -33,7 +33,7 @@ def test_nothing_is_wrong_with_what_ships(name: str) -> None:
             "argv.1",
             "{permissions} must be a word by itself, after the program",
         ),
-        ({"argv": ["x", "{permissions}"]}, "permission", "is needed with {permissions} in argv"),
+        ({"argv": ["x", "{permissions}"]}, "permission", "is required with {permissions} in argv"),
         ({"permissions": {"all": ["-y"]}, "permission": "al"}, "permission", "there is no permission 'al'"),
         (
             {"permissions": {"all@a": ["-y"]}, "permission": "all@a"},
@@ -43,22 +43,22 @@ def test_nothing_is_wrong_with_what_ships(name: str) -> None:
         (
             {"permissions": {"all": [], "al@commit": ["-y"]}, "permission": "all"},
             "permissions.al@commit",
-            "stands in the place of a permission that there is not: 'al'",
+            "replaces a permission that does not exist: 'al'",
         ),
         (
             {"argv": ["x", "{session}"]},
             "argv.1",
-            'there may be no session: write it as a list, [--session, "{session}"]',
+            'session is optional: write it as a list, [--session, "{session}"]',
         ),
         (
             {"session": "resume", "stream": STREAM},
             "session",
-            "needs a place for {session} in argv, and `stream.session`, which says where the id is told",
+            "needs a place for {session} in argv, and `stream.session`, the id's path in the stream",
         ),
         (
             {"session": "resume", "argv": ["x", ["-r", "{session}"]]},
             "session",
-            "needs a place for {session} in argv, and `stream.session`, which says where the id is told",
+            "needs a place for {session} in argv, and `stream.session`, the id's path in the stream",
         ),
         (
             {"stream": {"lines": [{"error": "x"}]}},
@@ -70,12 +70,20 @@ def test_nothing_is_wrong_with_what_ships(name: str) -> None:
             "stream.lines.0",
             "must have either `when`, for a JSON object, or `match`, for a plain line",
         ),
-        ({"limits": ["(?P<reset>.)(?P<rest>.)"]}, "limits.0", "there is no use for a group named 'rest'"),
+        ({"limits": ["(?P<reset>.)(?P<rest>.)"]}, "limits.0", "unknown group 'rest'"),
         ({"ends": [{"is": "crash"}]}, "ends.0", "must have `match`, `cause` or `code`"),
-        ({"ends": [{"match": "a", "cause": "b", "is": "limit"}]}, "ends.0", "`cause` stands alone"),
-        ({"ends": [{"code": 3, "is": "refused"}]}, "ends.0", "an exit code alone tells of no provider"),
-        ({"ends": [{"code": 0, "is": "clean"}]}, "ends.0.is", "no error tells of a clean end"),
-        ({"login": {"env": ["A B"]}}, "login.env.0", "'A B' is no name of an environment variable"),
+        (
+            {"ends": [{"match": "a", "cause": "b", "is": "limit"}]},
+            "ends.0",
+            "`cause` excludes `match` and `code`",
+        ),
+        (
+            {"ends": [{"code": 3, "is": "refused"}]},
+            "ends.0",
+            "an exit code alone does not show that a provider refused",
+        ),
+        ({"ends": [{"code": 0, "is": "clean"}]}, "ends.0.is", "an error never means a clean end"),
+        ({"login": {"env": ["A B"]}}, "login.env.0", "'A B' is not the name of an environment variable"),
     ],
 )
 def test_a_contradiction_is_named_with_its_key(given: dict[str, Any], key: str, message: str) -> None:

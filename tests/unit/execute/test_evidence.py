@@ -74,7 +74,7 @@ def suite(*failing: str, passing: tuple[str, ...] = ()) -> TestOutput:
         (ended(126), suite("a"), "the test command cannot be run: it is not executable (exit code 126)"),
         (ended(127), suite("a"), "the test command cannot be run: it was not found (exit code 127)"),
         (ended(None, spawn_error="No such file"), suite(), "the command could not be started: No such file"),
-        (ended(None, by="lost"), suite(passing=("a",)), "nobody saw how the command ended"),
+        (ended(None, by="lost"), suite(passing=("a",)), "the daemon did not see how the command ended"),
         (ended(None, signal=15, by="stop"), suite("a"), "the command was stopped before it ended"),
         (ended(None, signal=9, by="deadline"), suite("a"), "the tests did not end within 2 s"),
         (ended(1), TestOutput(report=None), "the test command left no report (exit code 1)"),
@@ -87,7 +87,7 @@ def suite(*failing: str, passing: tuple[str, ...] = ()) -> TestOutput:
         (
             ended(1),
             TestOutput(report=b"<testsuite/>", complete=False),
-            "the test report is too long to be kept whole: have it written to {report}",
+            "the test report is too long to be kept whole: let the command write it to {report}",
         ),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_check_that_never_ran_is_a_fault() -> None:
     """Its absence is not the agent's doing; a failing one is."""
     assert None is fault_of(ended(1))
     assert None is fault_of(ended(None, signal=9, by="deadline"))
-    assert "nobody saw how the command ended" == fault_of(ended(None, by="lost"))
+    assert "the daemon did not see how the command ended" == fault_of(ended(None, by="lost"))
 
 
 def test_pytest_is_recognised_in_a_command() -> None:

@@ -139,7 +139,7 @@ def test_an_unknown_executor_names_the_known_ones() -> None:
         ),
         (
             "{argv: [a, '{model}']}",
-            "settings.yaml:2: executors.x.argv.1: there may be no model: write it as a list, "
+            "settings.yaml:2: executors.x.argv.1: model is optional: write it as a list, "
             '[--model, "{model}"]',
         ),
         (
@@ -161,7 +161,7 @@ def test_an_unknown_executor_names_the_known_ones() -> None:
         ),
         (
             "{argv: [a], env: [A=B]}",
-            "settings.yaml:2: executors.x.env.0: 'A=B' is no name of an environment variable",
+            "settings.yaml:2: executors.x.env.0: 'A=B' is not the name of an environment variable",
         ),
         (
             "{extends: nobody}",

@@ -1,5 +1,5 @@
-"""What test runners write, turned into one form: a file for each format, bytes in, a `TestReport` out.
+"""Reads the reports of test runners: one file for each format, bytes in, a `TestReport` out.
 
-It relies on nothing but the bytes. Whoever wrote them may lie, and may write without end: nothing is believed
-beyond its form, every size is bounded, and what cannot be used is a report that says so, never an exception.
+The readers use nothing but the bytes. Their author may be hostile and may write without end: readers check
+only the form, bound every size, and return an unusable input as a report with a `problem`, never raise.
 """

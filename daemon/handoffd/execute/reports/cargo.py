@@ -1,10 +1,10 @@
-"""What `cargo test` prints: text for people, since stable Rust has no other form.
+"""The output of `cargo test`: text for people, because stable Rust has no other form.
 
-Each test binary announces how many tests it runs, tells one a line, and sums up. What failing tests
-printed comes between the last of these lines and the sum, and is passed over. Only what agrees with
-the announcement and the sum counts: a test that prints around the harness makes the report unusable,
-which is better than wrong. A crate that cannot be compiled keeps all tests from running; each file
-that the compiler complains about is one that cannot be loaded.
+Each test binary announces its number of tests, prints one line for each, and a summary. The output of
+failing tests comes between the last of these lines and the summary, and is skipped. Results count only if
+they agree with the announcement and the summary: a test that prints around the harness makes the report
+unusable, which is better than wrong. A crate that does not compile keeps all tests from running; each file
+with a compiler error becomes a file that cannot be loaded.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NOT_COMPILED = re.compile(r"error: could not compile `(?P<name>[^`]+)`.*")
 
 @dataclass(slots=True)
 class _Binary:
-    """One test binary: what it announced, and what was told so far."""
+    """One test binary: the number of tests that it announced, and the results so far."""
 
     name: str
     announced: int | None = None
-    told: list[tuple[str, Outcome]] = field(default_factory=list)
+    results: list[tuple[str, Outcome]] = field(default_factory=list)
 
 
 def read(body: bytes) -> TestReport:
@@ -48,7 +48,7 @@ def read(body: bytes) -> TestReport:
 
 
 class _Reader:
-    """Gathers the results of one binary after the other, and the complaints of the compiler before them."""
+    """Collects the results of one binary after the other, and the compiler errors before them."""
 
     def __init__(self) -> None:
         self._found = Collector()
@@ -95,21 +95,21 @@ class _Reader:
         self._binary = _Binary(printable(name))
 
     def _of_harness(self, binary: _Binary, announced: int, line: str) -> None:
-        if len(binary.told) < announced:
-            if told := _TEST.fullmatch(line):
-                name = told["name"].removesuffix(_SHOULD_PANIC)
-                binary.told.append((name, _OUTCOMES[told["outcome"]]))
+        if len(binary.results) < announced:
+            if result := _TEST.fullmatch(line):
+                name = result["name"].removesuffix(_SHOULD_PANIC)
+                binary.results.append((name, _OUTCOMES[result["outcome"]]))
         elif (total := _SUM.fullmatch(line)) and _agrees(binary, total):
             self._record(binary)
-            self._binary = _Binary(binary.name)  # of documentation there may be more
-        if _SUM.fullmatch(line) and len(binary.told) < announced:
+            self._binary = _Binary(binary.name)  # doc tests may print several such blocks under one name
+        if _SUM.fullmatch(line) and len(binary.results) < announced:
             self._doubt = (
-                f"{binary.name} announced {announced} tests and told {len(binary.told)}, as when a test "
-                "prints past the harness; `test.report: exit` goes by the exit code alone"
+                f"{binary.name} announced {announced} tests and reported {len(binary.results)}, as when a "
+                "test prints past the harness; `test.report: exit` goes by the exit code alone"
             )
 
     def _close(self) -> None:
-        """End a binary that never summed up: it was killed, or ended itself."""
+        """Close a binary that printed no summary: it was killed, or called exit."""
         binary, self._binary = self._binary, None
         if binary is not None and binary.announced is not None:
             self._record(binary)
@@ -117,22 +117,22 @@ class _Reader:
             self._cut_short.append(f"{binary.name}::")
 
     def _record(self, binary: _Binary) -> None:
-        for name, outcome in binary.told:
+        for name, outcome in binary.results:
             self._found.add(f"{binary.name}::{name}", outcome)
 
     def _compiler(self, line: str) -> None:
         if failed := _NOT_COMPILED.fullmatch(line):
             self._not_compiled.append(failed["name"])
-        elif told := _COMPILER.fullmatch(line):
-            if told["kind"] in {"error", "warning"}:
-                self._complaint = told["message"] if told["kind"] == "error" else None
+        elif found := _COMPILER.fullmatch(line):
+            if found["kind"] in {"error", "warning"}:
+                self._complaint = found["message"] if found["kind"] == "error" else None
         elif self._complaint is not None and (place := _PLACE.fullmatch(line)):
             self._complaints.setdefault(place["file"], self._complaint)
             self._complaint = None
 
 
 def _agrees(binary: _Binary, total: re.Match[str]) -> bool:
-    outcomes = [outcome for _, outcome in binary.told]
+    outcomes = [outcome for _, outcome in binary.results]
     passed = int(total["passed"]) + int(total["measured"])
-    told = (passed, int(total["failed"]), int(total["ignored"]))
-    return told == (outcomes.count("passed"), outcomes.count("failed"), outcomes.count("skipped"))
+    summary = (passed, int(total["failed"]), int(total["ignored"]))
+    return summary == (outcomes.count("passed"), outcomes.count("failed"), outcomes.count("skipped"))

@@ -3,7 +3,7 @@
 The stream comes with the build's own text mixed in: since Go 1.24 as `build-output` events, before
 that as plain lines on stderr. A package that does not build becomes one load error for each file
 the compiler complains about. A package that ended without finishing (panic, os.Exit, time limit)
-is told from one with failing tests by the bare `FAIL` line, which only a finished one prints.
+lacks the bare `FAIL` line, which a finished package with failing tests prints.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NOT_BUILT = re.compile(r"FAIL\t(?P<package>\S+) \[(?:build|setup) failed\]")
 
 @dataclass(slots=True)
 class _Package:
-    """What is known of one package so far."""
+    """The state of one package so far."""
 
     running: dict[str, str] = field(default_factory=dict)
-    """Tests that have begun and not ended, with the beginning of what they printed."""
+    """Tests that have begun and not ended, with the beginning of their output."""
     bad_tests: int = 0
     finished: bool = False
     over: bool = False
@@ -51,7 +51,7 @@ def read(body: bytes) -> TestReport:
 
 
 class _Reader:
-    """Gathers events by package, and the build's complaints by the build they belong to."""
+    """Collects events by package, and compiler errors by build."""
 
     def __init__(self) -> None:
         self._found = Collector()
@@ -141,14 +141,14 @@ class _Reader:
     def _not_built(self, name: str, state: _Package) -> None:
         own = [build for build in self._complaints if _belongs(build, name)]
         builds = [state.failed_build] if state.failed_build in self._complaints else own
-        # Before Go 1.24 nothing says whose build broke a package: then it was one of those there are.
+        # Before Go 1.24 no event names the build that broke a package: then every broken build counts.
         complaints = [pair for build in builds or self._complaints for pair in self._complaints[build or ""]]
         for file, message in complaints or [(name, "the package could not be built")]:
             self._found.add_load_error(file, message)
 
 
 def _event(line: bytes) -> dict[str, str] | None:
-    """Return the event's text fields; None for a line that is no event."""
+    """Return the event's text fields; None for a line without an event."""
     if not line.startswith(b"{"):
         return None
     try:

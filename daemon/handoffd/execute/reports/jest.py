@@ -1,6 +1,6 @@
-"""What `jest --json` writes: one JSON document, with a suite for each file and its tests inside.
+"""The report of `jest --json`: one JSON document, with a suite for each file and its tests inside.
 
-The document is read as a whole, hence a lower limit of its size than other reports have.
+The whole document is parsed at once, so its size limit is lower than that of other reports.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _read_suite(suite: dict[str, Any], found: Collector) -> None:
     for test in tests:
         found.add(f"{file}::{_name(test)}", _OUTCOMES.get(_text(test.get("status")), "skipped"))
     if failed and all(test.get("status") != "failed" for test in tests):
-        found.add(file, "error")  # what is done before or after its tests
+        found.add(file, "error")  # its set-up or tear-down failed
     if failed:
         found.explain(message)
 

@@ -1,4 +1,4 @@
-"""JUnit XML, as pytest, vitest, jest and most others write it.
+"""JUnit XML, as pytest, vitest, jest and most other runners write it.
 
 junitparser knows the dialects of a test case, but loads whole documents through ElementTree, which
 expands entities and keeps every byte. So the document is streamed through expat here: a DOCTYPE is
@@ -136,7 +136,7 @@ def _first_bad(case: junitparser.TestCase) -> tuple[str, str]:
 
 
 def _unloadable_file(case: junitparser.TestCase, message: str, text: str) -> str | None:
-    """Return the file this case stands for when it says that the file could not be loaded."""
+    """Return the file that could not be loaded, if this test case reports that; else None."""
     if not (case.is_error or case.is_failure):
         return None
     name = str(case.name or "")

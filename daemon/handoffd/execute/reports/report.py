@@ -1,9 +1,9 @@
-"""The one form every runner's report is turned into, and the limits all readers keep.
+"""The common form of all test reports, and the limits that all readers keep.
 
-A report is written by code that an agent has just changed, so it may be huge, broken or malicious.
-Readers never raise: what cannot be read is a `TestReport` whose `problem` says so, and that proves
-nothing in either direction. Ids are compared across runs and stored, hence they are bounded in a
-way that keeps them distinct and are free of what cannot be encoded or printed.
+Code that an agent has just changed writes the report, so it may be huge, broken or malicious. Readers never
+raise: an unreadable report becomes a `TestReport` with a `problem`, which proves nothing in either direction.
+Ids are compared across runs and stored, so they are shortened in a way that keeps them distinct, and hold
+only characters that can be encoded and printed.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class LoadError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestReport:
-    """What one run of a project's tests said.
+    """The results of one run of a project's tests.
 
-    `cut_short` lists scopes (prefixes of ids) whose run ended early: what is missing there was not
-    deleted, it was never run. `unnamed_failure` is a failure that no id carries (an exit code, a
-    bail-out). `excerpt` is what failing tests printed, for runners whose own output is for machines.
-    `problem` set: the report is unusable and all else in it is empty.
+    `cut_short` lists scopes (prefixes of ids) whose run ended early: a test that is missing there was not
+    deleted, it was never run. `unnamed_failure` is a failure without a test id (an exit code, a bail-out).
+    `excerpt` is the output of failing tests, for runners whose own output is for machines. With a `problem`
+    the report is unusable and everything else in it is empty.
     """
 
     __test__ = False
@@ -66,14 +66,14 @@ class TestReport:
 
     @property
     def counts(self) -> TestCounts:
-        """Numbers of results by id; a file that cannot be loaded counts as one failure."""
+        """The number of ids by outcome; a file that cannot be loaded counts as one failure."""
         values = list(self.results.values())
         failed = values.count("failed") + values.count("error") + len(self.load_errors)
         return TestCounts(passed=values.count("passed"), failed=failed, skipped=values.count("skipped"))
 
     @property
     def names_a_failure(self) -> bool:
-        """Whether anything in the report accounts for a runner that exits with an error."""
+        """Whether a result in the report explains why the runner exits with an error."""
         return bool(self.load_errors) or any(outcome in BAD for outcome in self.results.values())
 
 
@@ -81,11 +81,11 @@ BAD: frozenset[Outcome] = frozenset({"failed", "error"})
 
 
 class TooManyResults(Exception):
-    """The report holds more than any project's tests have to say."""
+    """The report holds more results than the limits allow."""
 
 
 class Collector:
-    """Gathers results and load errors while a report is read, within the limits."""
+    """Collects results and load errors while a report is read, within the limits."""
 
     def __init__(self) -> None:
         self.results: dict[str, Outcome] = {}
@@ -93,7 +93,7 @@ class Collector:
         self.excerpt = ""
 
     def add(self, test_id: str, outcome: Outcome) -> None:
-        """Record one result; of two for one id the worse stays, in whatever order they come."""
+        """Record one result; of two results for one id the worse one stays, in either order."""
         test_id = bounded_id(test_id)
         before = self.results.get(test_id)
         if before is None and len(self.results) >= MAX_RESULTS:
@@ -109,13 +109,13 @@ class Collector:
         self.load_errors.setdefault(file, LoadError(file=file, message=bounded_message(message)))
 
     def explain(self, text: str) -> None:
-        """Add to the excerpt what a failing test printed, while there is room."""
+        """Add the output of a failing test to the excerpt, while there is room."""
         room = MAX_EXCERPT_CHARS - len(self.excerpt)
         if room > 0:
             self.excerpt += "\n".join(map(printable, text[:room].split("\n")))
 
     def report(self, *, cut_short: tuple[str, ...] = (), unnamed_failure: str | None = None) -> TestReport:
-        """Return what has been gathered."""
+        """Return the collected results."""
         return TestReport(
             results=self.results,
             load_errors=tuple(self.load_errors.values()),
@@ -126,12 +126,12 @@ class Collector:
 
 
 def unusable(problem: str) -> TestReport:
-    """Return the report that proves nothing, and says why."""
+    """Return a report that proves nothing; `problem` is the reason."""
     return TestReport(problem=bounded_message(problem), verified=False)
 
 
 def size_problem(body: bytes) -> TestReport | None:
-    """Return an unusable report when `body` is empty or too large to be read at all."""
+    """Return an unusable report if `body` is empty or too large, else None."""
     if not body.strip():
         return unusable("the report is empty")
     if len(body) > MAX_REPORT_BYTES:
@@ -140,7 +140,7 @@ def size_problem(body: bytes) -> TestReport | None:
 
 
 class LineReader(Protocol):
-    """What makes a report of lines, taken in one after the other."""
+    """Builds a report from lines, fed one after the other."""
 
     def line(self, line: bytes) -> None:
         """Take in one line, without its end. Raises TooManyResults."""
@@ -150,7 +150,7 @@ class LineReader(Protocol):
 
 
 def read_lines(body: bytes, reader: LineReader, what: str) -> TestReport:
-    """Return the report that a reader makes of `body`; `what` it is, where it is refused."""
+    """Return the report that `reader` builds from `body`; `what` names the input in a refusal."""
     if bad := size_problem(body):
         return bad
     try:
@@ -162,7 +162,7 @@ def read_lines(body: bytes, reader: LineReader, what: str) -> TestReport:
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
-    """Yield lines without their ends, one at a time: a list of empty ones could fill the memory."""
+    """Yield lines without their ends, one at a time: a list of millions of them could fill the memory."""
     for number, line in enumerate(io.BytesIO(body)):
         if number >= MAX_LINES:
             raise TooManyResults(f"more than {MAX_LINES} lines")
@@ -179,7 +179,7 @@ def bounded_id(text: str) -> str:
 
 
 def bounded_message(text: str) -> str:
-    """Return the head of `text`, line ends kept, safe to print and to encode."""
+    """Return the beginning of `text` with its line ends, safe to print and to encode."""
     return "\n".join(map(printable, text[:MAX_MESSAGE_CHARS].split("\n"))).strip()
 
 
@@ -193,7 +193,7 @@ def printable(text: str) -> str:
 
 # --- a check that reports by its exit code alone ------------------------------------------------------
 def exit_report(code: int | None, signal: int | None) -> TestReport:
-    """Return what the exit code (or the signal that ended the runner) says; counts are unknown."""
+    """Return the report of a runner with nothing but an exit code or a signal; counts are unknown."""
     return TestReport(verified=False, unnamed_failure=describe_failure(code, signal))
 
 

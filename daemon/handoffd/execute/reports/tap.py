@@ -1,8 +1,8 @@
 """TAP 13 and 14, as node, bats, prove scripts and pg_prove write it.
 
-A test point inside a subtest is known by the names above it, and the enclosing name comes *after*
+The id of a test point inside a subtest begins with the names above it, and the enclosing name comes *after*
 its children in the stream: results are held by depth until the enclosing point is read. Everything
-that is not TAP (comments, YAML details, stray output) is passed over.
+that is not TAP (comments, YAML details, stray output) is skipped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Reader:
         self._seen = 0
 
     def line(self, line: bytes) -> None:
-        """Take in one line without its end; what comes after the one that bails out says nothing."""
+        """Take in one line without its end; lines after `Bail out!` are ignored."""
         if self._bail_out is None:
             self._text_line(line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip())
 
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _judge(point: re.Match[str], ordinal: int) -> tuple[str, Outcome]:
-    """Return the name and outcome of a test point. A failing TODO is no failure."""
+    """Return the name and outcome of a test point. A failing TODO counts as skipped."""
     rest = _DURATION.sub("", point.group("rest"))
     directive = _DIRECTIVE.search(rest)
     name = rest[: directive.start()] if directive else rest

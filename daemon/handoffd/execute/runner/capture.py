@@ -1,14 +1,13 @@
-"""A run's output on its way: the pipe that the program writes to, and the bounded file it goes into.
+"""Captures a run's output: from the pipe to which the program writes, into a bounded file.
 
-The pipe is there before the run is, because a shim is made ready ahead of it. Other processes that hold the
-writing end may go on writing after the program's end; how long that is waited for is not decided here.
+The pipe exists before the run, because the launcher prepares a shim in advance. Other processes that hold the
+write end may continue after the program's end; the caller decides how long to wait for them.
 
-Of a flood the beginning and the end are kept, and the middle is counted. The file holds `head` bytes, then a
-ring of `tail` bytes that is written round and round. Beside it, in the run directory, a position file says
-how far the writing is, so that others can read along. When the run is over and the ring has been round, a
-linear copy with one line in place of the middle takes the file's name. A reader tells the two layouts apart
-by inode: both are in the position file before the name changes hands. A full disk costs output, never the
-run: what could not be written is counted as if it had been.
+Of a long output the beginning and the end are kept, and the middle is counted. The file holds `head` bytes,
+then a ring of `tail` bytes. A position file in the run directory records how far the writer is, so that other
+processes can read at the same time. At the end of a run whose ring has wrapped, a linear copy, with one line
+in place of the middle, is renamed over the file. Readers distinguish the two layouts by inode: the position
+file has both before the rename. A full disk loses output, never the run: lost bytes are counted as written.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Capture:
         self._sieve = Sieve(())
 
     def open(self, run_dir: str, spec: base.RunSpec) -> None:
-        """Make the output file and its position file; what fails is noted and costs output only."""
+        """Create the output file and its position file; a failure is recorded and loses output only."""
         fault, output, position = None, None, -1
         try:
             position = os.open(os.path.join(run_dir, base.POSITION), _POSITION_FLAGS, 0o600)
@@ -53,17 +52,17 @@ class Capture:
         self._sieve = Sieve(tuple(beginning.encode() for beginning in spec.partial))
 
     def close_write_end(self) -> None:
-        """Leave the writing to the program; from then on the pipe ends with the last writer."""
+        """Close our write end, so that the pipe ends when the last process of the run closes its own."""
         os.close(self.write_end)
         self.write_end = -1
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody can write any more and all has been read."""
+        """Whether the last writer has closed the pipe and all of it has been read."""
         return self.pipe < 0
 
     def read(self) -> int:
-        """Move one piece from the pipe to the ring; the number of bytes, 0 when there was none."""
+        """Move one piece from the pipe to the ring; return the number of bytes, 0 if there were none."""
         try:
             count = os.readv(self.pipe, [self._buffer])
         except BlockingIOError:
@@ -80,7 +79,7 @@ class Capture:
         return count
 
     def finish(self) -> None:
-        """Take what is in the pipe, but not more (a process outside the tree may hold it, too); close."""
+        """Read what is in the pipe now, and close: a process outside the tree may hold the pipe open."""
         taken = 0
         while not self.is_over and taken < _LAST_READ_BYTES:
             count = self.read()
@@ -92,17 +91,17 @@ class Capture:
 
     @property
     def total(self) -> int:
-        """How many bytes have been written, without what is not kept by intention."""
+        """How many bytes were written, without the lines that the sieve took out."""
         return self._ring.total
 
     @property
     def error(self) -> str | None:
-        """Why output is missing from its file, if any is."""
+        """Why output is missing from its file; None if none is."""
         return self._ring.error
 
     @property
     def tail(self) -> str:
-        """The end of the output as text; a character cut in two at its start is dropped."""
+        """The end of the output as text; a partial character at its start is dropped."""
         end = self._ring.end
         for start in range(min(4, len(end))):
             if end[start] & 0xC0 != 0x80:
@@ -111,26 +110,26 @@ class Capture:
 
 
 class Sieve:
-    """Takes out of an output the lines that begin in one of some ways. Holds no more than a beginning.
+    """Removes the lines with given beginnings from an output. Buffers at most one beginning.
 
-    Agents that report their answers word by word print so many lines of that kind that nothing else would be
-    left in a bounded output.
+    Agents that report their answers word by word print thousands of such lines: nothing else would be left in
+    a bounded output.
     """
 
     def __init__(self, beginnings: tuple[bytes, ...]) -> None:
         self.beginnings = beginnings
         self._held = b""
         self._is_partial: bool | None = None
-        """Of the line that has begun; None while its beginning may be either."""
+        """Whether the current line is removed; None while its beginning does not decide that yet."""
 
     def sift(self, data: bytes) -> bytes:
-        """Return what of the next `data` is to be kept."""
+        """Return the part of the next `data` that is kept."""
         *ended, rest = data.split(b"\n")
         kept = [self._take(line + b"\n", ended=True) for line in ended]
         return b"".join([*kept, self._take(rest, ended=False)])
 
     def rest(self) -> bytes:
-        """Return what is held of a line that has no more to come."""
+        """Return the buffered beginning of a last line without a line break."""
         held, self._held = self._held, b""
         return held
 
@@ -148,11 +147,11 @@ class Sieve:
 
 
 def _enlarge(pipe: int) -> None:
-    """Give a talkative program room, so that it is not slowed down by us."""
+    """Enlarge the pipe's buffer, so that a program with much output seldom waits for us."""
     try:
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        return  # the account has used up its allowance of pipe memory; it works as it is
+        return  # the account has used up its pipe memory; the default size works, too
 
 
 # --- the file: a beginning, and a ring ----------------------------------------------------------------
@@ -165,14 +164,14 @@ _RECORD_BYTES = _FIELDS * 21
 
 
 def chunk_bytes(tail: int) -> int:
-    """Return the most that is written at once: what a reader must fear for behind the ring's hand."""
+    """Return the size of the largest write; a reader must not trust that much of the ring's oldest part."""
     return max(1, min(_CHUNK_BYTES, tail // 8))
 
 
 class Position(NamedTuple):
-    """How far the writing is: `total` bytes were produced; `ring` and `linear` are inodes.
+    """How far the writer is: `total` bytes were produced; `ring` and `linear` are inodes.
 
-    The file with inode `linear` (0: there is none) holds no ring any more.
+    The file with inode `linear` (0: there is none) has the linear layout.
     """
 
     total: int
@@ -187,12 +186,12 @@ class Position(NamedTuple):
         return max(0, self.total - self.head - self.tail)
 
     def encode(self) -> bytes:
-        """Return the record; the total stands first and last, so a torn reading shows."""
+        """Return the record; the total is its first and last field, so that a torn read is noticed."""
         return b" ".join(_FIELD % number for number in (*self, self.total)) + b"\n"
 
     @staticmethod
     def decode(raw: bytes) -> Position | None:
-        """Return the position in `raw`, or None when it is torn or no record."""
+        """Return the position in `raw`, or None if it is torn or not a record."""
         try:
             *numbers, last = map(int, raw.split())
             position = Position(*numbers)
@@ -202,12 +201,12 @@ class Position(NamedTuple):
 
 
 def left_out_line(count: int) -> bytes:
-    """Return what stands for the `count` bytes of the middle that are not kept."""
+    """Return the line that replaces the `count` bytes of the middle that are not kept."""
     return b"\n[handoffd: %d bytes left out here]\n" % count
 
 
 class Output(NamedTuple):
-    """The output file, open, and its folder: later renames happen there whatever the path says."""
+    """The open output file and its folder: a rename uses the folder, even if its path has changed."""
 
     fd: int
     folder: int
@@ -215,9 +214,9 @@ class Output(NamedTuple):
 
 
 def _open_folder(path: str, trusted: str) -> int:
-    """Return a descriptor of the folder `path`, created where missing, no link followed.
+    """Return a descriptor of the folder `path`, created if missing, without following links.
 
-    `trusted` may itself be reached through links; if `path` is not below it, nothing may.
+    Only the path of `trusted` itself may contain links; a `path` outside it may contain none.
     """
     base = trusted.rstrip("/") + "/"
     if not f"{path}/".startswith(base):
@@ -242,9 +241,9 @@ def _open_part(name: str, parent: int) -> int:
 
 
 def open_output(path: str, trusted: str) -> Output:
-    """Create the file `path` afresh and return it; whatever had the name is unlinked, not opened.
+    """Create a new file at `path` and return it; an existing one is unlinked, never opened.
 
-    Raises OSError when a folder on the way is a link or no folder.
+    Raises OSError if a folder on the way is a link or not a folder.
     """
     folder, name = os.path.split(os.path.normpath(path))
     opened = _open_folder(folder, os.path.normpath(trusted))
@@ -264,9 +263,9 @@ def _open_new(name: str, folder: int) -> int:
 
 
 class Ring:
-    """Writes one run's output, and closes what it was given in the end.
+    """Writes one run's output; `close` closes the descriptors that it was given.
 
-    `output` None: everything is counted and only the end remembered.
+    With `output` None it counts everything and remembers only the end.
     """
 
     def __init__(self, output: Output | None, position_fd: int, head: int, tail: int, remember: int) -> None:
@@ -284,16 +283,16 @@ class Ring:
         self._note_position()
 
     def write(self, data: memoryview) -> None:
-        """Take `data` as the next bytes of output; never raises for a file that cannot be written."""
+        """Write the next bytes of output; never raises for a file that cannot be written."""
         for start in range(0, len(data), self._chunk):
             self._write_chunk(data[start : start + self._chunk])
 
     def heard(self) -> None:
-        """Take note that something came which is not kept: others see when the position was noted last."""
+        """Record that output arrived that is not kept: readers see the time of the position file."""
         self._note_position()
 
     def close(self) -> None:
-        """Put the file in reading order under its name; a failure leaves the ring, still readable."""
+        """Replace a wrapped ring by a linear file; after a failure the ring stays, still readable."""
         output, self._output = self._output, None
         if output is not None:
             self._attempt(lambda: self._linearise(output))
@@ -364,7 +363,7 @@ class Ring:
             self._attempt(lambda: os.pwrite(self._position_fd, self._position().encode(), 0))
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        """Do `action`; note why it failed, the first time, and go on."""
+        """Do `action`; record the first failure, and continue."""
         try:
             action()
         except OSError as error:

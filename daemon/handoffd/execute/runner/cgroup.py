@@ -1,23 +1,23 @@
-"""A control group for each run, where the service manager has left us a part of the hierarchy.
+"""A control group for each run, if the service manager has delegated a part of the hierarchy to us.
 
-One write ends everybody in it: whatever session, parent or environment they gave themselves, however
-fast they fork, and also when shim and launcher were both killed, for the next launcher finds the
-group by its name. It is one more net beside the tree (see `tree`), so what fails here costs nothing
-but the net.
+One write kills every process in the group, whatever its session, parent or environment and however fast it
+forks. It works even after shim and launcher were both killed, because the next launcher finds the group by
+its name. The group is a second safety net beside the process tree (see `tree`), so a failure here has no
+other effect.
 
-A shim is in the group from before its run is known until the program has been started there, which
-takes no time from the start. Then it leaves: who ends the group must not be in it.
+A shim enters the group before it gets its run, so that entering does not delay the start, and leaves after
+it has started the program there: the process that kills the group must not be in it.
 
     place (of the unit)         no process in it, so that it may have controllers
-      handoffd-launcher         the launcher, what is in front of it, and the shims
+      handoffd-launcher         the launcher, the process in front of it, and the shims
       handoffd-run-PID-START    one run
 
-Where the unit lets us, the controllers `memory` and `pids` are switched on for the groups. They limit a
-run, and count what it takes. systemd puts the main process of a unit that it starts into `place` itself,
-which the kernel refuses while controllers are on there, as they are while an agent is left in its group. So
-the unit has them switched off whenever it has stopped (`launcher.py --stopped`), and the next launcher
-switches them on again. What the kernel forgets meanwhile (limits, and the most that was taken) is kept with
-each group, as an extended attribute of its folder.
+If the unit allows it, the controllers `memory` and `pids` are switched on for the groups. They limit a run
+and count its memory and tasks. systemd puts the main process of a starting unit into `place` itself, which
+the kernel refuses while controllers are on there, as they are while an agent is left in its group. So the
+unit switches them off whenever it has stopped (`launcher.py --stopped`), and the next launcher switches them
+on again. Values that the kernel forgets in between (limits and peaks) are kept in an extended attribute of
+each group's folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from handoffd.execute.runner import proc
 
 CONTROLLERS = ("memory", "pids")
 LAUNCHERS = "handoffd-launcher"
-"""The group of the launcher and of the shims, below the one that is left to us."""
+"""The group of the launcher and the shims, below the delegated one."""
 
 _PREFIX = "handoffd-run-"
 _KEPT = "user.handoffd"
@@ -41,7 +41,7 @@ _CONTROL = "/.control"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a run may take of the machine, and what it took; None: there is no limit, or nothing counts it.
+    """A run's limits and what it used; None: there is no limit, or nothing counts it.
 
     `memory_peak` and `memory_max` are bytes, `tasks_peak` and `tasks_max` processes and threads.
     """
@@ -49,19 +49,19 @@ class Taken:
     memory_peak: int | None = None
     memory_max: int | None = None
     memory_kills: int | None = None
-    """How many processes the kernel ended for want of memory; None: it did not count them by group."""
+    """How many processes the kernel killed for lack of memory; None: it did not count them by group."""
     memory_met: bool = False
-    """Whether the run's own limit was met, not the machine's end."""
+    """Whether the run reached its own limit, as opposed to the machine's."""
     tasks_peak: int | None = None
     tasks_max: int | None = None
     tasks_refused: int = 0
-    """How often one more process or thread was refused."""
+    """How often the kernel refused to start a process or thread."""
 
 
 def own() -> str | None:
-    """Return the folder of the group that this process may divide; None without cgroup v2, or one of ours.
+    """Return the folder of the group that this process may divide; None if there is none (no cgroup v2).
 
-    It is the one that the process is in, or the one around it, where it is in that of the launchers.
+    This is the group of this process, or the parent of it if the process is in the launchers' group.
     """
     inside = of("self")
     folder = inside.removesuffix(f"/{LAUNCHERS}") if inside is not None else None
@@ -69,7 +69,7 @@ def own() -> str | None:
 
 
 def of(pid: int | str) -> str | None:
-    """Return the folder of the group that a process is in; None without cgroup v2."""
+    """Return the folder of a process's group; None without cgroup v2."""
     memberships = (proc.read(f"/proc/{pid}/cgroup") or b"").decode().splitlines()
     inside = next((line[3:] for line in memberships if line.startswith("0::")), None)
     for line in (proc.read("/proc/self/mountinfo") or b"").decode().splitlines():
@@ -80,9 +80,9 @@ def of(pid: int | str) -> str | None:
 
 
 def switch_on(place: str, controllers: Collection[str] = CONTROLLERS) -> bool:
-    """Have the groups in `place` limited and counted; tell whether all is done that can be done here.
+    """Switch on limits and counters for the groups in `place`; return False if a later call should retry.
 
-    Who is in `place` itself moves to the launcher's group: of an earlier launcher, too.
+    Moves every process in `place` itself, also one of an earlier launcher, to the launchers' group.
     """
     wanted = [name for name in controllers if name in _words(f"{place}/cgroup.controllers")]
     if set(wanted) <= set(_words(f"{place}/cgroup.subtree_control")):
@@ -101,14 +101,14 @@ def switch_on(place: str, controllers: Collection[str] = CONTROLLERS) -> bool:
 
 
 def is_ours(folder: str) -> bool:
-    """Tell whether a launcher has divided a group, or the one around it; else it is not for us to change."""
+    """Return whether a launcher has divided this group or its parent; we must not change any other."""
     return os.path.isdir(f"{folder.removesuffix(_CONTROL)}/{LAUNCHERS}")
 
 
 def switch_off(folder_of_ours: str, controllers: Collection[str] = CONTROLLERS) -> None:
-    """Let processes into the unit's group again; what the runs' groups took until now is kept with them.
+    """Let processes into the unit's group again, and save the counters of the runs' groups.
 
-    `folder_of_ours` is that group, or the one in it where systemd puts what it runs after a unit has stopped.
+    `folder_of_ours` is that group, or the child of it in which systemd runs commands of a stopped unit.
     """
     place = folder_of_ours.removesuffix(_CONTROL)
     for folder in _groups(place):
@@ -123,14 +123,14 @@ def switch_off(folder_of_ours: str, controllers: Collection[str] = CONTROLLERS) 
 
 
 class Group:
-    """The group of one run, below the folder `place`, named after the process that looks after it."""
+    """The group of one run, below the folder `place`, named after the run's shim."""
 
     def __init__(self, place: str, pid: int, started: int) -> None:
         self._place = place
         self._folder = f"{place}/{_PREFIX}{pid}-{started}"
 
     def enter(self) -> bool:
-        """Make the group and move this process there; tell whether that went well."""
+        """Create the group and move this process into it; return whether that worked."""
         try:
             os.mkdir(self._folder, 0o700)
             _write(f"{self._folder}/cgroup.procs", b"0")
@@ -140,7 +140,7 @@ class Group:
         return True
 
     def leave(self) -> bool:
-        """Move this process back to where the launcher is; tell whether that went well."""
+        """Move this process back to the launcher's group; return whether that worked."""
         for folder in (f"{self._place}/{LAUNCHERS}", self._place):
             with suppress(OSError):
                 _write(f"{folder}/cgroup.procs", b"0")
@@ -148,9 +148,9 @@ class Group:
         return False
 
     def limit(self, memory_max: int | None, tasks_max: int | None) -> None:
-        """Let the group take no more than so many bytes, processes and threads (None: no limit).
+        """Limit the group to this number of bytes, and of processes and threads (None: no limit).
 
-        Where that cannot be now, it is done as soon as it can be.
+        Limits that cannot be set while the controllers are off are set when `switch_on` switches them on.
         """
         if memory_max is not None or tasks_max is not None:
             with suppress(OSError):
@@ -159,11 +159,11 @@ class Group:
 
     @property
     def taken(self) -> Taken:
-        """What the group was allowed and took until now; a limit that is not in force is none."""
+        """The group's limits and counters so far; only limits that apply are in it."""
         return _taken(self._folder)
 
     def kill(self) -> set[int]:
-        """Kill everybody in the group; return who was there a moment before."""
+        """Kill every process in the group; return the processes that were in it just before."""
         members = {int(pid) for pid in (proc.read(f"{self._folder}/cgroup.procs") or b"").split()}
         if members and os.getpid() not in members:
             try:
@@ -174,7 +174,7 @@ class Group:
         return set()
 
     def remove(self) -> None:
-        """Remove the group if nobody is in it any more."""
+        """Remove the group if it is empty."""
         try:
             os.rmdir(self._folder)
         except OSError:
@@ -182,9 +182,9 @@ class Group:
 
 
 def end_orphans(place: str) -> None:
-    """End the groups below `place` whose shims are gone, and remove those that are empty.
+    """Kill the groups below `place` whose shims are gone, and remove the empty ones.
 
-    Who was killed takes a moment to be gone, so it has to be done again and again.
+    A killed process takes a moment to disappear, so the caller repeats this.
     """
     for folder in _groups(place):
         pid, _, started = os.path.basename(folder).removeprefix(_PREFIX).partition("-")
@@ -205,11 +205,11 @@ def _groups(place: str) -> list[str]:
 
 
 def _taken(folder: str) -> Taken:
-    """Return what a group was allowed and took, also before its controllers were switched off and on."""
+    """Return a group's limits and counters, including those from before controllers were switched off."""
     before = _kept(folder)
     events = _counts(f"{folder}/memory.events")
     kills = events.get("oom_kill")
-    own = _counts(f"{folder}/memory.events.local")  # not those of groups that the run has made itself
+    own = _counts(f"{folder}/memory.events.local")  # without the groups that the run itself has made
     return Taken(
         memory_peak=_most(before.memory_peak, _number(f"{folder}/memory.peak")),
         memory_max=_number(f"{folder}/memory.max"),
@@ -226,7 +226,7 @@ def _most(*numbers: int | None) -> int | None:
 
 
 def _restore(folder: str) -> None:
-    """Put the limits that are kept with a group in force, as far as that can be done now."""
+    """Apply the saved limits of a group, as far as its controllers are on."""
     kept = _kept(folder)
     for name, limit in (("memory.max", kept.memory_max), ("pids.max", kept.tasks_max)):
         if limit is not None:
@@ -235,7 +235,7 @@ def _restore(folder: str) -> None:
 
 
 def _keep(folder: str, taken: Taken) -> None:
-    """Keep limits and figures with a group; a limit that was wanted stays wanted."""
+    """Save limits and counters with a group; a limit that was set before stays set."""
     wanted = _kept(folder)
     kept = replace(
         taken,
@@ -258,7 +258,7 @@ def _words(path: str) -> list[str]:
 
 
 def _number(path: str) -> int | None:
-    """Return the number in a file; None when it says `max`, or is not there."""
+    """Return the number in a file; None if it holds `max` or does not exist."""
     words = _words(path)
     return int(words[0]) if words and words[0].isdigit() else None
 

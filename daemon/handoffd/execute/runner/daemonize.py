@@ -1,14 +1,14 @@
-"""How launcher and shim are processes of their own: without a terminal, for a service manager, with signals.
+"""Detaches launcher and shim: without a terminal, under a service manager, with their own signals.
 
-The launcher itself is always the second process. It is the parent of the shims and the second
-subreaper above them, so it has to stay until the last one has ended; a service manager, however,
-starts no new main process before the old one is gone. So the manager's main process is the small
-one in front, and each learns of the other through one pair of sockets, whatever happens to either.
+The launcher itself is always the second process. As the parent of the shims and the second subreaper above
+them it must stay until the last one has ended, but a service manager starts no new main process before the
+old one has exited. So the manager's main process is a small one in front, and a pair of sockets shows each of
+the two when the other is gone.
 
-When the launcher gives up its place (retired, replaced) or is gone, the one in front begins anew as the
-program that is installed now, with a launcher of its own, and SIGHUP asks for that. To the manager nothing
-has happened; were it to start the unit anew, it would warn of every agent as a process left over from
-before. That is left to it where a launcher did not last: it counts such starts, and gives up some time.
+When the launcher gives up its place (retired, replaced) or is gone, the front process executes the program
+that is installed now, which starts a new launcher. SIGHUP asks for the same. The manager notices nothing; if
+it restarted the unit itself, it would warn about every agent as a leftover process. Only a launcher that did
+not last is left to the manager, which counts such starts and gives up eventually.
 
 When the process in front is gone (stopped, killed), the launcher gives up its place.
 """
@@ -25,14 +25,14 @@ from contextlib import suppress
 from typing import NoReturn
 
 LASTED_S = 10.0
-"""A launcher that was ready for so long is followed by another one without the service manager."""
+"""After a launcher that was ready for this long, the front process starts another one by itself."""
 _LEAVE_S = 5.0
-"""How long a launcher without agents may take to be gone, when the unit is stopped."""
+"""How long a launcher without agents may take to exit when the unit is stopped."""
 _SIGN, _STAYS = b"!", b"+"
 
 
 class Front:
-    """The launcher's line to the process in front of it. Readable when that one is gone."""
+    """The launcher's connection to the process in front of it. Readable when that process is gone."""
 
     def __init__(self, line: socket.socket, *, stays: bool) -> None:
         self._line = line
@@ -43,17 +43,17 @@ class Front:
         return self._line.fileno()
 
     def ready(self) -> None:
-        """Say that requests are answered from now on."""
+        """Report that the launcher answers requests from now on."""
         _send(self._line, _SIGN)
         if not self.stays:
             self._line.close()
 
     def leave(self, *, agents: bool) -> None:
-        """Say that the place is free for another launcher; this one leaves, or stays for its `agents`."""
+        """Report that the place is free for another launcher; this one exits, or stays for its `agents`."""
         _send(self._line, _STAYS if agents else _SIGN)
 
     def close(self) -> None:
-        """Let go of the line; without a word before it, the launcher counts as failed."""
+        """Close the connection; without `ready` or `leave` before it, the launcher counts as failed."""
         self._line.close()
 
 
@@ -61,15 +61,15 @@ def _send(line: socket.socket, sign: bytes) -> None:
     try:
         line.send(sign)
     except OSError:
-        return  # nobody is in front any more, and so nobody waits for it
+        return  # the process in front is gone
 
 
 def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED_S) -> int:
-    """Have `serve` run in a process of its own session; return the exit code of the one in front.
+    """Run `serve` in a process with its own session; return the exit code for the process in front.
 
-    With `stay` the process in front stays as long as the launcher keeps its place; when that was at least
-    `lasted_s` seconds it begins anew then. Without, it stays until the launcher is ready. `serve` returns
-    an exit code, too.
+    With `stay` the front process stays as long as the launcher keeps its place; if that was at least
+    `lasted_s` seconds, it then starts again. Without `stay` it stays until the launcher is ready. `serve`
+    returns an exit code, too.
     """
     front, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     children = _Children()
@@ -81,7 +81,7 @@ def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED
         front.close()
         _serve(serve, Front(line, stays=stay))
     line.close()
-    # Nothing to tidy up here: whatever ends this process is an answer to the launcher.
+    # No clean-up: the launcher notices the end of this process, however it ends.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not front.recv(1):
         return children.exit_code()
@@ -96,16 +96,18 @@ def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED
 
 
 def _begin_anew(code: int) -> NoReturn:
-    """Be the program that is installed now; `code` is how the launcher of until now has ended."""
+    """Execute the program that is installed now; `code` is the exit code of the previous launcher."""
     if code:
         sys.stderr.write("handoffd launcher: it was ended; another one is started\n")
         sys.stderr.flush()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the new program listens: it is the latest one
+    signal.signal(
+        signal.SIGHUP, signal.SIG_IGN
+    )  # until the new program handles it: that is the latest one already
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 class _Children:
-    """Reaps launchers: an earlier one, which stays for its agents, ends at any time."""
+    """Reaps launchers: an earlier one, which stays for its agents, may end at any time."""
 
     def __init__(self) -> None:
         self.launcher = 0
@@ -115,14 +117,14 @@ class _Children:
         self._reap()
 
     def replace(self, front: socket.socket) -> None:
-        """Have the latest launcher give up its place for another one, however short it has been there."""
+        """Ask the latest launcher to give up its place for another one, however new it is."""
         self.to_be_replaced = True
         _hang_up(front)
 
     def leave(self, front: socket.socket) -> NoReturn:
-        """End the process in front, with the launcher if no agent keeps that one.
+        """Exit the process in front, and before it the launcher, unless agents keep that.
 
-        A launcher that is about to leave would be warned of as one that is left over.
+        The service manager would warn about a launcher that exits a moment later as a leftover process.
         """
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, _LEAVE_S)
@@ -132,8 +134,8 @@ class _Children:
         os._exit(0)
 
     def exit_code(self) -> int:
-        """Return how the latest launcher ended, with 1 for a signal; waits for that."""
-        with suppress(ChildProcessError):  # it has been reaped already
+        """Wait for the latest launcher, and return its exit code, or 1 for a signal."""
+        with suppress(ChildProcessError):  # the signal handler has reaped it already
             self._ended[self.launcher] = os.waitpid(self.launcher, 0)[1]
         status = self._ended[self.launcher]
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
@@ -150,13 +152,13 @@ class _Children:
 
 
 def _hang_up(front: socket.socket) -> None:
-    """Have the launcher give up its place, if it has not done so by itself."""
+    """Ask the launcher to give up its place, if it has not done so by itself."""
     with suppress(OSError):
         front.shutdown(socket.SHUT_WR)
 
 
 def _serve(serve: Callable[[Front], int], front: Front) -> None:
-    """Be the launcher; never returns."""
+    """Run as the launcher; never returns."""
     code = 1
     try:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
@@ -169,7 +171,7 @@ def _serve(serve: Callable[[Front], int], front: Front) -> None:
 
 
 def leave_standard_streams() -> None:
-    """Put /dev/null in place of stdin, stdout and stderr: a reader of ours must not wait for us."""
+    """Replace stdin, stdout and stderr by /dev/null, so that a caller that reads them sees their end."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -177,7 +179,7 @@ def leave_standard_streams() -> None:
 
 
 def tell_service_manager(text: str) -> None:
-    """Send `text` to the service manager that started us, if it asked to be told."""
+    """Send `text` to the service manager that started us, if it has set NOTIFY_SOCKET."""
     address = os.environ.pop("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -195,11 +197,10 @@ _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Signals:
-    """The signals of this process. A child that is forked takes the settings over with `renew`.
+    """The signals of this process. A forked child takes over the settings with `renew`.
 
-    TERM asks it to stop, and is only noted: it may come at any instant. What a terminal or a reader that has
-    gone would end a process with is ignored. A signal that comes makes `wake` readable, so one poll waits for
-    everything.
+    TERM only sets `stop_asked`, because it may come at any instant. Signals from a terminal or a closed pipe
+    are ignored. Each other signal makes `wake` readable, so that one poll waits for everything.
     """
 
     def __init__(self) -> None:
@@ -213,7 +214,7 @@ class Signals:
         self.renew()
 
     def renew(self) -> None:
-        """Be woken through a pipe of our own, and forget what the parent was asked."""
+        """Wake up through a new pipe, and forget a stop request to the parent."""
         self.wake, waker = os.pipe2(_FLAGS)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         self.stop_asked = False

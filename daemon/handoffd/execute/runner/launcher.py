@@ -1,29 +1,28 @@
-"""The launcher: has a shim ready for each run, from a process that is small and never the daemon.
+"""The launcher: a small process beside the daemon that has a shim ready for each run.
 
     python -I -S -E -X utf8 launcher.py SOCKET [--foreground] [--delegated] [--limits]
     python -I -S -E -X utf8 launcher.py --stopped
 
-It has the shim's code loaded already, so a start costs a fork, which is done ahead. It outlives the
-daemon, and it is the second subreaper: what a killed shim leaves behind comes to it and is ended.
+It has loaded the shim's code already, so a start costs a fork, which it does in advance. It outlives the
+daemon, and it is the second subreaper: processes of a killed shim become its children, and it ends them.
 One packet on the socket is one request:
 
     hello             -> `handoffd VERSION PID`
     run VERSION PATH  -> `accepted` at once, then `SHIM_PID SHIM_START_TIME` when the program runs,
-                         or `claimed` when another shim has the run; or instead of both `refused
-                         VERSION` by a launcher of another version, `error TEXT`; the connection
-                         ends with that
+                         or `claimed` if another shim has the run; or, instead of both, `refused
+                         VERSION` from a launcher of another version, or `error TEXT`; then the
+                         connection ends
     retire            -> `retiring`; gives up its place
-    written, boot ... -> what the daemon may not look at itself: see proc_probe.py
+    written, boot ... -> facts about processes that the daemon may not read: see proc_probe.py
 
-Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
-more, lets a service manager start the next one, and leaves when its last shim has ended: until
-then it is the one process that can end what a killed shim of its own leaves behind. Nobody can
-take that over: orphans come to an ancestor only. So if a launcher is killed and, after it, a shim of
-its, what descends from that run's main process is ended by whoever finds the run lost. Who had hidden
-from it (orphaned on purpose) is ended by the next launcher with the run's control group, if the part
-of the hierarchy that it is in is `--delegated` to us; else by its environment, unless it cleared that.
-With `--limits` these groups are limited and counted, too: see cgroup.py, also for why a unit that says so
-has to run the second of these commands when it has stopped.
+A launcher that gives up its place (on request, or because a new launcher has taken over the socket) stops
+listening, lets a service manager start the next one, and exits when its last shim has ended. Until then it is
+the only process that can end what a killed shim of its own leaves behind: orphans move only to an ancestor.
+If a launcher is killed and then one of its shims, the daemon that finds the run lost ends the descendants of
+that run's main process. A process that had orphaned itself on purpose is ended by the next launcher through
+the run's control group, if that part of the hierarchy is `--delegated` to us; otherwise the daemon finds it
+by its environment, unless it cleared that. With `--limits` these groups have limits and counters, too:
+cgroup.py also explains why a unit with this flag must run the second of these commands when it has stopped.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ if __name__ == "__main__":
 
 import handoffd
 
-# The socket stays a file of its own: this one is compiled at each start, and what that leaves in memory is
-# shared by every shim.
+# The socket's code stays in a module of its own: Python compiles this program at each start, and every shim
+# shares the memory that this leaves behind.
 from handoffd.execute.runner import cgroup, daemonize, listener, proc, proc_probe, shim, tree
 
 _LOOK_MS = 1000
@@ -62,12 +61,12 @@ class _Source(Protocol):
 
 
 class Launcher:
-    """Answers requests and reaps; one thread, one poll."""
+    """Answers requests and reaps shims, in one thread with one poll."""
 
     def __init__(
         self, path: str, front: daemonize.Front, place: str | None = None, *, limits: bool = False
     ) -> None:
-        """Listen at `path`; control groups may be made in `place`, and have `limits`.
+        """Listen at `path`; make control groups in `place`, with `limits` if that is set.
 
         Raises listener.Unusable.
         """
@@ -118,7 +117,7 @@ class Launcher:
             self._front.leave(agents=self._strays or bool(self._shims - idle))
             self._close(self._front)
         if self._spare is not None:
-            self._spare.channel.close()  # and so it leaves
+            self._spare.channel.close()  # the waiting shim then exits
             self._spare = None
 
     # --- requests -------------------------------------------------------------------------------------
@@ -136,7 +135,7 @@ class Launcher:
     def _handle(self, fd: int) -> None:
         if fd == self._signals.wake:
             self._signals.settle()
-        elif fd in self._sources:  # unless another one of this round has closed it
+        elif fd in self._sources:  # another handler of this round may have closed it
             self._sources[fd][1]()
 
     def _accept(self) -> None:
@@ -167,17 +166,17 @@ class Launcher:
             case b"":
                 self._close(connection)
             case _:
-                said = proc_probe.answer(verb, rest)
-                shim.send(connection, b"error unknown request" if said is None else said)
+                answer = proc_probe.answer(verb, rest)
+                shim.send(connection, b"error unknown request" if answer is None else answer)
 
     # --- shims ----------------------------------------------------------------------------------------
     def _run(self, connection: socket.socket, version: bytes, run_dir: bytes) -> bytes:
-        """Give the run to a shim; why that cannot be, or nothing."""
+        """Give the run to a shim; return the answer to the caller if that fails, else nothing."""
         if version != _VERSION:
             return b"refused " + _VERSION
         if not os.path.isabs(run_dir):
             return b"error the run directory must be an absolute path"
-        # First, because the shim answers on the same connection.
+        # Before the shim gets the run, because it answers on the same connection.
         shim.send(connection, b"accepted")
         for _ in range(_TRIES):
             try:
@@ -196,12 +195,12 @@ class Launcher:
         return forked
 
     def _let_go(self) -> None:
-        """In a shim: close what is the launcher's alone."""
+        """In a new shim: close the descriptors that only the launcher uses."""
         for source, _ in self._sources.values():
             source.close()
 
     def _answered(self, ready: shim.Waiting) -> None:
-        """Get the next shim ready, now that this takes no time from a start."""
+        """Fork the next shim, now that this no longer delays a start."""
         self._close(ready.channel)
         self._have_a_spare()
 
@@ -210,15 +209,15 @@ class Launcher:
             try:
                 self._spare = self._fork_shim()
             except OSError:
-                return  # the next request tries again, and is told why not
+                return  # the next request tries again, and gets the error
 
     def _reap(self) -> None:
-        """Take leave of what has ended, and end what a killed shim has left behind."""
-        anybody = self._take_leave()
+        """Reap ended shims, and end the processes that a killed shim has left behind."""
+        any_ended = self._reap_children()
         self._end_groups()
-        if not anybody and not self._strays:
+        if not any_ended and not self._strays:
             return
-        # Who is below us and below no shim is a stray: an orphan of a shim that did not end by itself.
+        # A descendant that is not below a shim is a stray: its shim was killed and could not end it.
         strays = {member.pid for member in tree.descendants(os.getpid(), spare=self._shims)}
         if strays:
             strays -= tree.sweep(os.getpid(), signal.SIGKILL, spare=self._shims).refused
@@ -226,35 +225,35 @@ class Launcher:
         self._rounds = self._rounds + 1 if strays else 0
 
     def _end_groups(self) -> None:
-        """End the groups of dead shims: those of an earlier launcher are no children of ours, so we look."""
+        """End the groups of dead shims. Shims of an earlier launcher are not our children, so this polls."""
         if self._place is not None and time.monotonic() >= self._next_look:
             cgroup.end_orphans(self._place)
-            if self._wants_limits and self._listener is not None:  # else the next launcher may be starting
+            if self._wants_limits and self._listener is not None:  # else this would block the next one
                 self._wants_limits = not cgroup.switch_on(self._place)
             self._next_look = time.monotonic() + _LOOK_MS / 1000
 
-    def _take_leave(self) -> bool:
-        """Reap; tell whether anybody had ended."""
-        anybody = False
+    def _reap_children(self) -> bool:
+        """Reap ended children; return whether there were any."""
+        any_ended = False
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return anybody
+                return any_ended
             if pid == 0:
-                return anybody
+                return any_ended
             self._shims.discard(pid)
-            anybody = True
+            any_ended = True
 
 
 def main(argv: list[str]) -> int:
     """Run the launcher as a service (`--foreground`) or leave it running in the background.
 
-    With `--delegated` the control group it is in may be divided, as systemd's `Delegate=` allows, and
-    with `--limits` have controllers, which `--stopped` switches off.
+    With `--delegated` it may divide its control group, as systemd's `Delegate=` allows, and with `--limits`
+    switch on controllers there; `--stopped` switches them off.
     """
     if argv[1:] == ["--stopped"]:
-        place = cgroup.of("self")  # which need not be ours, as the one around it is
+        place = cgroup.of("self")  # may be a child of our group, owned by root: `own` would reject it
         if place is not None and cgroup.is_ours(place):
             cgroup.switch_off(place)
         return 0

@@ -1,10 +1,10 @@
-"""What /proc says about a process.
+"""Reads facts about a process from /proc.
 
-A pid names a process only until it is used again, so identity is pid + start time + boot id. A container
-may have a boot id of its own, as a file mounted over the kernel's; a service that systemd gives a /proc of
-its own does not see it. So one boot may have two ids, and what counts is how the process itself reads it.
+The kernel reuses pids, so a process is identified by pid, start time and boot id. A container may have a boot
+id of its own, as a file mounted over the kernel's; a service to which systemd gives a /proc of its own does
+not see that file. So one boot may have two ids, and the one that the process itself reads counts.
 
-Everything here answers None (or nothing) for a process that is gone; that is never an error.
+Every function returns None (or an empty value) for a process that is gone; that is never an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PIECE_BYTES = 16 * 1024
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_told: set[str] = set()
+_recognised: set[str] = set()
 
 
 class Stat(NamedTuple):
@@ -31,13 +31,13 @@ class Stat(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Tell whether only the entry in the process table is left."""
+        """Whether the process is a zombie: only its entry in the process table is left."""
         return self.state in "ZXx"
 
 
 def read(path: str) -> bytes | None:
-    """Return a small file of /proc whole, or None when the process is gone or not ours to see."""
-    # By descriptor: a file object asks the kernel five more questions, and whole trees are read here.
+    """Return the whole content of a small file of /proc; None if the process is gone or unreadable."""
+    # By descriptor: a file object makes five more system calls, and callers read whole trees.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -54,7 +54,7 @@ def read(path: str) -> bytes | None:
 
 
 def stat(pid: int) -> Stat | None:
-    """Return what the kernel says about `pid` now, or None when there is no such process."""
+    """Return the current state of `pid`, or None if there is no such process."""
     raw = read(f"/proc/{pid}/stat")
     if not raw:
         return None
@@ -70,7 +70,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def started(pid: int) -> int:
-    """Return the start time of `pid` in clock ticks since boot; 0 when it is gone."""
+    """Return the start time of `pid` in clock ticks since boot; 0 if it is gone."""
     seen = stat(pid)
     return seen.started if seen else 0
 
@@ -83,26 +83,26 @@ def boot_id() -> str:
 
 
 def boot_id_of(pid: int) -> str | None:
-    """Return the boot id as process `pid` reads it; None when that is not ours to see."""
+    """Return the boot id as process `pid` reads it; None if this process may not read it."""
     raw = read(f"/proc/{pid}/root{_BOOT_ID}")
     return raw.decode("ascii", "replace").strip() if raw else None
 
 
 def recognise_boot(boot: str) -> None:
-    """Have `boot` count as this boot, because a process that runs now (the launcher) reads it."""
-    _told.add(boot)
+    """Accept `boot` as an id of this boot, because a running process (the launcher) reads it."""
+    _recognised.add(boot)
 
 
 def is_running(pid: int, start_time: int, boot: str) -> bool:
-    """Tell whether exactly that process still runs (a zombie does not)."""
+    """Return whether exactly that process is still running (a zombie is not)."""
     seen = stat(pid)
     if seen is None or seen.started != start_time or seen.ended:
         return False
-    return boot == boot_id() or boot in _told or boot == boot_id_of(pid)
+    return boot == boot_id() or boot in _recognised or boot == boot_id_of(pid)
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs (a zombie does not); 0, one that the kernel cannot name here, does."""
+    """Return whether a process is running (a zombie is not); True for 0, one outside this pid namespace."""
     if pid <= 0:
         return True
     if (seen := stat(pid)) is not None:
@@ -115,16 +115,16 @@ def is_alive(pid: int) -> bool:
 
 
 class Written(NamedTuple):
-    """What a process, with all children it has reaped, has written so far, in bytes."""
+    """Bytes that a process, with all children that it has reaped, has written so far."""
 
     calls: int
-    """Given to write calls, whatever they wrote to."""
+    """Passed to write calls of any target."""
     stored: int
-    """Of files on a disk, as whole pages."""
+    """Written to files on a disk, in whole pages."""
 
 
 def written(pid: int) -> Written | None:
-    """Return what `pid` has written; None when it is gone or that is not ours to see."""
+    """Return what `pid` has written; None if it is gone or this process may not read that."""
     try:
         return shown_written(pid)
     except OSError:
@@ -132,8 +132,8 @@ def written(pid: int) -> Written | None:
 
 
 def shown_written(pid: int) -> Written:
-    """Return what `pid` has written; raises PermissionError when that is not ours to see, else OSError."""
+    """Return what `pid` has written; raises PermissionError if this process may not read it, else OSError."""
     with open(f"/proc/{pid}/io", "rb", buffering=0) as file:
         lines = (line.split(b":", 1) for line in file.read(_PIECE_BYTES).splitlines())
-        told = {line[0]: int(line[1]) for line in lines}
-    return Written(calls=told.get(b"wchar", 0), stored=told.get(b"write_bytes", 0))
+        counters = {line[0]: int(line[1]) for line in lines}
+    return Written(calls=counters.get(b"wchar", 0), stored=counters.get(b"write_bytes", 0))

@@ -1,14 +1,14 @@
-"""What the launcher says of processes at which the daemon itself may not look.
+"""The launcher's answers about processes that the daemon itself may not inspect.
 
-A user's systemd hardens the daemon's unit by a user namespace, and from inside one the kernel shows
-neither what a process of the account has written, nor its connections, nor its environment. The launcher's
-unit is not hardened: it reads them for the daemon.
+A user's systemd hardens the daemon's unit by a user namespace. Inside one the kernel hides the written bytes,
+connections and environments of the account's other processes. The launcher's unit is not hardened: it reads
+them for the daemon.
 
-    written PID ...  -> `written PID:CALLS:STORED ...`, bytes, of those that are there
-    received PID ... -> `received SOCKET:BYTES:SEGMENTS ...`, of all their TCP connections together
-    marked PID ...   -> `marked PID ...`, those that were given a run's id
+    written PID ...  -> `written PID:CALLS:STORED ...`, in bytes, without ended processes
+    received PID ... -> `received SOCKET:BYTES:SEGMENTS ...`, for all their TCP connections
+    marked PID ...   -> `marked PID ...`, the ones with a run's id in their environment
 
-A machine's systemd gives the unit a /proc of its own, in which the boot id of a container is not to be seen:
+A machine's systemd gives the unit a /proc of its own, which hides the boot id of a container:
 
     boot             -> `boot ID`, as the launcher and its shims read it
 """
@@ -33,7 +33,7 @@ RUN_VARIABLE = b"HANDOFFD_RUN="
 
 
 def answer(verb: bytes, rest: bytes) -> bytes | None:
-    """Return the answer to a request, None when it is none of these."""
+    """Return the answer to a request; None for an unknown verb."""
     pids = [int(word) for word in rest.split()[:MOST] if word.isdigit()]
     if verb == b"written":
         figures = ((pid, proc.written(pid)) for pid in pids)
@@ -57,11 +57,11 @@ def _received(pids: list[int]) -> tuple[Received, ...]:
 
 
 def is_marked(environment: bytes) -> bool:
-    """Tell whether an environment, as /proc has it, holds a run's id."""
+    """Return whether an environment, in the form of /proc/PID/environ, holds a run's id."""
     return any(entry.startswith(RUN_VARIABLE) for entry in environment.split(b"\0"))
 
 
-# --- what the TCP connections of processes have received, asked of the kernel -------------------------
+# --- what the TCP connections of processes have received, from the kernel -----------------------------
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
 _DUMP = 0x1 | 0x300
@@ -81,33 +81,33 @@ _MESSAGE_BYTES = 72
 _BYTES_RECEIVED = struct.Struct("=Q")
 _BYTES_RECEIVED_AT = 128
 _DATA_SEGMENTS_AT = 152
-"""Fields of tcp_info: since Linux 4.6 they are where they are."""
+"""Offsets in tcp_info, fixed since Linux 4.6."""
 _PACKET_BYTES = 64 * 1024
 _LIMIT_S = 2.0
 _PREFIX = "socket:["
 
 
-# An agent that waits for an answer may print nothing, write nothing and hardly compute; whether the answer
-# comes shows in its connections alone. Sockets of other processes are found by their numbers in
-# /proc/PID/fd, and the kernel tells any user what each has received (sock_diag(7)). Pings differ from content
-# by their size, so segments are counted as well as bytes.
+# An agent that waits for an answer may print nothing, write nothing and hardly compute; only its connections
+# show whether the answer is arriving. /proc/PID/fd has the numbers of a process's sockets, and the kernel
+# reports to any user what each socket has received (sock_diag(7)). Pings differ from content by their size,
+# so segments are counted as well as bytes.
 class Received(NamedTuple):
-    """What one connection has received so far. `number` is its socket's, as /proc/PID/fd has it."""
+    """What one connection has received so far. `number` is its socket's inode, as in /proc/PID/fd."""
 
     number: int
     data_bytes: int
     segments: int
-    """Those with data in them."""
+    """Segments with data."""
 
 
 def received(pids: Iterable[int]) -> tuple[Received, ...]:
-    """Return what the TCP connections of `pids` have received; of those that may be looked at.
+    """Return what the TCP connections of `pids` have received, as far as this process may inspect them.
 
-    Raises PermissionError when that is none of them, and OSError when this process may not ask the kernel.
-    A kernel that knows no connections of a kind (IPv6, say) tells nothing of them.
+    Raises PermissionError if it may inspect none of them, and OSError if it may not ask the kernel. A kernel
+    without an address family (IPv6, for example) reports no connections of it.
     """
     numbers = _numbers(pids)
-    return tuple(told for told in _told() if told.number in numbers) if numbers else ()
+    return tuple(one for one in _reported() if one.number in numbers) if numbers else ()
 
 
 def _numbers(pids: Iterable[int]) -> set[int]:
@@ -137,7 +137,7 @@ def _sockets(folder: str) -> Iterator[int]:
             yield int(target[len(_PREFIX) : -1])
 
 
-def _told() -> Iterator[Received]:
+def _reported() -> Iterator[Received]:
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
     ) as kernel:
@@ -156,9 +156,9 @@ def _answers(kernel: socket.socket) -> Iterator[Received]:
             length, kind, *_ = _HEADER.unpack_from(packet, at)
             if kind in _OVER:
                 return
-            told = _read(packet[at + _HEADER.size : at + length])
-            if told is not None:
-                yield told
+            found = _read(packet[at + _HEADER.size : at + length])
+            if found is not None:
+                yield found
             at += _aligned(length)
 
 

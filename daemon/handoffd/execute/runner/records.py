@@ -1,16 +1,16 @@
-"""Records in a run directory: there whole, or not there.
+"""Records in a run directory, each either whole or absent.
 
-Each is written beside its place and renamed into it, so a reader (and a crash at any instant)
-sees the old state or the new one. The claim is a symbolic link that leads nowhere and has the record
-for its target: making one is a single step, which refuses a name that exists, and so short a target
-lies in the directory's own records, so it is there whole after a power cut, or not at all. What is
-written once the program runs has its place reserved on the disk before: the program may fill it.
+A record is written under another name and renamed into place, so a reader (and a crash at any instant) sees
+the old state or the new one. The claim is a dangling symbolic link whose target is the record: creating one
+is a single step that fails if the name exists, and a target this short is stored in the inode, so after a
+power cut it is whole or absent. Records that are written while the program runs have their disk space
+reserved before, because the program may fill the disk.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import get_native_id  # without `threading`, whose hooks make every fork dearer
+from _thread import get_native_id  # not from `threading`, whose fork hooks slow every fork down
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -29,7 +29,7 @@ def sync_directory(path: str) -> None:
 
 
 def _write_beside(run_dir: str, name: str, data: bytes, *, durable: bool, modified_ns: int | None) -> str:
-    """Write `data` to a name of this thread's own next to `name` and return its path."""
+    """Write `data` to a file next to `name` that only this thread uses, and return its path."""
     path = os.path.join(run_dir, f".{name}.{get_native_id()}")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -49,7 +49,7 @@ def _write_beside(run_dir: str, name: str, data: bytes, *, durable: bool, modifi
 def write(
     run_dir: str, name: str, text: str, *, durable: bool = True, modified_ns: int | None = None
 ) -> None:
-    """Put `text` in the record `name`, replacing an older one; durable: it survives a power cut.
+    """Write the record `name`, replacing an older one; durable: it survives a power cut.
 
     `modified_ns` is the modification time the record gets, in nanoseconds; otherwise it is now.
     """
@@ -61,7 +61,7 @@ def write(
 
 
 def read(run_dir: str, name: str) -> str | None:
-    """Return the text of the record `name`, or None when it does not exist."""
+    """Return the text of the record `name`, or None if it does not exist."""
     try:
         with open(os.path.join(run_dir, name), "rb") as file:
             return file.read().decode("utf-8", "surrogatepass")
@@ -70,7 +70,7 @@ def read(run_dir: str, name: str) -> str | None:
 
 
 def claim(run_dir: str, name: str, text: str) -> bool:
-    """Create the claim `name` with `text` unless it exists; tell whether it was this call."""
+    """Create the claim `name` with `text` unless it exists; return whether this call created it."""
     try:
         os.symlink(text, os.path.join(run_dir, name))
     except FileExistsError:
@@ -84,7 +84,7 @@ def claimed_ns(run_dir: str, name: str) -> int:
 
 
 def claimed(run_dir: str, name: str) -> str | None:
-    """Return the text of the claim `name`, or None when it does not exist."""
+    """Return the text of the claim `name`, or None if it does not exist."""
     try:
         return os.readlink(os.path.join(run_dir, name))
     except FileNotFoundError:
@@ -92,10 +92,10 @@ def claimed(run_dir: str, name: str) -> str | None:
 
 
 class Reserved:
-    """A record that will be written later, with its space taken now where the disk allows it."""
+    """A record that will be written later, with disk space reserved now if the disk allows it."""
 
     def __init__(self, run_dir: str, name: str, size: int) -> None:
-        """Take `size` bytes for the record `name`."""
+        """Reserve `size` bytes for the record `name`."""
         self._run_dir = run_dir
         self._name = name
         self._size = size
@@ -107,11 +107,10 @@ class Reserved:
             )
             os.posix_fallocate(self._fd, 0, size)
         except OSError:
-            # Without a reserve the record is written when the time comes, if it can be.
-            return
+            return  # `write` then tries without a reservation
 
     def write(self, text: str, *, durable: bool = True, modified_ns: int | None = None) -> None:
-        """Put `text` in the record's place, as `write` does; raises OSError when even that fails."""
+        """Write the record, as `write` does; raises OSError."""
         data = text.encode("utf-8", "surrogatepass")
         if self._fd < 0 or len(data) > self._size:
             write(self._run_dir, self._name, text, durable=durable, modified_ns=modified_ns)
@@ -124,10 +123,10 @@ class Reserved:
             os.utime(self._fd, ns=(modified_ns, modified_ns))
         os.replace(self._path, os.path.join(self._run_dir, self._name))
         if durable:
-            # After the renaming, so that one sync does for content and name: journalling file systems
-            # (ext4, XFS, Btrfs) commit the renaming with the file. On others a power cut in the next
-            # seconds may cost the name, and with it a repetition of the attempt. Half a record that a
-            # power cut leaves reads as none.
+            # After the rename, so that one sync covers content and name: journalling file systems
+            # (ext4, XFS, Btrfs) commit the rename with the file. On others a power cut in the next
+            # seconds may lose the name, and the daemon repeats the attempt. A record that a power cut
+            # has damaged counts as absent.
             os.fsync(self._fd)
         self._close()
 

@@ -1,21 +1,21 @@
 """The shim: looks after one run from its claim to its last descendant.
 
-It is no child of the daemon and needs none: it starts the program, keeps its output bounded,
-enforces the deadline, climbs down the stop ladder on SIGTERM, and ends only when nothing of the run
-is left, the exit record being written. Normally the launcher has one ready; run as a program
-(`python -I -S -E shim.py RUN_DIRECTORY`) it does the same without one. It relies on being a child
-subreaper (see `tree`) and on a run directory that only the daemon's account can write.
+It is not a child of the daemon and needs no daemon: it starts the program, bounds its output, enforces the
+deadline, goes down the stop ladder on SIGTERM, and exits only when no process of the run is left and the exit
+record is written. Normally the launcher has one ready; as a program of its own
+(`python -I -S -E shim.py RUN_DIRECTORY`) it does the same. It depends on being a child subreaper (see `tree`)
+and on a run directory that only the daemon's account can write.
 
-What is on disk when. The order to start the run is in the daemon's journal, durably, before a shim
-hears of it; so after a power cut it is known that the run may have begun, and nothing here has to
-reach the disk before the program may run. The claim comes first, so that no run begins twice; it
-and the start record are believed only within the boot they were written in, and in that they need
-no sync. What does need one is the result of work: the exit record.
+Order of writes: the daemon's journal has the order to start the run, durably, before a shim gets it. So after
+a power cut the daemon knows that the run may have begun, and the shim can start the program before anything
+of its own has reached the disk. The claim comes first, so that no run begins twice. Claim and start record
+count only within the boot in which they were written, so they need no sync. The exit record does: it is the
+result of the work.
 
-Most of what a start would cost is the fork and the memory that is copied when a fresh child first
-runs. So the launcher keeps one shim waiting, and a start costs it a message: the run directory and
-the caller's connection, on which the shim itself answers. The shim lets go of the channel when it
-has answered; then there is time to make the next one ready.
+Most of the cost of a start is the fork, and the memory that is copied when a new child first runs. So the
+launcher keeps one shim waiting, and a start costs one message: the run directory and the caller's connection,
+on which the shim itself answers. The shim closes the channel after its answer; then the launcher forks the
+next one.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from handoffd.execute import base
 from handoffd.execute.runner import capture, cgroup, daemonize, proc, records, spawn, tree
 
 Reply = Callable[[bytes], object]
-"""Tells whoever asked what became of it; only the first call has an effect."""
+"""Answers the caller; only the first call has an effect."""
 
 _START_BYTES = 1024
 _EXIT_BYTES = 32 * 1024
-"""More than an exit record with a tail of nothing but control characters takes."""
+"""Enough for an exit record whose tail is all control characters, which JSON escapes."""
 _RECORD_TRIES = 3600
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 class Shim:
-    """One run; made ready before it is known which. Every method is called from the one thread there is."""
+    """One run, prepared before the shim knows which. Callers use one thread."""
 
     def __init__(self, notes: daemonize.Signals, place: str | None = None) -> None:
-        """Get ready; `place` is where control groups may be made."""
+        """Prepare for a run; the control group is made in `place`, if that is given."""
         self._signals = notes
         self._run_dir = ""
         self._run_id = ""
@@ -72,7 +72,7 @@ class Shim:
         self._family = tree.Family(self._group)
 
     def run(self, run_dir: str, reply: Reply) -> None:
-        """Claim the run and see it through; without the claim, do nothing at all."""
+        """Claim the run and look after it to its end; without the claim, do nothing at all."""
         self._run_dir, self._run_id = run_dir, os.path.basename(run_dir)
         if not records.claim(run_dir, base.CLAIM, self._claim.to_text()):
             reply(b"claimed")
@@ -87,7 +87,7 @@ class Shim:
             self._watch(spec)
         except spawn.Refusal as refusal:
             self._spawn_error, self._no_program = str(refusal), refusal.no_program
-        except Exception as error:  # whatever it is, it must not lose the run
+        except Exception as error:  # the exit record must be written whatever happens
             self._by = "lost"
             self._spawn_error = f"the shim failed: {error!r}"
         self._leave_group()
@@ -98,14 +98,14 @@ class Shim:
         self.give_up()
 
     def give_up(self) -> None:
-        """Leave no control group behind, run or no run."""
+        """Remove the control group, with or without a run."""
         self._leave_group()
         if self._group is not None:
             self._group.remove()
 
     def _leave_group(self) -> None:
         if self._group is not None:
-            self._group.leave()  # if it stays inside, the group is not killed, and the tree has to do
+            self._group.leave()  # if that fails, `kill` spares the group, and only the tree is ended
 
     # --- starting -----------------------------------------------------------------------------------
     def _start(self) -> base.RunSpec:
@@ -124,7 +124,7 @@ class Shim:
         os.close(stdin)
         self._capture.close_write_end()
         self._poll.register(self._capture.pipe, select.POLLIN)
-        # Not before: what the program writes meanwhile waits in the pipe.
+        # After the start, to delay it less: early output waits in the pipe.
         self._capture.open(self._run_dir, spec)
         mark.set()
         self._write_start_record(record, pid)
@@ -148,7 +148,7 @@ class Shim:
             monotonic=self._began,
         )
         try:
-            # Stamped as if written before: it dates the program's start for whoever compares files with it.
+            # With the claim's time: a file is newer than this one only if the program may have written it.
             began_ns = records.claimed_ns(self._run_dir, base.CLAIM)
             place.write(record.to_json(), durable=False, modified_ns=began_ns)
         except OSError as error:
@@ -156,7 +156,7 @@ class Shim:
 
     # --- looking after it ---------------------------------------------------------------------------
     def _watch(self, spec: base.RunSpec) -> None:
-        """Return when the main process has ended, by itself or at the foot of the ladder."""
+        """Return when the main process has ended by itself or the ladder is used up."""
         assert self._began is not None
         deadline = None if spec.deadline_s is None else self._began + spec.deadline_s
         while self._family.ended is None:
@@ -168,29 +168,29 @@ class Shim:
                 self._descend(spec.ladder)
                 return
             self._turn(deadline)
-        # What it left running may still be about to finish, and holds the pipe open.
+        # Its remaining processes may be about to finish, and hold the pipe open.
         self._wait_until(
             self._family.ended + spec.drain_s, lambda: self._signals.stop_asked or self._all_over()
         )
         if self._signals.stop_asked:
-            self._by = "stop"  # both were told at once, as at a shutdown of the machine
+            self._by = "stop"  # shim and program got TERM together, as at a shutdown of the machine
 
     def _descend(self, ladder: tuple[base.Rung, ...]) -> None:
         for rung in ladder:
-            if rung.signal == "KILL" or self._family.nobody:
-                return
+            if rung.signal == "KILL" or self._family.is_empty:
+                return  # `run` then kills what is left
             self._family.signal(rung.signal)
-            self._wait_until(time.monotonic() + rung.grace_s, lambda: self._family.nobody)
+            self._wait_until(time.monotonic() + rung.grace_s, lambda: self._family.is_empty)
 
     def _wait_until(self, limit: float, over: Callable[[], bool]) -> None:
         while not over() and time.monotonic() < limit:
             self._turn(limit)
 
     def _all_over(self) -> bool:
-        return self._family.nobody and self._capture.is_over
+        return self._family.is_empty and self._capture.is_over
 
     def _turn(self, limit: float | None) -> None:
-        """Handle what has happened, waiting for it until `limit` (None: as long as it takes)."""
+        """Wait for events until `limit` (None: without a limit) and handle them."""
         wait_ms = None if limit is None else max(0.0, limit - time.monotonic()) * 1000
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._signals.wake:
@@ -235,30 +235,30 @@ class Shim:
         )
 
     def _ended_for_want_of_memory(self, taken: cgroup.Taken) -> int:
-        """Return how many the kernel ended: of the run, or where nothing counts that, of the machine."""
+        """Return how many processes the kernel killed: of the run if that is counted, else of the machine."""
         return oom_kills() - self._memory_kills if taken.memory_kills is None else taken.memory_kills
 
 
 class _Mark:
     """Shows every daemon that locks the project, while this process lives, that a run works there.
 
-    The daemon of this run may be dead by then, and another one have come. It is a record lock: no program
-    that is started inherits it, and the `flock` of daemons does not meet it.
+    The daemon of this run may have died by then, and another one may lock the project. The mark is a record
+    lock: the started program does not inherit it, and it does not conflict with the daemons' `flock`.
     """
 
     def __init__(self, folder: str) -> None:
         self._handle = -1
-        with suppress(OSError, ValueError):  # it may be entered, and not be read
+        with suppress(OSError, ValueError):  # a program can work in a folder that it may not read
             self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def set(self) -> None:
-        """Set it, also once more after anything here has closed the folder, which takes such a lock away."""
-        with suppress(OSError, ValueError):  # a file system without such locks, or nothing to lock
+        """Set the lock; again after any other descriptor of the folder was closed, which releases it."""
+        with suppress(OSError, ValueError):  # a file system without record locks, or no open folder
             fcntl.lockf(self._handle, fcntl.LOCK_SH)
 
 
 def _write(place: records.Reserved, record: base.ExitRecord) -> None:
-    """Write the exit record; while the disk takes nothing, try again for an hour."""
+    """Write the exit record; while the disk is full or failing, retry for an hour."""
     text = record.to_json()
     for _ in range(_RECORD_TRIES):
         try:
@@ -283,7 +283,7 @@ class Waiting:
         self.channel = channel
 
     def give(self, run_dir: bytes, connection: socket.socket) -> bool:
-        """Give the shim its run, and the connection to answer on; False when the shim is gone."""
+        """Give the shim its run, and the connection for its answer; False if the shim is gone."""
         try:
             socket.send_fds(self.channel, [run_dir], [connection.fileno()])
         except OSError:
@@ -292,9 +292,9 @@ class Waiting:
 
 
 def fork_waiting(notes: daemonize.Signals, let_go: Callable[[], None], place: str | None) -> Waiting:
-    """Return a new shim, which lets go of what it inherited by `let_go`. Raises OSError.
+    """Return a new shim, which calls `let_go` to close inherited descriptors. Raises OSError.
 
-    `place` is where it may make a control group.
+    It makes its control group in `place`, if that is given.
     """
     channel, its_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -314,7 +314,7 @@ def fork_waiting(notes: daemonize.Signals, let_go: Callable[[], None], place: st
 def _wait_and_run(
     channel: socket.socket, notes: daemonize.Signals, let_go: Callable[[], None], place: str | None
 ) -> None:
-    """Be a shim that waits, and then one that looks after a run; never returns."""
+    """Wait for a run as a shim, and look after it; never returns."""
     try:
         os.setsid()
         let_go()
@@ -322,7 +322,7 @@ def _wait_and_run(
         daemonize.leave_standard_streams()
         ready = Shim(notes, place)
         run_dir, descriptors, *_ = socket.recv_fds(channel, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
-        if descriptors:  # without, the launcher has gone
+        if descriptors:  # without one, the launcher has closed the channel
             ready.run(os.fsdecode(run_dir), _reply_to(socket.socket(fileno=descriptors[0]), channel))
         else:
             ready.give_up()
@@ -341,25 +341,25 @@ def _reply_to(connection: socket.socket, channel: socket.socket) -> Reply:
 
 
 def send(connection: socket.socket, text: bytes) -> None:
-    """Answer a caller, who may have gone; what it asked for is done all the same."""
+    """Answer a caller; if it has disconnected, its request was still carried out."""
     try:
         connection.send(text)
     except OSError:
         return
 
 
-# --- whether the kernel has ended a process for want of memory ----------------------------------------
-# The kernel does not say so to the parent of the process: it died of SIGKILL like any other that was killed.
-# It counts: for a run's control group where that has the controller (`cgroup`), else for the whole machine.
-# Then what is told here is a likelihood: some process was ended for want of memory while the run lasted, and
-# the run's main process was killed by nobody that we know of.
+# --- whether the kernel has killed a process for lack of memory ---------------------------------------
+# The kernel does not report this to the parent: the process died of SIGKILL like any other killed process. It
+# only counts: for a run's control group if that has the controller (`cgroup`), else for the whole machine.
+# With the machine's counter the answer is only likely: the kernel killed some process while the run lasted,
+# and nothing else explains the SIGKILL of the run's main process.
 _COUNTER = b"oom_kill "
 _BY_A_SHELL = 128
-"""What shells add to the number of the signal that ended their child."""
+"""Shells add this to the number of the signal that ended their child."""
 
 
 def oom_kills(vmstat: str = "/proc/vmstat") -> int:
-    """Return how many processes the kernel has ended for want of memory; 0 when it does not say."""
+    """Return how many processes the kernel has killed for lack of memory; 0 if it does not count them."""
     for line in (proc.read(vmstat) or b"").splitlines():
         if line.startswith(_COUNTER):
             return int(line[len(_COUNTER) :])
@@ -367,13 +367,13 @@ def oom_kills(vmstat: str = "/proc/vmstat") -> int:
 
 
 def explained_by_oom(result: int | None, kills: int) -> bool:
-    """Tell whether so many `kills` for want of memory explain `result`, an exit code or minus a signal."""
+    """Return whether this number of `kills` explains `result`, an exit code or a negative signal number."""
     return kills > 0 and result in (-signal.SIGKILL, _BY_A_SHELL + signal.SIGKILL)
 
 
 # --- as a program of its own --------------------------------------------------------------------------
 def main(argv: list[str]) -> int:
-    """Run one shim, detached; the caller reads one line on stdout and then the end of it."""
+    """Run one shim, detached; the caller reads one line and then the end of file on stdout."""
     if len(argv) != 2:
         sys.stderr.write("usage: shim.py RUN_DIRECTORY\n")
         return 2
@@ -397,7 +397,7 @@ def _reply_once(answer: int) -> Reply:
             try:
                 os.write(fd, text + b"\n")
             except OSError:
-                return  # whoever asked has gone; what it asked for is done all the same
+                return  # the caller is gone; its request was still carried out
             finally:
                 os.close(fd)
 

@@ -1,8 +1,8 @@
-"""A program started as the child of a shim, by posix_spawn and not by fork.
+"""Starts a program as the child of a shim, by posix_spawn and not by fork.
 
-A fork copies the memory that parent and child touch next, which takes longer than everything else
-in a start; posix_spawn lends the child the parent's memory until the program is executed. It also
-says at once, to the parent, why a program could not be executed.
+A fork copies the memory pages that parent and child touch next, which takes longer than everything else in a
+start; posix_spawn lends the child the parent's memory until the program is executed. It also reports to the
+parent at once why a program could not be executed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def explain(what: str, error: Exception) -> str:
 
 def open_stdin(path: str | None) -> int:
     """Return a descriptor to read `path` (None: nothing) from; raises Refusal."""
-    # Without waiting: somebody may have put a named pipe there.
+    # O_NONBLOCK: opening a named pipe would otherwise wait for a writer.
     try:
         stdin = os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:

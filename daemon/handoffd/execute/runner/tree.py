@@ -1,10 +1,10 @@
 """The process tree below a subreaper, signals that reach only it, and a run as one such tree.
 
-Process groups and sessions are left with one call and an environment can be cleared, but
-whoever descends from a child subreaper comes back to it as a child when orphaned. So the tree is
-walked through /proc/PID/task/*/children, and it is gone when the subreaper has no child left.
-A pid can be used again between the walk and the signal: each signal goes through a pidfd and only
-after the process was seen in its place in the tree.
+A process leaves its process group and session with one call and can clear its environment, but any
+descendant of a child subreaper becomes a child of it when orphaned. So this module walks the tree through
+/proc/PID/task/*/children, and the tree is gone when the subreaper has no child left. The kernel may reuse a
+pid between the walk and the signal: each signal goes through a pidfd, and only after another look has found
+the process in its place in the tree.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _TIGHT_ROUNDS = 200
-"""Rounds without a pause: a fork storm is outrun only by not resting."""
+"""Rounds without a pause: only a loop without pauses is faster than a fork storm."""
 _PAUSE_S = 0.5
 _BATCH = 256
-"""Processes held by descriptor at a time; far below the usual limit of 1,024."""
+"""Descriptors of processes that are open at a time; far below the usual limit of 1,024."""
 
 
 class Member(NamedTuple):
-    """A process and the parent it was found under."""
+    """A process and the parent below which it was found."""
 
     pid: int
     parent: int
 
 
 class Sweep(NamedTuple):
-    """Whom a signal reached, and who is another user's and cannot be reached."""
+    """The processes that a signal reached, and another user's processes, which it cannot reach."""
 
     reached: set[int]
     refused: set[int]
@@ -55,7 +55,7 @@ def become_subreaper(name: str) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of `pid`, ended but unreaped ones included; none when it is gone."""
+    """Return the children of `pid`, including ended but unreaped ones; empty if it is gone."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -76,7 +76,7 @@ def _children_by_scan() -> dict[int, list[int]]:
 
 
 def descendants(root: int, spare: Collection[int] = ()) -> list[Member]:
-    """Return everybody below `root`, parents first; `spare` and those below them are left out."""
+    """Return all processes below `root`, parents first, without `spare` and their descendants."""
     # Kernels built without CONFIG_PROC_CHILDREN lack the file; there all of /proc is read instead.
     listed = os.path.exists(f"/proc/{root}/task/{root}/children")
     table = {} if listed else _children_by_scan()
@@ -91,7 +91,7 @@ def descendants(root: int, spare: Collection[int] = ()) -> list[Member]:
 
 
 def _hold(member: Member, root: int) -> int | None:
-    """Return a pidfd of `member`, or None when it is no longer where it was found."""
+    """Return a pidfd of `member`, or None if it is no longer in its place in the tree."""
     try:
         pidfd = os.pidfd_open(member.pid)
     except OSError:
@@ -104,7 +104,7 @@ def _hold(member: Member, root: int) -> int | None:
 
 
 def signal_exactly(pid: int, started: int, number: int) -> None:
-    """Send signal `number` to the process `pid` that began at `started`, if it is still there."""
+    """Send signal `number` to process `pid`, if its start time is still `started`."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -119,7 +119,7 @@ def signal_exactly(pid: int, started: int, number: int) -> None:
 
 
 def sweep(root: int, number: int, spare: Collection[int] = ()) -> Sweep:
-    """Send signal `number` once to everybody below `root` as the tree is now."""
+    """Send signal `number` once to every process that is now below `root`."""
     result = Sweep(set(), set())
     members = descendants(root, spare)
     for start in range(0, len(members), _BATCH):
@@ -128,7 +128,7 @@ def sweep(root: int, number: int, spare: Collection[int] = ()) -> Sweep:
 
 
 def _signal_batch(members: list[Member], root: int, number: int, result: Sweep) -> None:
-    # All are held before the first is signalled: a parent's end would move its children elsewhere.
+    # Open all pidfds before the first signal: the end of a parent moves its children in the tree.
     held = [(member.pid, pidfd) for member in members if (pidfd := _hold(member, root)) is not None]
     for pid, pidfd in held:
         try:
@@ -143,9 +143,9 @@ def _signal_batch(members: list[Member], root: int, number: int, result: Sweep) 
 
 
 def pause_s(rounds: int) -> float:
-    """Return how long to rest after that many rounds of killing: at first not at all.
+    """Return how long to pause after that many rounds of killing: at first not at all.
 
-    Whoever has not gone by then waits inside the kernel; asking faster would only burn time.
+    A process that has survived these rounds waits inside the kernel; more signals would only waste time.
     """
     return 0.0 if rounds < _TIGHT_ROUNDS else _PAUSE_S
 
@@ -155,10 +155,10 @@ _REFUSED_LIMIT_S = 5.0
 
 
 class Family:
-    """The descendants of this process. Every method is called from the one thread there is.
+    """The descendants of this process. Callers use one thread.
 
-    This process is a child subreaper: nobody is left when it has no child left. Where the run has a control
-    group, that is killed as well: also whom another user owns.
+    This process is a child subreaper, so no descendant is left when it has no child left. If the run has a
+    control group, that is killed as well, which ends even processes of another user.
     """
 
     def __init__(self, group: cgroup.Group | None = None) -> None:
@@ -168,14 +168,14 @@ class Family:
         self._status: int | None = None
         self._hit: set[int] = set()
         self.ended: float | None = None
-        """When the main process was found to have ended, by the monotonic clock."""
-        self.nobody = False
-        """Whether the last look found no child at all."""
+        """When the end of the main process was noticed, by the monotonic clock."""
+        self.is_empty = False
+        """Whether the last `reap` found no child at all."""
         self.survived = 0
-        """How many could not be ended because they belong to another user."""
+        """How many processes of another user could not be ended."""
 
     def head(self, pid: int) -> None:
-        """Make the child `pid` the main process, whose end is the end of the run."""
+        """Make the child `pid` the main process: when it ends, the run ends."""
         self._main = pid
 
     @property
@@ -185,11 +185,11 @@ class Family:
 
     @property
     def killed(self) -> int:
-        """How many were ended after the main process."""
+        """How many processes were killed after the main one."""
         return len(self._hit - {self._main})
 
     def reap(self) -> None:
-        """Look who has ended."""
+        """Reap all ended children."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -199,21 +199,21 @@ class Family:
                     self.ended = time.monotonic()
                     self._status = status
         except ChildProcessError:
-            self.nobody = True
+            self.is_empty = True
 
     def signal(self, name: str) -> None:
-        """Send the signal called `name` once to everybody."""
+        """Send the signal called `name` once to every descendant."""
         sweep(self._me, signal.Signals[f"SIG{name}"])
 
     def end(self, rest: Callable[[float], None]) -> None:
-        """Return when nobody is left, or only such as belong to another user.
+        """Kill all descendants; return when none is left, or only processes of another user.
 
-        `rest` is called between two rounds with the time at which it must have returned; it reaps.
+        Between two rounds it calls `rest` with the time by which that must return; `rest` reaps.
         """
         refused_since: float | None = None
         rounds = 0
         self.reap()
-        while not self.nobody:
+        while not self.is_empty:
             self._hit |= self._group.kill() if self._group is not None else set()
             result = sweep(self._me, signal.SIGKILL)
             self._hit |= result.reached

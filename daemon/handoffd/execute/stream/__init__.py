@@ -1,5 +1,5 @@
-"""Reading what an agent prints while it runs, by rules that are data (`config/executors.yaml`).
+"""Reads an agent's output while it runs, by rules that are data (`config/executors.yaml`).
 
-Bytes go in, values come out. It relies on the rules alone: no clock, no file, no process. What agents print
-is hostile, so nothing here may raise, hold more than a line, or take longer than the line is long.
+Bytes go in, values come out. Everything follows from the rules: no clock, no file, no process. The output is
+hostile, so nothing here may raise, hold more than a line, or take more time than in proportion to the line.
 """

@@ -1,4 +1,4 @@
-"""How an agent's output is read, as data: which lines tell something, and under which keys.
+"""The format of an agent's output, as data: which lines count, and under which keys their values are.
 
 A path is a key, or several joined by dots: `message.usage.output_tokens`. A number is a place in a list,
 `*` is every item of a list or every value of a mapping, and `.` is the thing itself.
@@ -20,10 +20,10 @@ def _listed(value: object) -> object:
 
 Path = Annotated[str, Field(min_length=1, max_length=200)]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_listed)]
-"""One path or several; of texts the first that is there counts, of numbers the sum."""
+"""One path or several; for texts the first existing one counts, for numbers the sum."""
 
 Conditions = dict[Path, Annotated[tuple[bool | int | str, ...], BeforeValidator(_listed)]]
-"""By path, the values of which one must be there. An empty mapping fits everything."""
+"""By path, the allowed values. An empty mapping fits everything."""
 
 
 class _Model(BaseModel):
@@ -31,30 +31,30 @@ class _Model(BaseModel):
 
 
 class PartRule(_Model):
-    """What a thing that fits `where` tells. Each of the keys that is given makes a part of its own."""
+    """The content of an item that fits `where`. Each given key makes one part."""
 
     where: Conditions = {}
     session: Paths = ()
-    """The session has begun; all of the texts."""
+    """The session has begun; all texts count."""
     told: Paths = ()
-    """What was said to the agent."""
+    """A message to the agent."""
     thought: Paths = ()
     said: Paths = ()
     tool: Paths = ()
-    """The name of a tool that is called."""
+    """The name of a called tool."""
     argument: Paths = ()
-    """What tells most about the call; what is no text is given as JSON."""
+    """The most informative argument of the call; other values than text become JSON."""
     tool_result: Paths = ()
     tool_error: Paths = ()
     file: Paths = ()
-    """Files that are written; all of them."""
+    """Files that the agent writes; all texts count."""
 
 
 class UsageRule(_Model):
-    """Where tokens and costs stand.
+    """Where tokens and costs are.
 
-    `total` says what the whole run has used so far, `add` what has come since the last such line. Lines
-    with the same value at `per` tell of the same thing: of these the last counts.
+    `total` is the usage of the whole run so far, `add` the usage since the last such line. Of lines with the
+    same value at `per`, which report the same usage again, the last one counts.
     """
 
     mode: Literal["total", "add"] = "total"
@@ -66,59 +66,59 @@ class UsageRule(_Model):
     cost: Paths = ()
     """US dollars."""
     input_includes_cache: bool = False
-    """The number of input tokens has those in it that a cache had, read or written."""
+    """Whether the number of input tokens includes the tokens read from and written to a cache."""
     counts: Literal["run", "session"] = "run"
-    """Of a session that is continued, whether what earlier runs of it have used is in the numbers again."""
+    """`session`: in a continued session, the numbers include the usage of its earlier runs again."""
 
 
 class ResultRule(_Model):
-    """How the run went: `is_error` is a path, or the answer itself."""
+    """The result of the run: `is_error` is a path, or the answer itself."""
 
     is_error: bool | Path
     text: Paths = ()
-    """The last message; without one it is what was said last."""
+    """The agent's last message; without it, the last `said` part counts."""
     error: Paths = ()
-    """What went wrong; without it, it is `text`."""
+    """The error; without it, `text` counts."""
     denied: Paths = ()
-    """The names of all tools that it wanted and was not permitted to use."""
+    """The names of all tools that the agent was not permitted to use."""
 
 
 class LineRule(_Model):
     """One kind of line: a JSON object that fits `when`, or a plain line in which `match` is found.
 
-    Of a plain line, the named groups of the expression are what the paths lead to.
+    In a plain line, the paths are the named groups of the expression.
     """
 
     when: Conditions | None = None
     match: re.Pattern[str] | None = None
     each: Path | None = None
-    """The list whose items `parts` speak of, one after the other; without it, the line."""
+    """The list to whose items `parts` apply, one after the other; without it, they apply to the line."""
     parts: tuple[PartRule, ...] = ()
-    """Of each thing, the first whose `where` fits."""
+    """For each item, the first rule whose `where` fits applies."""
     usage: UsageRule | None = None
     error: Paths = ()
-    """A text that reports an error, which need not be the end."""
+    """A text that reports an error, from which the agent may recover."""
     resets: Paths = ()
-    """When a usage limit that this line reports will be over, in seconds since 1970."""
+    """When the usage limit that this line reports ends, in seconds since 1970."""
     result: ResultRule | None = None
 
 
 class StreamFormat(_Model):
-    """Everything about one agent's output. Of a line, the first rule that fits counts."""
+    """The format of one agent's output. For each line, the first rule that fits applies."""
 
     session: Paths = ()
-    """Where the agent's own session id stands, in whatever line."""
+    """The agent's own session id, in any line."""
     model: Paths = ()
     cause: Paths = ()
-    """Where the name or the number of a provider's error stands, in whatever line."""
+    """The name or number of a provider's error, in any line."""
     lines: tuple[LineRule, ...] = ()
     partial: tuple[str, ...] = ()
-    """How lines begin that tell an answer word by word: signs of life, which are not kept."""
+    """Beginnings of lines that print an answer word by word: signs of life, which are not kept."""
 
     @cached_property
     def for_objects(self) -> Mapping[object, tuple[LineRule, ...]]:
-        """The rules for JSON objects that may fit one with this value at `type`; None: with any other."""
-        # Nearly every line of nearly every format is told apart by its type, at the price of one look.
+        """The rules that may fit a JSON object, by its value at `type`; under None, for all other values."""
+        # In nearly every format the type alone selects the rule, so most lines cost one dictionary look-up.
         rules = [(rule, rule.when.get("type")) for rule in self.lines if rule.when is not None]
         kinds = {kind for _, wanted in rules for kind in wanted or ()}
         return {

@@ -1,11 +1,11 @@
-"""What one line of an agent's output tells, by the rules for it.
+"""Reads one line of an agent's output by the rules for it.
 
-Agents and tools write these lines, so each value may be anything: what has not the expected form is
-passed over, and nothing here raises. Texts are returned as they are, neither bounded nor printable, but for
-the verdict, the line in which an agent tells how its run went: that is shown to people.
+Agents and tools write these lines, so each value may be anything: a value of another form is skipped, and
+nothing here raises. Texts are returned unchanged, neither bounded nor printable, except in the verdict, the
+line that reports the result of the run: people read that.
 
-Neither the exit code nor a line's subtype can be trusted: some agents report a failed request as a
-success with exit code 0. What counts is the error flag of the last such line.
+Neither the exit code nor a line's subtype is reliable: some agents report a failed request as a success with
+exit code 0. The error flag of the last result line counts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from handoffd.execute.stream.format import (
 )
 
 MAX_PLAIN = 1024
-"""How much of a plain line expressions look at: of a longer one they might never come back."""
+"""How much of a plain line the expressions search: on a longer one they might run for hours."""
 
 Kind = Literal["session", "told", "said", "thought", "tool", "tool_result", "tool_error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that was said to the agent (`told`), or by it, or done. `tool` names the tool of a call.
+    """One message to the agent (`told`), message from it, or action. `tool` names the tool of a call.
 
-    Agents keep some thoughts to themselves: their `text` is empty.
+    The `text` of a thought that the agent does not publish is empty.
     """
 
     kind: Kind
@@ -50,9 +50,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What a line says about usage: of the whole run (or session) so far, or more of it.
+    """The usage in a line: of the whole run (or session) so far, or an addition to it.
 
-    Of several lines with the same `key`, the last counts.
+    Of several lines with the same `key`, the last one counts.
     """
 
     mode: Literal["total", "add"]
@@ -63,11 +63,11 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineReading:
-    """What a line tells. `data` is its JSON object, or the named groups of the expression that it fits."""
+    """The content of a line. `data` is its JSON object, or the named groups of the matching expression."""
 
     data: Mapping[str, Any]
     known: bool = False
-    """A rule fits the line."""
+    """Whether a rule fits the line."""
     parts: tuple[Part, ...] = ()
     files: tuple[str, ...] = ()
     usage: Stated | None = None
@@ -77,7 +77,7 @@ class LineReading:
 
 
 def read_line(line: str | bytes, rules: StreamFormat) -> LineReading | None:
-    """Return what a line tells; None when it is neither a JSON object nor fits an expression."""
+    """Return the content of a line; None if it is neither a JSON object nor matches an expression."""
     data = decoded(line)
     if data is not None:
         rule = next((rule for rule in _rules_for(data, rules) if fits(data, rule.when or {})), None)
@@ -91,7 +91,7 @@ def read_line(line: str | bytes, rules: StreamFormat) -> LineReading | None:
 
 
 def decoded(line: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object in `line`, None when it holds anything else, or more besides."""
+    """Return the JSON object in `line`; None if the line holds anything else."""
     line = line.strip()
     opening, closing = ("{", "}") if isinstance(line, str) else (b"{", b"}")
     if not (line[:1] == opening and line[-1:] == closing):
@@ -130,7 +130,7 @@ def _told(data: Mapping[str, Any], rule: LineRule) -> LineReading:
 
 
 def _items(data: Mapping[str, Any], rule: LineRule) -> Iterator[object]:
-    """Yield what the rule's parts speak of; what should be a list and is none stands for its only item."""
+    """Yield the items to which the rule's parts apply; a value in place of a list counts as its only item."""
     for found in find(data, rule.each or "."):
         if isinstance(found, list):
             yield from found
@@ -156,7 +156,7 @@ def _parts(item: object, rule: PartRule) -> Iterator[Part]:
 
 
 def _stated(data: Mapping[str, Any], rule: UsageRule) -> Stated | None:
-    """Return the usage of a line; None when it has no number where one should be."""
+    """Return the usage of a line; None if it has no number at any of the paths."""
     counts = [
         number_at(data, paths) for paths in (rule.input, rule.output, rule.cache_read, rule.cache_write)
     ]
@@ -176,7 +176,7 @@ def _stated(data: Mapping[str, Any], rule: UsageRule) -> Stated | None:
     return Stated(mode=rule.mode, usage=usage, key=key if isinstance(key, str) else None, counts=rule.counts)
 
 
-# --- how the run went --------------------------------------------------------------------------------
+# --- the result of the run ---------------------------------------------------------------------------
 MAX_TEXT_CHARS = 500
 MAX_NAME_CHARS = 64
 MAX_TOOLS = 10
@@ -185,19 +185,19 @@ _NO_TEXT = "an error without a text"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamVerdict:
-    """`is_error` is None when the stream does not say (it was cut off, or is no such stream)."""
+    """The result that a stream reports. `is_error` is None if the result line has no such flag."""
 
     is_error: bool | None = None
     error: str | None = None
     """One line, at most 500 characters; set only with `is_error`."""
     said: str | None = None
-    """The agent's last message when it does not report an error; one line, as long."""
+    """The agent's last message if it reports no error; one line, at most 500 characters."""
     denied: tuple[str, ...] = ()
-    """The tools it wanted and was not permitted to use, each once."""
+    """The tools that the agent was not permitted to use, each once."""
 
 
 def verdict_of(data: Mapping[str, Any], rule: ResultRule) -> StreamVerdict:
-    """Return what a line's object says about the run."""
+    """Return the result of the run in a line's object."""
     flag = rule.is_error if isinstance(rule.is_error, bool) else first(data, rule.is_error)
     is_error = flag if isinstance(flag, bool) else None
     error = one_line(text_at(data, rule.error or rule.text)) or _NO_TEXT
@@ -211,8 +211,8 @@ def verdict_of(data: Mapping[str, Any], rule: ResultRule) -> StreamVerdict:
 
 
 def one_line(text: str, most: int = MAX_TEXT_CHARS) -> str | None:
-    """Return a text as one printable line of at most `most` characters; None when nothing is in it."""
-    # A text may be as long as a line of the stream: what cannot be shown need not be split.
+    """Return a text as one printable line of at most `most` characters; None if it is empty."""
+    # A text may be as long as a line of the stream, so most of it is cut off before the work.
     return printable(" ".join(text[: 8 * most].split()))[:most] or None
 
 
@@ -220,14 +220,14 @@ def one_line(text: str, most: int = MAX_TEXT_CHARS) -> str | None:
 ALL = "*"
 ITSELF = "."
 MOST = 10**15
-"""No count and no cost is as large."""
+"""Larger numbers are not counts or costs."""
 
 _SHORT_NUMBER = re.compile(r"(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,12})?([kKM]?)", re.ASCII)
 _SCALE = {"": 1, "k": 1_000, "K": 1_000, "M": 1_000_000}
 
 
 def find(data: object, path: str) -> Iterable[Any]:
-    """Return what is at `path`; several things where it holds `*`. A null is nothing."""
+    """Return the values at `path`, several if it holds `*`. A null does not count."""
     keys = _keys(path)
     if ALL in keys:
         return _walk(data, keys)
@@ -236,7 +236,7 @@ def find(data: object, path: str) -> Iterable[Any]:
 
 
 def first(data: object, path: str) -> Any:
-    """Return the first thing at `path`; None when there is none."""
+    """Return the first value at `path`; None if there is none."""
     keys = _keys(path)
     if ALL in keys:
         return next(_walk(data, keys), None)
@@ -246,17 +246,17 @@ def first(data: object, path: str) -> Any:
 
 
 def fits(data: object, conditions: Conditions) -> bool:
-    """Return whether each path leads to one of its values, which must be of the same type as well."""
+    """Return whether the value at each path is an allowed one, of the same type (True is not 1)."""
     return all(_is_one_of(first(data, path), values) for path, values in conditions.items())
 
 
 def text_at(data: object, paths: Paths) -> str:
-    """Return the text at the first path that has one, its parts joined by line breaks; else none."""
+    """Return the text at the first path that has one, its parts joined by line breaks; else ""."""
     return next((joined for path in paths if (joined := "\n".join(_texts(data, path)))), "")
 
 
 def word_at(data: object, paths: Paths) -> str:
-    """Return the text or the whole number at the first path that has one; else none."""
+    """Return the text or the whole number at the first path that has one; else ""."""
     found = (first(data, path) for path in paths)
     words = (str(one).strip() for one in found if isinstance(one, str | int) and not isinstance(one, bool))
     return next(filter(None, words), "")
@@ -268,7 +268,7 @@ def texts_at(data: object, paths: Paths) -> tuple[str, ...]:
 
 
 def argument_at(data: object, paths: Paths) -> str:
-    """Return the text at the first path that has one; of another kind of value, its JSON."""
+    """Return the text at the first path that has one; a list or mapping becomes JSON."""
     for path in paths:
         for value in find(data, path):
             if isinstance(value, str) and value.strip():
@@ -279,7 +279,7 @@ def argument_at(data: object, paths: Paths) -> str:
 
 
 def number_at(data: object, paths: Paths) -> float | None:
-    """Return the sum of the numbers at all paths; None when there is none. `2.3k` is a number, too."""
+    """Return the sum of the numbers at all paths; None if there is none. `2.3k` is a number, too."""
     found = [number for path in paths for value in find(data, path) if (number := _number(value)) is not None]
     return min(sum(found), MOST) if found else None
 
@@ -303,7 +303,7 @@ def _walk(data: object, keys: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _inside(data: object, key: str) -> Any:
-    """Return what is at `key` of a mapping, or at that place of a list; None when there is nothing."""
+    """Return the value at `key` of a mapping, or at that index of a list; None if there is none."""
     if isinstance(data, dict):
         return data.get(key)
     if isinstance(data, list) and key.isdecimal() and int(key) < len(data):

@@ -1,8 +1,8 @@
-"""One run's output, read as it comes: who the agent is, what it does, what it has used, how it went.
+"""Reads one run's output as it arrives: session and model, current activity, usage, result.
 
-Pure and bounded: bytes go in, in whatever pieces; the last few things of each kind are kept, and never
-more than one line. The output was written by an agent and its tools, may have lost its middle and may end
-anywhere; a line that is not understood is counted, and stays where it was, in the run's output.
+Pure and bounded: bytes go in, in pieces of any size; the reader keeps the last few items of each kind and at
+most one line. An agent and its tools wrote the output; it may have lost its middle and may end anywhere. The
+reader counts lines that it does not understand; they remain in the run's output.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ MAX_ACTIVITY_CHARS: Final = 200
 _MAX_ID_CHARS = 128
 _MAX_PATH_CHARS = 500
 _GOES_ON: Final[Mapping[str, None]] = {"limit": None, "resets_at": None, "cause": None}
-"""What a sign of work says about a limit or an error that was met before: it is over."""
+"""Applied at each sign of work: a limit or an error before it is over."""
 
 _NOTED: Final = ("session", "model", "activity", "limit", "resets_at", "cause", "result")
-"""What is kept as it was said last; the rest is counted or listed."""
+"""The fields of which only the last value is kept; the rest is counted or listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What an output has told so far. Every text is one printable line."""
+    """The content of an output so far. Every text is one printable line."""
 
     session: str | None = None
-    """The agent's own id of it, which a later run may continue."""
+    """The agent's own id of its session, which a later run may continue."""
     model: str | None = None
     usage: Usage = field(default_factory=Usage)
     activity: str | None = None
-    """What it did last, at most 200 characters: `says ...`, `calls Bash: ...`; of plain text, a line."""
+    """Its last action, at most 200 characters: `says ...`, `calls Bash: ...`; in plain text, a line."""
     tools: int = 0
-    """How often it called one."""
+    """How many tool calls it made."""
     files: tuple[str, ...] = ()
-    """The last 20 that it called its own tools to write, the latest last."""
+    """The last 20 files that it wrote with its own tools, the latest last."""
     errors: tuple[str, ...] = ()
-    """The last 5 that were reported, which need not have ended it."""
+    """The last 5 reported errors, which need not have ended the run."""
     lines: int = 0
-    """Those that are not empty."""
+    """Lines that are not empty."""
     malformed: int = 0
-    """Those of a JSON stream that are no JSON and fit no rule, and of any output those above 1 MiB."""
+    """Lines of a JSON stream that are not JSON and fit no rule, and lines above 1 MiB in any output."""
     left_out: int = 0
-    """Bytes that were gone before they could be read."""
+    """Bytes that were lost before they could be read."""
     limit: str | None = None
-    """The error that tells of a usage limit or of an overload, unless the agent went on after it."""
+    """The error that reports a usage limit or an overload, unless the agent continued after it."""
     resets_at: float | None = None
-    """When that will be over, in seconds since 1970, if the stream has it as a number."""
+    """When that limit ends, in seconds since 1970, if the stream has it as a number."""
     cause: str | None = None
-    """What the provider's last error is called (`rate_limit_error`, 403), unless it went on after it."""
+    """The provider's name or number of its last error (`rate_limit_error`, 403), unless it continued."""
     result: StreamVerdict | None = None
-    """What its last result line says; None before there is one."""
+    """The last result line; None before there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """All that a reader knows at the end of a line; another one can go on from there."""
+    """The state of a reader at the end of a line, from which another reader can continue."""
 
     seen: Seen
     counted: Counted
@@ -84,7 +84,7 @@ class Checkpoint:
 class StreamReader:
     """Reads one run's output.
 
-    `before` is what earlier runs of the session that it continues have used: some agents count it again.
+    `before` is the usage of earlier runs of the continued session: some agents count it again.
     """
 
     def __init__(self, executor: Executor, before: Usage | None = None) -> None:
@@ -103,7 +103,7 @@ class StreamReader:
 
     @classmethod
     def resumed(cls, executor: Executor, standing: Checkpoint) -> StreamReader:
-        """Return a reader that goes on from where another one stood."""
+        """Return a reader that continues from another reader's state."""
         reader, seen = cls(executor), standing.seen
         noted = {name: getattr(seen, name) for name in _NOTED}
         reader._noted = {name: value for name, value in noted.items() if value is not None}
@@ -117,12 +117,12 @@ class StreamReader:
 
     @property
     def standing(self) -> Checkpoint:
-        """What is known without the line that has begun."""
+        """The state at the end of the last complete line."""
         return Checkpoint(seen=self.seen, counted=self._tally.counted, last_said=self._last_said)
 
     @property
     def held(self) -> int:
-        """How many bytes of a line that is not at its end were fed."""
+        """How many bytes of an incomplete line were fed."""
         return self._lines.held
 
     def feed(self, data: bytes, left_out: int = 0) -> tuple[Part, ...]:
@@ -139,7 +139,7 @@ class StreamReader:
 
     @property
     def seen(self) -> Seen:
-        """What has been read so far."""
+        """The content of the output so far."""
         return Seen(
             **self._noted,
             lines=self._lines_seen,
@@ -237,10 +237,10 @@ class StreamReader:
         self._noted.update(values)
 
 
-# --- what it has used, in the memory of a few lines --------------------------------------------------
+# --- usage, in bounded memory ------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """All that a tally knows; another one can go on from there."""
+    """The state of a tally, from which another tally can continue."""
 
     before: Usage
     settled: Usage
@@ -248,11 +248,11 @@ class Counted:
 
 
 OPEN_KEYS = 64
-"""Of how many things at once the last line that counts may still come: an agent and those it leads."""
+"""How many keys may still get a later line, which replaces the earlier one: an agent and its subagents."""
 
 
 class Tally:
-    """The usage of one run so far; `before` is what earlier runs of the same session have used."""
+    """The usage of one run so far; `before` is the usage of earlier runs of the same session."""
 
     def __init__(self, before: Usage | None = None) -> None:
         self._before = before or Usage()
@@ -260,7 +260,7 @@ class Tally:
         self._open: dict[str, Usage] = {}
 
     def take(self, stated: Stated) -> None:
-        """Count what one line says."""
+        """Count the usage in one line."""
         if stated.mode == "total":
             again = stated.counts == "session"
             self._settled = _without(stated.usage, self._before) if again else stated.usage
@@ -275,24 +275,24 @@ class Tally:
 
     @classmethod
     def resumed(cls, counted: Counted) -> Tally:
-        """Return a tally that goes on from where another one stood."""
+        """Return a tally that continues from another tally's state."""
         tally = cls(counted.before)
         tally._settled, tally._open = counted.settled, dict(counted.open)
         return tally
 
     @property
     def counted(self) -> Counted:
-        """What has been counted so far."""
+        """The state so far."""
         return Counted(before=self._before, settled=self._settled, open=dict(self._open))
 
     @property
     def usage(self) -> Usage:
-        """What the run has used so far."""
+        """The run's usage so far."""
         return sum(self._open.values(), self._settled)
 
 
 def _without(usage: Usage, earlier: Usage) -> Usage:
-    """Return what `usage` is more than `earlier`."""
+    """Return `usage` minus `earlier`, at least zero."""
     cost = usage.cost_usd
     return Usage(
         input_tokens=max(0, usage.input_tokens - earlier.input_tokens),
@@ -309,7 +309,7 @@ MOST_LINE_BYTES: Final = 1024 * 1024
 
 
 class LineSplitter:
-    """Cuts an output into lines, wherever its pieces end."""
+    """Cuts an output into lines; its pieces may end anywhere."""
 
     def __init__(self, most: int = MOST_LINE_BYTES) -> None:
         self._most = most
@@ -317,7 +317,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes | None]:
-        """Yield the lines that end in `piece`, without their breaks; None for one that is too long."""
+        """Yield the lines that end in `piece`, without line breaks; None for a line that is too long."""
         begun, *others = piece.split(b"\n")
         self._hold(begun)
         for other in others:
@@ -325,12 +325,12 @@ class LineSplitter:
             self._hold(other)
 
     def end(self) -> bytes | None:
-        """Return the line that was begun, and forget it; None when it is too long."""
+        """Return the incomplete line and forget it; None if it is too long."""
         return self._taken()
 
     @property
     def held(self) -> int:
-        """How many bytes of an unfinished line have come."""
+        """How many bytes of an incomplete line were fed."""
         return self._size
 
     def _hold(self, piece: bytes) -> None:
@@ -346,16 +346,16 @@ class LineSplitter:
         return line
 
 
-# --- what people read of an output when its run is over ----------------------------------------------
+# --- the part of an output that people read after the run --------------------------------------------
 MAX_LINES = 2000
 MAX_PLAIN_CHARS = 2000
 
 
 def last_words(rules: StreamFormat, verdict: StreamVerdict | None, output: bytes) -> str:
-    """Return what people should read of a stream: a few lines, the most telling last; perhaps none.
+    """Return the lines of a stream that people should read, the most informative last; perhaps none.
 
-    Without a result line (it was ended, or it crashed) that is what it said and did last, and what
-    follows that without being of the stream, most likely standard error.
+    Without a result line (the agent was ended, or it crashed) these are its last message and tool call, and
+    the lines after them that are not part of the stream, most likely standard error.
     """
     lines = []
     if verdict is not None and verdict.error is not None:
@@ -368,13 +368,13 @@ def last_words(rules: StreamFormat, verdict: StreamVerdict | None, output: bytes
 
 
 def plain_words(text: str) -> str:
-    """Return what an agent without a stream has printed: its lines as they are, but harmless."""
+    """Return the output of an agent without a stream: unchanged lines, but printable."""
     lines = [printable(line.replace("\t", " ")) for line in text.splitlines()]
     return "\n".join(lines) + ("\n" if text.endswith("\n") else "")
 
 
 def _last_lines(rules: StreamFormat, output: bytes) -> list[str]:
-    """Return what the agent said last, the tool it called after that, and what was printed since."""
+    """Return the agent's last message, its tool call after that, and the plain lines since then."""
     since: list[bytes] = []
     called: list[str] = []
     for line in reversed(output.split(b"\n")[-MAX_LINES:]):
@@ -395,9 +395,9 @@ def _call(part: Part) -> str:
 
 
 def plain_lines(output: bytes) -> list[str]:
-    """Return the lines of an output's end that belong to no stream and are not empty, harmless.
+    """Return the lines at an output's end that are neither empty nor part of a stream, printable.
 
-    Of a line of a stream that is cut, the end is left out as well.
+    The end of a stream line whose beginning is lost is left out, too.
     """
     lines = (line.strip() for line in output.split(b"\n")[-MAX_LINES:])
     plain = (line for line in lines if line and not line.startswith(b"{") and not line.endswith(b"}"))

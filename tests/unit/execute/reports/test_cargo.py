@@ -94,7 +94,7 @@ def test_output_between_the_lines_makes_it_unusable() -> None:
     report = printed(RUNNING, "\nrunning 2 tests\ntest a ... hello\nok\ntest b ... ok\n\n", OK.format(2))
 
     assert report.problem is not None
-    assert "announced 2 tests and told 1" in report.problem
+    assert "announced 2 tests and reported 1" in report.problem
 
 
 def test_a_sum_that_does_not_agree_is_none() -> None:

@@ -49,7 +49,7 @@ other = child("exit 1")
 family.head(child("sleep 0.05; exit 3"))
 print(family.result, family.ended)
 until(lambda: family.ended)
-until(lambda: family.nobody)
+until(lambda: family.is_empty)
 print(family.result, family.killed)
 """
     assert ["None", "None", "3", "0"] == told(body)
@@ -62,7 +62,7 @@ family.head(child("exec sleep 600"))
 child("setsid sleep 600 & wait")
 until(lambda: sleepers() == 2)
 family.signal("TERM")
-until(lambda: family.nobody)
+until(lambda: family.is_empty)
 print(family.result)
 """
     assert ["-15"] == told(body)
@@ -74,7 +74,7 @@ def test_the_end_leaves_nobody_and_counts_whom_it_took() -> None:
 family.head(child("(trap '' TERM; setsid sleep 600 & setsid sleep 600 &) & exit 4"))
 until(lambda: family.ended and sleepers() == 2)
 family.end(rest)
-print(family.result, family.killed >= 2, family.nobody, family.survived, tree.descendants(os.getpid()))
+print(family.result, family.killed >= 2, family.is_empty, family.survived, tree.descendants(os.getpid()))
 """
     assert ["4", "True", "True", "0", "[]"] == told(body)
 
@@ -82,5 +82,5 @@ print(family.result, family.killed >= 2, family.nobody, family.survived, tree.de
 def test_ending_nobody_is_done_at_once() -> None:
     """A run that could not be started has no processes."""
     assert ["None", "True", "0"] == told(
-        "family.end(rest)\nprint(family.result, family.nobody, family.killed)"
+        "family.end(rest)\nprint(family.result, family.is_empty, family.killed)"
     )

@@ -293,7 +293,7 @@ def test_folder_that_others_can_write_is_refused(path: Path) -> None:
     done = subprocess.run([*PROGRAM, str(path)], check=False, timeout=60, capture_output=True, text=True)
 
     assert 1 == done.returncode
-    assert "writable by nobody else" in done.stderr
+    assert "writable by it alone" in done.stderr
     assert [] == launchers(path)
 
 
