@@ -140,7 +140,9 @@ def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: P
         with limited(daemon, resource.RLIMIT_NOFILE, used_up(daemon)):
             eventually_sync(lambda: "machine trouble" in (tmp_path / "daemon.log").read_text())
             assert "accepted" == daemon.verb("start", other, story="US-002")["type"]
-            waiting = daemon.wait_for(other, lambda track: "limit of open files" in (track["waits_for"] or ""))
+            waiting = daemon.wait_for(
+                other, lambda track: "limit of open files" in (track["waits_for"] or "")
+            )
             assert ("pending", 1) == (waiting["status"], waiting["attempt"])
             (tmp_path / "release").touch()
             daemon.wait_for(project, lambda track: track["phase"] is None)  # its end is heard of
