@@ -137,7 +137,7 @@ def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> 
         daemon.configure({**QUICK, "execute": {"slots": 0}, "lnguage": "en", "executors": {"x": {"argv": 7}}})
 
         eventually_sync(lambda: len(warnings(daemon)) == 3)
-        assert all("the last good ones are in force" in one for one in warnings(daemon))
+        assert all("the last good ones still apply" in one for one in warnings(daemon))
         answer = daemon.post("/v1/reload", {})
         assert not answer["settings"]["taken"]
         told = {one["key"]: one for one in answer["settings"]["problems"]}

@@ -365,7 +365,7 @@ def _out_of_place(situation: Situation, event: Event, status: Status | None) -> 
     if status is Status.RUNNING:
         return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs", way_on(track, rules))
     if isinstance(event, Approved | Rejected):
-        message = f"{situation.state.step} waits for nobody's decision"
+        message = f"{situation.state.step} waits for no decision"
         return refuse(situation, "WRONG_STEP", message, way_on(track, rules))
     if isinstance(event, Reopened):
         return verbs.not_done(situation, event)

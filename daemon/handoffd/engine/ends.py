@@ -169,10 +169,10 @@ def time_limit_min(track: Track) -> float:
 def timed_out(
     situation: Situation, elapsed_min: float, why: str, printed: Printed | None = None, *, short: bool
 ) -> Decision:
-    """Return the decision for an attempt whose time is over and whose processes are gone.
+    """Return the decision for an attempt that reached its limit and whose processes are gone.
 
-    Its last output is quoted where people look for what it was doing. `short`: less than a minute is given
-    in seconds, unlike in an earlier release.
+    The notice quotes its last output, so that a person sees what it was doing. `short`: give less than a
+    minute in seconds; False replays the decisions of an earlier release, which rounded up to minutes.
     """
     state = situation.state
     if short:
@@ -321,8 +321,8 @@ def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -
     if standby.until is not None:
         takes_over = f"{standby.instead} is waited for, {until_words(standby.until, situation.now)}"
     message = f"{fault.text}: {takes_over} at {state.step} of {state.story}, no attempt was spent"
-    told = (notice(track, "warning", message, why=why, action=remedy),) if fault.answers == 1 else ()
-    return accept(track, message, why=f"{fault.text}: {why}").also(*told).because(_row(fault.end))
+    notices = (notice(track, "warning", message, why=why, action=remedy),) if fault.answers == 1 else ()
+    return accept(track, message, why=f"{fault.text}: {why}").also(*notices).because(_row(fault.end))
 
 
 def cause_ended(situation: Situation, event: CauseEnded) -> Decision:
@@ -343,7 +343,7 @@ def _tried(situation: Situation, event: CauseEnded) -> Decision:
     ledger = situation.ledger
     due = [one for one in ledger.faults if one.executor in event.executors and not one.trying]
     if not due:
-        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is to be tried")
+        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is due for a trial")
     faults = tuple(replace(one, trying=one.trying or one in due) for one in ledger.faults)
     # The remedy stays: it says that the pause has not proved to be over.
     track = situation.track.without_own_pause().with_ledger(faults=faults, remedy=ledger.remedy)

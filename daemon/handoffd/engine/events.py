@@ -521,7 +521,7 @@ class StateEdited:
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     `done` names the stories that were brought to their end elsewhere, as far as that is known.
-    `tells`: a person then gets a notice of what waits for them; False: of a release without that notice.
+    `tells`: a person then gets a notice that the story waits for them; False: of a release without it.
     """
 
     state: State

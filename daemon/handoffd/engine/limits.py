@@ -4,10 +4,9 @@ A *usage limit* is the account's, and a schedule rather than a failure: the atte
 account answers again. When the agent says when its limit is over, that is when it is tried again; else it
 is tried ever more rarely, up to a longest pause. The pauses have no chance in them: `decide` is a
 function, and only one track of an account tries at a time. A provider's refusal is treated alike, but
-what it refuses may be wrong: after some hours of it a person is asked. Who of those that wait for an account
-tries first is in `capacity/accounts.py`. The track's ledger is where the
-journal keeps a limit, though it belongs to the account: to know which accounts are limited, look at all
-tracks.
+what it refuses may be wrong: after some hours of refusals a person is asked. `capacity/accounts.py` decides
+which waiting track tries an account first. The journal keeps a limit in the track's ledger, though it
+belongs to the account: to learn which accounts are limited, read all tracks.
 
 A *cap* is ours: a number of dollars or of tokens for a scope (`run.py`). What an attempt cost is booked
 here, and a cap that is reached holds the next dispatch back until a person raises it. The sums that
@@ -286,10 +285,10 @@ def _telling(situation: Situation, limit: Limit) -> tuple[Limit, tuple[Notify, .
 
 
 def heard_from(situation: Situation, event: ExecutorExited) -> Track:
-    """Return the track after an executor's end, with what its output reported about the account.
+    """Return the track after an executor's end, updated by its output's report about the account.
 
-    One that let it work is limited no longer. One that answered with a limit is limited also if there is
-    a hand-off, which counts; without one the attempt is parked.
+    An account that let it work is no longer limited. An account that answered with a limit is limited even
+    if there is a hand-off, which counts; without a hand-off the attempt is parked.
     """
     others = without(situation.ledger.limited, account_of(situation.dispatch))
     if event.exit.end in LIMITS and isinstance(event.reading, Found):
@@ -363,7 +362,7 @@ def _of_unit(cap: Cap, unit: Unit) -> float | None:
 
 
 def still_in_force(finding: Finding, cap: Cap) -> bool:
-    """Return whether a cap of the same scope is no wider than the one that was reached."""
+    """Return whether a cap of the same scope is at most as wide as the one that was reached."""
     limit = _of_unit(cap, finding.unit)
     return limit is not None and limit <= finding.cap
 

@@ -1,7 +1,7 @@
 """Where a track goes next: to which step by the step table, and to which story of the backlog.
 
 `follow` takes a track whose attempt has ended (pass, failing, timeout) to the step and attempt that come
-next, or to a stop. It starts nothing; `dispatching.py` does that with what it returns.
+next, or to a stop. It starts nothing; `dispatching.py` starts what it returns.
 
 The backlog is a part of the track's ledger, so a story is taken out of it in the transaction that begins
 it. It is kept in order: by priority, and among equals by the time they came. What people do with it is in
@@ -125,7 +125,7 @@ def _escalates(situation: Situation) -> bool:
 
 
 def _escalate(situation: Situation) -> Moved | Decision:
-    """Go to the step before the one at which a story was reopened, once: the fault lies further up."""
+    """Go to the step before the one at which a story was reopened, once: the fault must be further up."""
     state = situation.state
     assert state.reopened_from is not None
     path = situation.rules.path(state.task_type)
@@ -177,7 +177,7 @@ def visit(situation: Situation, step: str, *, why: str, route: Ground) -> Moved 
 
 
 def enter(track: Track, step: str, rules: RuleBook) -> Track:
-    """Return the track at the first attempt of `step`, with what belonged to the last one cleared."""
+    """Return the track at the first attempt of `step`, with the last step's results cleared."""
     rule = rules.steps[step]
     return track.with_state(
         step=step, attempt=1, max_attempts=rule.max_attempts, timeout_min=rule.timeout_min,

@@ -196,7 +196,7 @@ def dollars(number: float) -> str:
 class End(StrEnum):
     """A class of ends that the run itself tells: by exit code, signal, stream and last words.
 
-    They are told apart by what `config/executors.yaml` says about the executor.
+    `config/executors.yaml` says for each executor how to recognise them.
     """
 
     CLEAN = "clean"

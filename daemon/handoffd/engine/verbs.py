@@ -305,7 +305,7 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
     if not situation.done:
         return not_done(situation, event)
     if event.step == DONE:
-        message = "done is no step to work at"
+        message = "a story cannot be reopened at done: it is the end, not a step"
         return refuse(situation, "REOPEN_TO_DONE", message, command("reopen", "STEP"))
     if situation.index_of(event.step) < 0:
         message = _no_step(situation, event.step)

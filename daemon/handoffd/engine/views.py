@@ -187,18 +187,18 @@ class SettingsView:
     def warnings(self) -> tuple[str, ...]:
         """What people should know while it is so, in words."""
         refused = (
-            f"the settings cannot be used, the last good ones are in force: {problem}"
+            f"the settings cannot be used, the last good ones still apply: {problem}"
             for problem in self.problems
         )
         if not self.restart:
             return tuple(refused)
         keys = ", ".join(self.restart)
-        return (*refused, f"changed in the settings, and in force after a restart of the daemon: {keys}")
+        return (*refused, f"changed in the settings, takes effect after a restart of the daemon: {keys}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """The result of rereading everything; `problems` are those of projects' own files, in words."""
+    """The result of rereading everything; `problems` says in words what is wrong with projects' own files."""
 
     settings: SettingsView
     brought: int

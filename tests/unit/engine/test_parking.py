@@ -136,8 +136,7 @@ def test_a_time_that_proves_too_early_again_and_again_is_held_against_longer_pau
 
 
 @pytest.mark.parametrize(
-    ("end", "minutes"),
-    [(End.LIMIT, [5, 10, 20, 40, 60, 60]), (End.OVERLOAD, [0.5, 1, 2, 4, 8, 15, 15])],
+    ("end", "minutes"), [(End.LIMIT, [5, 10, 20, 40, 60, 60]), (End.OVERLOAD, [0.5, 1, 2, 4, 8, 15, 15])]
 )
 def test_without_a_time_it_is_tried_ever_more_rarely(end: End, minutes: list[float]) -> None:
     """Up to a longest pause."""

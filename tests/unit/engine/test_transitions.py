@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import get_args, get_type_hints
 
 import pytest
-from tests.support.everything import AT_REST, events, rules, tracks
+from tests.support.everything import AT_REST, events, events_at, rules, tracks
 from tests.support.playbook import T0
 
 from handoffd.engine.decide import RULES, TRANSITIONS, decide, diagram
@@ -24,7 +24,7 @@ def walked() -> dict[tuple[Status | None, str], set[Status]]:
     seen: dict[tuple[Status | None, str], set[Status]] = defaultdict(set)
     for track in tracks():
         before = track.state.status if track.state is not None else None
-        for event in events():
+        for event in events_at(track):
             decision = decide(track, event, rules(), T0)
             after = decision.track
             if isinstance(decision.result, Refusal):
@@ -66,7 +66,7 @@ def test_nothing_that_can_happen_leaves_the_table() -> None:
 
 
 def test_every_status_in_the_table_is_reached() -> None:
-    """A target that no fact leads to would be a lie in the diagram."""
+    """A target that no fact leads to would be a false arrow in the diagram."""
     reached = walked()
     unreached = {
         (before, kind): wanted - reached[before, kind]
@@ -79,13 +79,13 @@ def test_every_status_in_the_table_is_reached() -> None:
 
 def test_the_same_fact_gives_the_same_decision() -> None:
     """`decide` is a function of its arguments."""
-    for track in list(tracks())[::7]:
+    for track in list(tracks())[::13]:
         for event in events()[::3]:
             assert decide(track, event, rules(), T0) == decide(track, event, rules(), T0)
 
 
 def test_the_walk_meets_every_kind_of_fact() -> None:
-    """A fact that somebody adds is walked, too, or this fails."""
+    """A new kind of fact must be added to the walk, or this fails."""
     kinds = {kind.__dataclass_fields__["kind"].default for kind in get_args(Event)}
     assert kinds == {event.kind for event in events()}
     assert {kind for row in TRANSITIONS.values() for kind in row} <= kinds
@@ -101,7 +101,7 @@ def test_every_status_can_be_left(status: Status) -> None:
 
 
 def test_every_status_is_reached_from_the_start() -> None:
-    """Without anybody editing STATE.json."""
+    """Without an edit of STATE.json."""
     reached: set[Status | None] = {None}
     for _ in Status:
         for before in tuple(reached):
@@ -135,8 +135,8 @@ def test_the_diagram_draws_every_status_and_every_arrow_once() -> None:
     assert diagram().endswith("\n")
 
 
-def test_the_diagram_tells_of_the_gate_and_leaves_edits_out() -> None:
-    """What people look for is there; what would hide it is not."""
+def test_the_diagram_shows_the_gate_and_leaves_edits_out() -> None:
+    """Edits lead from every status to every other, which would hide the rest."""
     lines = diagram().splitlines()
     assert any(line.startswith("    needs_human --> failing: ") and "rejected" in line for line in lines)
     assert "    running --> timeout: prompt_taken, deadline_passed, executor_exited" in lines

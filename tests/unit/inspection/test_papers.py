@@ -10,14 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.inspection.making import write
 
-from handoffd.inspection.papers import (
-    HISTORY_BYTES,
-    LINE_CHARACTERS,
-    MAX_BYTES,
-    MOST_LINES,
-    Subject,
-    quoted,
-)
+from handoffd.inspection.papers import HISTORY_BYTES, LINE_CHARACTERS, MAX_BYTES, MOST_LINES, Subject, quoted
 
 FILES = {
     "left": "PROJECT_MEMORY.md",

@@ -45,11 +45,7 @@ def test_the_state_is_told_with_what_follows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "rules", "expected"),
-    [
-        ("done", "", None),
-        ("unheard-of", "", None),
-        ("impl", "steps: [", "verify"),
-    ],
+    [("done", "", None), ("unheard-of", "", None), ("impl", "steps: [", "verify")],
 )
 def test_what_follows_is_not_always_known(
     tmp_path: Path, step: str, rules: str, expected: str | None

@@ -42,10 +42,7 @@ def typed(found: Suites) -> str | None:
             {"go.work": "go 1.22\nuse (\n\t./api // the server\n\tcmd/tool\n)\n"},
             "go test ./api/... ./cmd/tool/...",
         ),
-        (
-            {"go.work": 'use "./one"\nuse ./two\nuse ../out\nuse /etc\n'},
-            "go test ./one/... ./two/...",
-        ),
+        ({"go.work": 'use "./one"\nuse ./two\nuse ../out\nuse /etc\n'}, "go test ./one/... ./two/..."),
         ({"Cargo.toml": "[package]\nname = 'x'\n"}, "cargo test"),
         ({"Cargo.toml": "[workspace]\nmembers = ['a']\n"}, "cargo test --workspace"),
         ({"pom.xml": "<project/>"}, "mvn --batch-mode test"),

@@ -59,10 +59,7 @@ def add(name: str) -> Work[str]:
     """Return the work of adding a project."""
 
     def work(db: sqlite3.Connection) -> str:
-        db.execute(
-            "INSERT INTO projects (root, name, added_at) VALUES (?, ?, '2026')",
-            (f"/{name}", name),
-        )
+        db.execute("INSERT INTO projects (root, name, added_at) VALUES (?, ?, '2026')", (f"/{name}", name))
         return name
 
     return work

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handoffd.errors import Refused
-from handoffd.protocol.story import (
-    check_story_id,
-    expand,
-    is_story_id,
-    relative_path,
-    same_story,
-)
+from handoffd.protocol.story import check_story_id, expand, is_story_id, relative_path, same_story
 
 
 @pytest.mark.parametrize("text", ["US-013", "013", "CUSTOM-1771", "a", "a.b_c-d", "x" * 64])

@@ -100,8 +100,7 @@ def test_what_may_be_a_secret_is_not_quoted(webhook: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "sinks",
-    [{"p": {"ntfy": {"topic": "t", "token": 4711}}}, {"p": {"ntfy": 4711}}, {"p": 4711}, 4711],
+    "sinks", [{"p": {"ntfy": {"topic": "t", "token": 4711}}}, {"p": {"ntfy": 4711}}, {"p": 4711}, 4711]
 )
 def test_what_is_below_a_name_of_ones_own_may_be_a_secret_too(sinks: object) -> None:
     """However deep the token stands, and whatever stands in its place."""
