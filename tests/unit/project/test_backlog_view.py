@@ -41,11 +41,11 @@ async def done(here: House) -> tuple[str, ...]:
     return stored.track.ledger.stories_done
 
 
-async def until_done(here: House, count: int) -> None:
-    """Wait until `count` stories are finished."""
+async def until_done(here: House, roster: Roster, root: str, count: int) -> None:
+    """Wait until `count` stories are finished in the journal, and the daemon shows the end of the last."""
 
     async def enough() -> bool:
-        return len(await done(here)) == count
+        return len(await done(here)) == count and (await roster.view(root)).tracks[0].step == "done"
 
     waited: bool = await eventually(enough)
     assert waited
@@ -109,12 +109,12 @@ async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:
         await roster.give(root, BacklogEdited(story="US-2", blocked_by=("US-3",)))
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=("US-9",)))
 
-        await until_done(here, 3)
+        await until_done(here, roster, root, 3)
         assert ("US-0", "US-3", "US-2") == await done(here)
         assert ["US-4"] == [story.story for story in (await roster.backlog(root)).stories]
 
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=()))
-        await until_done(here, 4)
+        await until_done(here, roster, root, 4)
 
 
 @pytest.mark.parametrize("choice", [None, False])
@@ -126,13 +126,13 @@ async def test_without_auto_continue_a_person_starts_the_next_story(
     async with begun(tmp_path, rules=ONE_STEP, settings=settings) as (here, roster, root):
         await roster.give(root, AutoContinueChosen(on=choice))
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        await until_done(here, 1)
+        await until_done(here, roster, root, 1)
         assert f"handoffd continue {root}" == (await roster.view(root)).tracks[0].next_command
         await roster.poll()
         assert ["US-2"] == [story.story for story in (await roster.backlog(root)).stories]
 
         await roster.give(root, Continued())
-        await until_done(here, 2)
+        await until_done(here, roster, root, 2)
 
 
 async def test_an_untrusted_auto_continue_starts_nothing(tmp_path: Path) -> None:
@@ -140,12 +140,12 @@ async def test_an_untrusted_auto_continue_starts_nothing(tmp_path: Path) -> None
     async with begun(tmp_path, rules=ONE_STEP) as (here, roster, root):
         at(root, ".ai/handoffd.yaml").write_text("auto_continue: true\n", encoding="utf-8")
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        await until_done(here, 1)
+        await until_done(here, roster, root, 1)
         assert ["US-2"] == [story.story for story in (await roster.backlog(root)).stories]
         assert any("auto_continue waits for" in warning for warning in (await roster.view(root)).warnings)
 
         await roster.trust(root)
-        await until_done(here, 2)
+        await until_done(here, roster, root, 2)
 
 
 async def test_a_refused_start_queues_nothing(tmp_path: Path) -> None:
