@@ -294,8 +294,12 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     reopenings = event.reopenings if isinstance(event, Advanced | PromptTaken) else None
     situation = Situation(track, rules, now, auto_continue=goes_on, reopenings=reopenings)
     decision = _decide(situation, event)
-    grounds = decision.grounds or (_row_of(track, event, decision),)
-    return replace(decision, grounds=grounds, basis=Basis(rules, now))
+    return replace(
+        decision,
+        result=_advised(decision, rules),
+        grounds=decision.grounds or (_row_of(track, event, decision),),
+        basis=Basis(rules, now),
+    )
 
 
 def _row_of(track: Track, event: Event, decision: Decision) -> Ground:
@@ -324,16 +328,15 @@ def _decide(situation: Situation, event: Event) -> Decision:
     after = decision.track.state
     refused = isinstance(decision.result, Refusal)
     assert after is None or refused or after.status in allowed, (status, event.kind, after.status)
-    return decision if refused else _advised(decision, situation.rules)
+    return decision
 
 
-def _advised(decision: Decision, rules: RuleBook) -> Decision:
-    """Return the decision with the next command for the user, unless its rule set a better one."""
+def _advised(decision: Decision, rules: RuleBook) -> Result:
+    """Return the result with the next command for the user, unless its rule set a better one."""
     result = decision.result
-    if isinstance(result, Finished):  # it knows: where the next story starts by itself, nothing
-        return decision
-    following = result.next_command or next_command(decision.track, rules)
-    return replace(decision, result=replace(result, next_command=following))
+    if result.next_command or isinstance(result, Refusal | Finished):
+        return result  # they know, and where the next story starts by itself there is nothing to type
+    return replace(result, next_command=next_command(decision.track, rules))
 
 
 _OfOneDispatch = (

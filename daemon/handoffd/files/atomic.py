@@ -17,6 +17,7 @@ import stat
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from handoffd.failpoints import reached
@@ -71,15 +72,16 @@ def replace_at(
     last moment. Returns False when it stays. `written_at` becomes the file's modification time.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
+    temporary, placed = f".{path.name}.{secrets.token_hex(8)}.tmp", False
     try:
         mode = _mode_of(folder, path)
         try:
             _write(folder, temporary, data, mode, durable, written_at)
-            placed = _place(folder, temporary, path.name, over)
+            placed = _place(folder, temporary, path.name, over, digest_of(data))
         finally:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
+            if over is not None or not placed:  # an exchange leaves the old text there, a rename nothing
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
         if placed and durable:
             os.fsync(folder)  # the rename itself must reach the disk
     except OSError as error:
@@ -87,26 +89,25 @@ def replace_at(
     return placed
 
 
-def _place(folder: int, temporary: str, name: str, over: Collection[str] | None) -> bool:
+def _place(folder: int, temporary: str, name: str, over: Collection[str] | None, ours: str) -> bool:
     """Rename `temporary` to `name`, if what is there may go; return whether it did."""
     if over is not None and not _may_go(folder, name, over):
         return False
     reached("before_rename", name)
     if over is None:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    elif not _exchange(folder, temporary, name, over):
+    elif not _exchange(folder, temporary, name, over, ours):
         return False
     reached("after_rename", name)
     return True
 
 
-def _exchange(folder: int, temporary: str, name: str, over: Collection[str]) -> bool:
-    """Put `temporary` in the place of `name`; back again if that was none of `over`.
+def _exchange(folder: int, temporary: str, name: str, over: Collection[str], ours: str) -> bool:
+    """Put `temporary`, whose digest is `ours`, in the place of `name`; back again if that was none of `over`.
 
     Another program may replace the file between our look at it and our rename, and its text would be gone.
     So the two files change places, and we look at what came out.
     """
-    ours = _digest_at(folder, temporary)
     try:
         _swap(folder, temporary, name)
         if _may_go(folder, temporary, over):
@@ -135,12 +136,17 @@ def _swap(folder: int, temporary: str, name: str) -> None:
 
 def _renameat2(folder: int, source: str, target: str, flags: int) -> None:
     """Call renameat2(2), which the standard library lacks. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     if not hasattr(libc, "renameat2"):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     if libc.renameat2(folder, os.fsencode(source), folder, os.fsencode(target), ctypes.c_uint(flags)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), target)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _may_go(folder: int, name: str, over: Collection[str]) -> bool:
