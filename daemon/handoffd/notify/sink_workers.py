@@ -128,7 +128,8 @@ class Line:
                 await self._send(step.number, given_up)
                 continue
             self.next_s = step.until_s
-            self.idle.set()
+            if not hint.is_set():  # else the box got more while we looked
+                self.idle.set()
             await self._pause(hint, step.until_s)
             self.next_s = None
 

@@ -15,6 +15,7 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 from handoffd.clock import SystemClock
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.notify.ports import Opened, Parcel, Undelivered
+from handoffd.notify.retry_policy import Waiting
 from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
 
@@ -256,6 +257,33 @@ async def test_drain_of_nothing_returns_at_once() -> None:
     """Without sinks, or without notices, there is nothing to wait for, even if nothing runs."""
     assert await Notifier(NotifySettings(), SystemClock(), MemoryBox()).drain(60)
     assert await Notifier(QUICK, SystemClock(), MemoryBox(), sinks=[Recording()]).drain(60)
+
+
+class _LateAnswers(MemoryBox):
+    """Answers a worker's look only when `gate` opens, with what it held when the look began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+
+    async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
+        """Look, and answer later."""
+        found = await super().waiting(sink, after, limit)
+        await self.gate.wait()
+        return found
+
+
+async def test_drain_waits_for_a_notice_that_was_recorded_during_a_look() -> None:
+    """The look did not find it, so the worker looks once more before it rests."""
+    sink, box = Recording(), _LateAnswers()
+    async with running(QUICK, sink, box=box) as notifier:
+        await anyio.wait_all_tasks_blocked()
+        notifier.send(NOTICE)
+        await anyio.wait_all_tasks_blocked()
+        assert 1 == len(box.kept)
+        box.gate.set()
+        assert await notifier.drain(60)
+        assert [NOTICE.id] == sink.got
 
 
 async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
