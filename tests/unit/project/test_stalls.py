@@ -207,6 +207,7 @@ async def test_an_idle_agent_with_background_work_is_idle(
     """Its shipped idle rates allow for pings and for that work."""
     text, size, times = work
     async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of(executor)) as (here, project):
+        await provider.sends("pass")  # its start is work, too
         assert [] == await minutes_pass(here, project, 1)
         for expected in (["executor_quiet"], ["executor_quiet", "executor_stalled"]):
             await provider.sends(text, size=size, times=times)
