@@ -13,12 +13,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
@@ -34,6 +32,9 @@ from handoffd.settings.sources import (
     source_of,
     without_empty_keys,
 )
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"
@@ -114,25 +115,6 @@ def differing(one: Settings, other: Settings) -> tuple[str, ...]:
     first, now = dict(_orders(one)), dict(_orders(other))  # the first group that names a project counts
     moved = {key for key in first.keys() & now.keys() if _is_moved(first[key], now[key])}
     return tuple(sorted(changed | moved))
-
-
-class _FromEnvironment(Settings, BaseSettings):
-    """The settings as pydantic-settings looks for them; never instantiated."""
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=_DELIMITER)
-
-
-class _Environment(EnvSettingsSource):
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        super().__init__(_FromEnvironment)
-        self.env_vars = {name.lower(): value for name, value in environ.items() if value}
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Return what is no JSON as it is: validation then says what it should have been, and where."""
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
 
 
 def load(
@@ -254,14 +236,42 @@ def _text_of(path: Path) -> bytes:
 
 
 def _lay_environment(merge: Merge) -> None:
-    merge.lay(_Environment(merge.environ)(), lambda key: _variable(key, merge.environ), Path.cwd())
     known = {name.upper() for name in Settings.model_fields}
-    for name in sorted(merge.environ):
-        section, delimiter, _ = name.upper().removeprefix(PREFIX).partition(_DELIMITER)
-        if name.upper().startswith(PREFIX) and delimiter and section not in known:
+    ours = {
+        name: name.upper().removeprefix(PREFIX).partition(_DELIMITER)
+        for name in sorted(merge.environ)
+        if name.upper().startswith(PREFIX)
+    }
+    if any(key in known for key, _, _ in ours.values()):
+        merge.lay(_from_environment(merge.environ), lambda key: _variable(key, merge.environ), Path.cwd())
+    for name, (section, delimiter, _) in ours.items():
+        if delimiter and section not in known:
             sections = (key for key, field in Settings.model_fields.items() if section_of(field))
             allowed = tuple(f"{PREFIX}{key.upper()}{_DELIMITER}…" for key in sections)
             merge.problems.append(Problem(file=name, message="there is no such section", allowed=allowed))
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that variables give, as pydantic-settings reads them."""
+    # Imported here: it takes a fifth of a command's start, and hardly anyone sets such a variable.
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+    class FromEnvironment(Settings, BaseSettings):
+        """Where the library looks for keys; never instantiated."""
+
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=_DELIMITER)
+
+    class Environment(EnvSettingsSource):
+        def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+            """Return invalid JSON unchanged, so that validation names the place and the expected form."""
+            try:
+                return super().decode_complex_value(field_name, field, value)
+            except ValueError:
+                return value
+
+    source = Environment(FromEnvironment)
+    source.env_vars = {name.lower(): value for name, value in environ.items() if value}
+    return source()
 
 
 def _variable(key: str, environ: Mapping[str, str]) -> Source:
