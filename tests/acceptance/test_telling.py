@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
 
-from handoffd.engine.wording import mending
+from handoffd.engine.wording import repair_command
 
 Json = dict[str, Any]
 KEY = "s3cr3t-k3y"
@@ -69,7 +69,7 @@ def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tm
             project.rename(away)
             eventually_sync(lambda: "reminder" in dict(told(server)))
             (waiting,) = daemon.get("/v1/notices")["waiting"]
-            assert ("blocked", mending(str(project), "missing")) == (waiting["kind"], waiting["next"])
+            assert ("blocked", repair_command(str(project), "missing")) == (waiting["kind"], waiting["next"])
             daemon.kill()
             daemon.start()
             eventually_sync(lambda: 3 == len(told(server)))

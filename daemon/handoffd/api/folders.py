@@ -24,7 +24,7 @@ from anyio import to_thread
 from handoffd.api.events import plain
 from handoffd.api.ports import Supervision
 from handoffd.engine.views import ProjectView
-from handoffd.engine.wording import command_for, mending
+from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Json, NotFound, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection import sessions
@@ -199,11 +199,11 @@ def _supervised_part(root: str, status: ProjectStatus, view: ProjectView | None)
     following = track.next_command if track is not None else None
     if view is None:
         level = 1 if status.has_framework.has_state else 0
-        following = mending(root, status.status) or command_for(root, "add")
+        following = repair_command(root, status.status) or command_for(root, "add")
     else:
         level = view.level
         waits_for = waits_for or view.detail
-        following = mending(root, view.condition) or following
+        following = repair_command(root, view.condition) or following
     return {
         "root": root,
         "supervised": view is not None,

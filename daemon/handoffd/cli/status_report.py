@@ -177,9 +177,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
             yield f"warning: handoffd runs no tests: {UNMEASURED}"
     if track is None:
-        from handoffd.engine.wording import mending
+        from handoffd.engine.wording import repair_command
 
-        if (following := mending(project["project"], project["condition"])) is not None:
+        if (following := repair_command(project["project"], project["condition"])) is not None:
             yield f"next: {plain(by_name(following, project))}"
         return
     if track["waits_for"] and track["waits_for"] != project["detail"]:

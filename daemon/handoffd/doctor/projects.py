@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from handoffd.doctor.finding import Finding, Severity, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.wording import command_for, counted, mending
+from handoffd.engine.wording import command_for, counted, repair_command
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.files.rooted import open_file
@@ -68,7 +68,7 @@ def _unwell(project: Mapping[str, Any]) -> Finding:
         severity=_SEVERITY.get(condition, "fault"),
         what=f"{root} {_WHAT.get(condition, condition)} ({condition})",
         why=project["detail"],
-        action=mending(root, condition) or command_for(root, "status"),
+        action=repair_command(root, condition) or command_for(root, "status"),
     )
 
 

@@ -376,7 +376,7 @@ def _out_of_place(situation: Situation, event: Event, status: Status | None) -> 
 
 
 def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
-    message, remedy = f"the step table has no step {step}", "mend .ai/step-rules.yaml"
+    message, remedy = f"the step table has no step {step}", "correct .ai/step-rules.yaml"
     if not isinstance(event, ExecutorExited | ChecksFinished):
         told = f"{message}: {remedy}, or roll back to a step it has"
         return refuse(situation, "UNKNOWN_STEP", told, command("rules check"))

@@ -145,7 +145,7 @@ def executor_stalled(situation: Situation, event: ExecutorStalled) -> Decision:
     if situation.dispatch.phase is not Phase.EXECUTING:
         return refuse(situation, "STALE_FACT", "the executor has ended")
     silence = event.silence
-    detail = f"it stood still for {silence.quiet_min:.1f} min: {silence.signs}"
+    detail = f"it showed no activity for {silence.quiet_min:.1f} min: {silence.signs}"
     return stop(situation, StopReason.STALL, detail, detail=detail).because(_allowed(silence))
 
 
@@ -264,7 +264,7 @@ def asked_again(situation: Situation, problem: str) -> Decision:
     state = situation.state
     asking = Asking(step=state.step, attempt=state.attempt, problem=problem)
     track = _pending(situation, problem).with_ledger(asking=asking)
-    told = f"{state.step} attempt {state.attempt} is asked once more, for just its hand-off: {problem}"
+    told = f"{state.step} attempt {state.attempt} is asked again, for just its hand-off: {problem}"
     return accept(track, told).because(_row(End.CLEAN))
 
 

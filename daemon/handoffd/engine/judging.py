@@ -81,7 +81,7 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     if dispatch.cap is not None:
         return capped(heard, dispatch.cap)
     if dispatch.stop is StopReason.SHUTDOWN:
-        return _spared(heard, OwnEnd.INTERRUPTED, "the daemon was told to stop its executors")
+        return _spared(heard, OwnEnd.INTERRUPTED, "the daemon stopped its executors")
     if event.exit.end is not None and POLICIES[event.exit.end].then is Then.PARK:
         return park(heard, event.exit, event.standby)  # also when it has spent its time on trying again
     if dispatch.stop is StopReason.STALL and event.exit.by != "itself":
@@ -92,7 +92,7 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
         why = "it was ended because its hand-off was there, and then it was not"
         return _spared(heard, OwnEnd.WITHDRAWN, why)
     if event.exit.by == "lost":
-        return _spared(heard, OwnEnd.LOST, "its process vanished and nobody saw how")
+        return _spared(heard, OwnEnd.LOST, "its process vanished, and it is unknown how it ended")
     if event.exit.by == "outside":
         return _spared(heard, OwnEnd.LOST, "it was ended from outside, as at a shutdown of the machine")
     return _left_nothing(heard, event)
@@ -161,7 +161,7 @@ def _failed(situation: Situation, problem: str) -> Handoff:
     """Return the verdict on an attempt without a hand-off, with the problem of the first request."""
     asking = situation.track.asking
     if asking is not None:
-        problem = f"{asking.problem}; asked once more for just that: {problem}"
+        problem = f"{asking.problem}; asked again for just that: {problem}"
     return Handoff(status=Status.FAILING, error=problem)
 
 
@@ -195,7 +195,7 @@ def _how_it_ended(exit_: Exit) -> str:
 
 
 def _how_it_stalled(dispatch: Dispatch, exit_: Exit) -> str:
-    return with_line(f"ended without a hand-off, {dispatch.stop_detail or 'it stood still'}", exit_)
+    return with_line(f"ended without a hand-off, {dispatch.stop_detail or 'it showed no activity'}", exit_)
 
 
 def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
@@ -421,7 +421,7 @@ def red_problem(evidence: TestEvidence) -> str | None:
     if not evidence.verified:
         return None if evidence.failing else "the test command succeeded, so no new test fails"
     if evidence.new_failing == 0:
-        return "no new test fails, so nothing shows what is to be built"
+        return "no new test fails, so nothing shows what the next step must build"
     return None
 
 

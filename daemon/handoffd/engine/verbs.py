@@ -518,5 +518,5 @@ def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:
     """Return the decision that only remembers: telling of it by the same way would be lost as well."""
     many = "a notice was" if event.count == 1 else f"{event.count} notices were"
     why = f"{many} given up, {event.sink} did not take {'it' if event.count == 1 else 'them'}: {event.why}"
-    decision = accept(situation.track, why, do="mend `notify` in the settings")
+    decision = accept(situation.track, why, do="correct `notify` in the settings")
     return replace(decision, memorable=True)

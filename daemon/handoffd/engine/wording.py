@@ -41,7 +41,7 @@ def approving(story: str | None) -> str:
     return command("approve", *(() if story is None else ("--story", story)))
 
 
-def mending(root: str, condition: str) -> str | None:
+def repair_command(root: str, condition: str) -> str | None:
     """Return the first command for a project in this condition; None if nothing is wrong."""
     match condition:
         case "not_initialized":

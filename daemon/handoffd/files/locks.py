@@ -32,7 +32,7 @@ from types import TracebackType
 import anyio
 import structlog
 
-from handoffd.engine.wording import mending
+from handoffd.engine.wording import repair_command
 from handoffd.errors import Locked, StoreError
 from handoffd.files.errors import project_gone, storage_error
 
@@ -203,7 +203,7 @@ def _tell(root: str, why: str) -> None:
 
 def _in_use(root: Path, holder: Holder | None, what: str = "") -> Locked:
     who = str(holder) if holder else "a process that cannot be seen from here, as in a container"
-    error = Locked(f"the project {root} is in use by {what}{who}", hint=mending(str(root), "locked"))
+    error = Locked(f"the project {root} is in use by {what}{who}", hint=repair_command(str(root), "locked"))
     if holder is not None:
         state_dir = str(holder.state_dir) if holder.state_dir else None
         error.details = {"pid": holder.pid, "state_dir": state_dir}

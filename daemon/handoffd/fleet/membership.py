@@ -20,7 +20,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from handoffd.engine.wording import command_for, mending
+from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, StoreError, remedies
 from handoffd.files.locks import Holder
 from handoffd.files.ownership import leave
@@ -352,7 +352,7 @@ async def _lock(project: Project, *, take: bool, others: Mapping[str, Holder] | 
     try:
         await project.lock(take=take)
     except Locked as locked:
-        if locked.hint != mending(project.root, "locked"):
+        if locked.hint != repair_command(project.root, "locked"):
             raise
         raise Locked(locked.message, hint=f"{taking}  # when that process has ended") from locked
 

@@ -1,4 +1,4 @@
-"""The journal: what is written here has happened, whatever becomes of the process.
+"""The journal: what is written here has happened, even if the process dies.
 
 One SQLite file outside every project holds the events, and tables that are derived from them: tracks,
 orders, dispatches, projects, notices, schedules. `journal.py` is the whole of it for the daemon; below it

@@ -1,13 +1,13 @@
-"""A copy of the journal, a copy put in its place, and rows mended: what is done to a journal as a whole.
+"""What is done to a journal as a whole: back it up, restore a backup, and repair rows of tracks.
 
 **Backup.** A journal is several files that only SQLite can put together, so it makes the copy: of one
 instant, page by page, without holding the writer up. The copy is one file, is checked before it
 gets its name, and gets it at once or not at all.
 
 **Restore.** A backup is made ready beside the journal, then exchanged with it in one step. The copy goes on
-with numbers above those of the journal it replaces, because readers and receivers of notices remember
-numbers. The replaced journal is kept under a name of its own. A crash at any moment leaves the old journal or
-the new one, never none and never a mixture.
+with numbers above the replaced journal's, because readers and receivers of notices remember numbers. The
+replaced journal is kept under a name of its own. A crash at any moment leaves the old journal or the new one,
+never none and never a mixture.
 
 **Repair.** A track's row that was changed outside handoffd is made again as its last event has left it. What
 is written is proved first: no event is missing, each one of the track is decided again as it was recorded,
@@ -45,12 +45,12 @@ EXISTS = "EXISTS"
 _PAGES = 2048
 """Pages (of 4 KiB) copied between two words of progress."""
 _ROUND = 1_000_000
-"""Numbers go on at the next multiple of it when nobody can say how far the replaced journal had come."""
+"""Numbers go on at the next multiple of it when the replaced journal cannot be read."""
 
 _CARRIED_OUT = ("write_checklist", "append_history")
 """Orders that would write over what came later. The life that went on after the backup carried them out.
 
-Notices are sent once more: they have the ids they had, by which a receiver knows them again.
+Notices are sent again: they keep their ids, by which a receiver recognises them.
 """
 
 Progress = Callable[[int, int], None]
@@ -93,7 +93,7 @@ def back_up(
 def copy_journal(source: Path, target: Path, progress: Progress = lambda _, __: None) -> None:
     """Copy a journal as it is at this instant into the new file `target`, and sync it.
 
-    Raises StoreError when either cannot be had.
+    Raises StoreError when `source` cannot be read or `target` cannot be written.
     """
     if not source.is_file():
         raise StoreError(f"there is no journal at {source}", hint="handoffd config show")
@@ -124,7 +124,7 @@ def inspect(path: Path) -> Copy:
         with closing(open_reader(path)) as reader:
             schema = version_of(reader, str(path))
             if schema == 0:
-                raise StoreError(f"{path} is empty: it is no journal", code=NOT_A_JOURNAL)
+                raise StoreError(f"{path} is empty, not a journal", code=NOT_A_JOURNAL)
             for fault in (*integrity(reader), *references(reader)):
                 raise damaged(path, fault.message)
             (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
@@ -160,7 +160,7 @@ def _refuse_target(journal: Path, target: Path, force: bool) -> None:
     except OSError as error:
         raise storage_error("look at", target, error) from error
     if not stat.S_ISREG(status.st_mode):
-        raise unsafe_file(target, "it is no regular file")
+        raise unsafe_file(target, "it is not a regular file")
     if journal.exists() and os.path.samestat(status, os.stat(journal)):
         raise Refused(f"{target} is the journal itself", hint="name another file")
     if not force:
@@ -248,9 +248,9 @@ def exchange(ready: Path, journal: Path, at: datetime) -> Path | None:
 
 
 def _keep(journal: Path, kept: Path) -> None:
-    """Keep the journal under a second name, with what SQLite has not folded in yet.
+    """Keep the journal under a second name, with its -wal file if SQLite has not folded that in yet.
 
-    That goes first: beside a new journal, SQLite would take it for the new one's.
+    That file goes first: beside a new journal, SQLite would take it for the new one's.
     """
     if _has_log(journal):
         with suppress(sqlite3.Error), closing(sqlite3.connect(journal)) as db:
@@ -326,7 +326,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What was made again, and what could not be, each track with what was wrong with it."""
+    """The tracks that were made again and those that could not be, each with its fault."""
 
     made: Mapping[TrackKey, str]
     left: Mapping[TrackKey, str]

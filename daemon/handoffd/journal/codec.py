@@ -36,7 +36,7 @@ _ESCAPED = '"$$'
 
 _WRAPPER = '"$state":{"layout":'
 _OURS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-"""We say what becomes of moments, and of what is derived from a str, a dict or an int."""
+"""orjson leaves moments, and values of subclasses of str, dict and int, to `_plain`."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -52,13 +52,13 @@ def encode(value: object) -> str:
     """Return `value` (a dataclass or model of the engine or protocol) as JSON text in one line.
 
     Half of a surrogate pair, which only broken output of an agent holds, becomes `?`. Numbers are finite:
-    whoever reads one from a stranger refuses others.
+    readers of foreign files refuse others.
     """
     try:
         text = orjson.dumps(value, default=_plain, option=_OURS).decode()
     except TypeError:
         return _encode_anything(value)
-    # A key of somebody's that begins with `$` is not escaped yet.
+    # A foreign key that begins with `$` is not escaped yet.
     return text if text.count('"$') == text.count(_WRAPPER) else _encode_anything(value)
 
 

@@ -153,7 +153,7 @@ def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq
 
 
 def _fire_of(record: Record) -> Fire | None:
-    """Return what became of the schedule that asked for a start, if one did."""
+    """Return the outcome of the schedule that asked for a start, if one did."""
     event, state = record.event, record.track.state
     if not isinstance(event, Started) or event.schedule is None or event.due is None or state is None:
         return None
@@ -224,7 +224,7 @@ def keep_rules(db: sqlite3.Connection, rules: WrittenRules) -> int:
 
 # --- requests that came with a key --------------------------------------------------------------------
 KEPT: timedelta = timedelta(hours=24)
-"""For so long a key stands for its request."""
+"""A key identifies its request for this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """The journal's connections: one thread that writes, and a few that read.
 
-Writing: fsync is what a durable commit costs, and one fsync can serve everybody who waits. The thread takes
-all requests that have queued up meanwhile, runs them in one transaction, and reports to the event
-loop once. Nobody pays for a neighbour: when a transaction fails, its requests are run again one by
-one, and only the culprit gets the error. A caller that is cancelled while it waits changes nothing
+Writing: fsync is what a durable commit costs, and one fsync can serve many callers. The thread takes all
+requests that have queued up meanwhile, runs them in one transaction, and reports to the event loop once.
+No caller pays for a neighbour: when a transaction fails, its requests are run again one by one, and only the
+culprit gets the error. A caller that is cancelled while it waits changes nothing
 for the others; its own request may still be committed.
 
 Reading: in WAL mode readers see the last commit and never wait for the writer, nor it for them. They have
@@ -127,7 +127,7 @@ class Writer:
         self._closing = False
         self._unanswered = 0
         self.waiting_since: float | None = None
-        """Since when nobody who waits has been answered, in monotonic seconds; None: nobody waits."""
+        """Since when callers have waited without any answer, in monotonic seconds; None: no caller waits."""
         self.outage: str | None = None
         """Why the latest write failed, until one succeeds."""
         # A daemon thread: a process that dies without `close` must not hang on it, and SQLite
@@ -224,7 +224,7 @@ class Writer:
         return error
 
     def _report(self, outcomes: list[_Outcome]) -> None:
-        # The loop may be gone when the process is being torn down; then nobody waits any more.
+        # The loop may be gone when the process is being torn down; then no caller waits any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answer, outcomes)
 

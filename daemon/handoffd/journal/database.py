@@ -47,7 +47,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """Return the writer's connection, in autocommit mode, to a journal of the current schema.
 
     Creates the file and its folder when missing. Raises StoreError, with the file untouched, when it
-    is no journal, damaged (CORRUPT_JOURNAL) or of a newer release (NEWER_SCHEMA).
+    is not a journal, damaged (CORRUPT_JOURNAL) or of a newer release (NEWER_SCHEMA).
     """
     try:
         _prepare_file(path)
@@ -97,7 +97,7 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
     refuse_newer(version_of(connection, place), place)
     _check(connection, path)
     path.chmod(0o600)
-    if not path.stat().st_size:  # only an empty one can be told
+    if not path.stat().st_size:  # SQLite takes this only for an empty file
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

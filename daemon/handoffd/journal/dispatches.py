@@ -4,9 +4,9 @@ The rows are derived from the records, in the transaction that commits them, by 
 fact told twice changes nothing, because a row keeps the first value of every column; and a dispatch that is
 no longer in flight is over, whatever event took it away, so that no row says "running" for ever.
 
-Because they are derived, a replay can write them once more, by the code that wrote them first. What it writes
-is in a file that SQLite makes for us and removes when it is closed: a long history costs disk for that time,
-and no memory.
+Because they are derived, a replay can write them again, by the code that wrote them first. It writes to a
+file that SQLite makes for us and removes when it is closed: a long history costs disk for that time, and no
+memory.
 
 A run counts in the sums from its end on, on the day (in the local time zone) on which it ended.
 """
@@ -45,7 +45,7 @@ NOT_STARTED = "not_started"
 """Its executor never ran."""
 
 _MOST_TOKENS = 10**12
-"""No run uses so many; an agent that says so shall not make a sum that SQLite cannot hold."""
+"""No run uses more; a higher claim by an agent would make a sum that SQLite cannot hold."""
 
 BEGUN = ("project", "track", "story", "step", "attempt", "executor", "decided_at")
 """What a row says from its beginning on."""
@@ -109,7 +109,7 @@ def begun(record: Record) -> Dispatch | None:
         return record.track.ledger.dispatch
     if not isinstance(event, HandoffArrived) or isinstance(record.result, Refusal) or state is None:
         return None
-    # A dispatch that somebody else made; with nothing to check it is never in our hands.
+    # An external dispatch: with nothing to check it is judged at once, and never in flight.
     return Dispatch(
         id=event.dispatch,
         story=state.story,

@@ -1,9 +1,9 @@
-"""The journal: what is written here has happened, whatever becomes of the process.
+"""The journal: what is written here has happened, even if the process dies.
 
 The caller decides, commits, projects STATE.json, performs the effects and marks them done, in this
 order. After a crash the tracks, the effects that are not done and the digests of all that was ever
 projected are enough to go on: a STATE.json whose digest is known is brought up to date, any other
-was edited by somebody else. One process has a journal open for writing (`locks.py`).
+was edited outside handoffd. One process has a journal open for writing (`locks.py`).
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Journal:
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""
         self.schedules = Schedules(self._readers.run, self._write)
-        """What is started by the clock, and what has become of it."""
+        """What is started by the clock, and its outcomes."""
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
         """Return the journal at `path`, created (0600) or migrated when need be.
 
-        Raises StoreError, the file left as it is, when it is no journal, damaged, or written by a
+        Raises StoreError, the file left as it is, when it is not a journal, damaged, or written by a
         newer release (codes NOT_A_JOURNAL, CORRUPT_JOURNAL, NEWER_SCHEMA).
         """
         connection, newest = await anyio.to_thread.run_sync(_open, path)
@@ -86,7 +86,7 @@ class Journal:
 
     @classmethod
     async def open_to_read(cls, path: Path) -> Journal:
-        """Return the journal at `path` for questions only, whoever writes it meanwhile.
+        """Return the journal at `path` for questions only; a daemon may write it meanwhile.
 
         What would write raises StoreError, and `newest` stays. Raises StoreError like `open`, and when
         there is no journal.
@@ -99,7 +99,7 @@ class Journal:
         return cls(path, None, newest)
 
     async def close(self) -> None:
-        """Write what is queued and close the file; whoever waits in `newer_than` gets a StoreError."""
+        """Write what is queued and close the file; callers that wait in `newer_than` get a StoreError."""
         self._closed = True
         self._grown.set()
         # Readers first: SQLite folds the -wal file in when its last connection, the writer's, goes.
@@ -169,7 +169,7 @@ class Journal:
     async def newer_than(self, seq: int) -> None:
         """Return once an event with a number above `seq` is committed; at once if there is one.
 
-        Waits without limit: that nothing happens is no fault. Raises StoreError when the journal is closed.
+        Waits without limit: a quiet journal is not a fault. Raises StoreError when the journal is closed.
         """
         while self._newest <= seq:
             if self._closed:
@@ -207,7 +207,7 @@ class Journal:
     async def gates(self) -> int:
         """Return how many tracks of supervised projects wait for a person."""
         work = partial(gates, known=self._gates)
-        self._gates = await self._readers.run("count who waits for people", work)
+        self._gates = await self._readers.run("count the tracks that wait for people", work)
         return self._gates.tracks
 
     async def counts(self) -> Counts:

@@ -1,6 +1,6 @@
-"""One question to the journal, for those who cannot wait for the rest of it to be imported.
+"""One question to the journal, for callers that cannot wait for its other modules to be imported.
 
-SQLite and nothing else: the connection cannot write, and an answer that is not there at once is none.
+It imports little more than SQLite, cannot write, and gives up when the answer does not come at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Notices in the journal: recorded before they are sent, a row for each sink that is to get one.
+"""Notices in the journal: recorded before they are sent, a row for each sink that gets one.
 
-Rows stay when they are over: they are the record of who was told what. How old a notice is, is
+Rows stay when they are over, as the record of what each sink got. How old a notice is, is
 measured by `lived_s`, the seconds that daemons have lived on this journal (kept in `meta`), because
 the wall clock may jump and machines are switched off.
 
-A delivery may be held back (for the night, for a digest), until one notice takes the place of many. What
-waits for a person is a matter, written with the notice that says so, so that people can be told again; a
+A delivery may be held back (for the night, for a digest), until one notice takes the place of many. A
+matter is something that waits for a person. It is written with its notice, so that people can be reminded; a
 track waits for one thing at a time.
 """
 
@@ -40,20 +40,20 @@ _MOST_TEXT = 500
 
 
 class Outbox:
-    """What people are to be told, and what became of it. All methods raise StoreError like `Journal`."""
+    """Notices for people, and their deliveries. All methods raise StoreError like `Journal`."""
 
     def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
 
     async def open(self, sinks: Collection[str]) -> tuple[float, dict[str, int]]:
-        """Drop what waits for other sinks than these; return the clock, and how many were dropped of each."""
+        """Drop notices that wait for other sinks; return the clock, and how many each sink lost."""
         return await self._write("open the outbox", partial(_open, sinks=tuple(sinks)))
 
     async def keep(self, notices: Sequence[Outgoing], lived_s: float) -> tuple[StoredMatter, ...]:
         """Record notices, each for its sinks, and mark their effects done, all or nothing.
 
-        One whose id is there already is left as it is. Returns what waits for a person from now on.
+        One whose id is there already is left as it is. Returns the matters that are new.
         """
         return await self._write("record notices", partial(_keep, notices=tuple(notices), lived_s=lived_s))
 
@@ -89,7 +89,7 @@ class Outbox:
         return await self._read("read what is held back", _held_back)
 
     async def held_lot(self, sink: str, reason: str, limit: int) -> HeldLot | None:
-        """Return what a sink is not told for a reason, with the texts of the first `limit`."""
+        """Return what is held back from a sink for a reason, with the texts of the first `limit`."""
         return await self._read(
             "read what is held back", partial(_lot, sink=sink, reason=reason, limit=limit)
         )
@@ -100,19 +100,19 @@ class Outbox:
         await self._write("fold notices into one", work)
 
     async def matters(self) -> tuple[StoredMatter, ...]:
-        """Return what waits for a person."""
-        return await self._read("read what waits", _matters)
+        """Return the open matters."""
+        return await self._read("read the matters", _matters)
 
     async def matter_now(self, notice: str) -> MatterNow | None:
-        """Return how the matter of a notice stands; None when it is none any more."""
-        return await self._read("read what waits", partial(_matter_now, notice=notice))
+        """Return what is known of the matter of a notice; None when it is over."""
+        return await self._read("read a matter", partial(_matter_now, notice=notice))
 
     async def settle(self, notices: Sequence[str]) -> None:
         """Forget matters that are over, by the ids of their notices."""
         await self._write("forget what waited", partial(_settle, notices=tuple(notices)))
 
     async def backlog(self, lately_s: float) -> tuple[Backlog, ...]:
-        """Return what each sink has not taken: what waits, and what was given up in the last `lately_s`."""
+        """Return what each sink has not taken: waiting notices, and those given up in the last `lately_s`."""
         return await self._read("read the outbox", partial(_backlog, lately_s=lately_s))
 
 
@@ -301,7 +301,7 @@ def _held_back(db: sqlite3.Connection) -> tuple[HeldBack, ...]:
 
 
 def _lot(db: sqlite3.Connection, sink: str, reason: str, limit: int) -> HeldLot | None:
-    """Return what a sink is not told for a reason, with the texts of the first `limit`; None: nothing."""
+    """Return what is held back from a sink for a reason, with the first `limit` texts; None: nothing."""
     which = "sink = ? AND held = ? AND outcome IS NULL"
     count, upto = db.execute(
         f"SELECT count(*), max(number) FROM deliveries WHERE {which}",  # noqa: S608  (a fixed text)
@@ -334,9 +334,9 @@ def _can_hold(db: sqlite3.Connection) -> bool:
     return any(row[1] == "held" for row in db.execute("PRAGMA table_info(deliveries)"))
 
 
-# --- and for what waits for a person ------------------------------------------------------------------
+# --- and for matters ----------------------------------------------------------------------------------
 def _open_matter(db: sqlite3.Connection, notice: Outgoing, key: TrackKey, reached_min: float) -> StoredMatter:
-    """Note that what a notice tells of waits for a person, instead of what waited under its key before."""
+    """Note that a notice's subject waits for a person; it replaces the matter its key had before."""
     db.execute(
         """INSERT OR REPLACE INTO matters (project, track, notice, since, reached_min)
         SELECT ?, ?, number, ?, ? FROM notices WHERE id = ?""",
@@ -379,7 +379,7 @@ def _matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
 
 
 def _matter_now(db: sqlite3.Connection, notice: str) -> MatterNow | None:
-    """Return how a matter stands; None when it is none any more."""
+    """Return what is known of a matter; None when it is over."""
     row = db.execute(
         """SELECT notices.body, matters.project, matters.track, root IS NOT NULL AND removed_at IS NULL
         FROM matters JOIN notices ON notices.number = notice

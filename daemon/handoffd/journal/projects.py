@@ -32,7 +32,7 @@ def put_projects(
 ) -> None:
     """Add projects, or rename those that are there; what was removed earlier counts from `at` again.
 
-    `untrusted` files of theirs that nobody has trusted yet count as trusted while they are empty.
+    `untrusted` files of theirs that no person has trusted yet count as trusted while they are empty.
     """
     db.executemany(
         """INSERT INTO projects (root, name, added_at, brought_by) VALUES (?, ?, ?, ?)
@@ -125,13 +125,13 @@ def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-# --- what has become of schedules ---------------------------------------------------------------------
+# --- outcomes of schedules ----------------------------------------------------------------------------
 FireOutcome = Literal["started", "queued", "skipped", "missed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
-    """What became of a schedule of `project`, the absolute path of its root, at the time it was `due`."""
+    """The outcome of a schedule of `project`, the absolute path of its root, when it was `due`."""
 
     project: str
     schedule: str
@@ -146,7 +146,7 @@ class Fire:
 class StoredSchedule:
     """A schedule of a project. `armed_at`: it is known since then, with this fingerprint.
 
-    `last` is what became of it last; None: nothing yet.
+    `last` is its latest outcome; None: it was never due.
     """
 
     project: str
@@ -197,13 +197,13 @@ class Schedules:
             await self._write("forget schedules", partial(_forget, rows=rows))
 
     async def settle(self, fire: Fire) -> None:
-        """Keep what became of a schedule that started nothing; it is dealt with up to then."""
+        """Keep the outcome of a schedule that started nothing; it is dealt with up to then."""
         activity = f"settle {fire.schedule} of {fire.project}"
         await self._write(activity, partial(write_fire, fire=fire, seq=None))
 
 
 def write_fire(db: sqlite3.Connection, fire: Fire, seq: int | None) -> None:
-    """Write what became of a schedule; `seq` is the event that it became, if one."""
+    """Write the outcome of a schedule; `seq` is the event that it caused, if one."""
     db.execute(
         """UPDATE schedules SET due = ?, at = ?, outcome = ?, story = ?, why = ?, seq = ?
         WHERE project = ? AND schedule = ?""",

@@ -275,7 +275,7 @@ class Counts:
     """Sums over what is supervised now, sizes in bytes.
 
     `tracks` is by step and status; `deliveries` by sink and outcome; those without one are `held` while they
-    are not to be told yet, else `waiting`.
+    are held back, else `waiting`.
     """
 
     tracks: Mapping[tuple[str, str], int]
@@ -284,7 +284,7 @@ class Counts:
     waiting_since: datetime | None
     """Since when the one of them that waits longest has done so without a break."""
     blocked: int
-    """Tracks that were told of as blocked, whether a person or another story is waited for."""
+    """Tracks that a notice reported as blocked, whether a person or another story is waited for."""
     deliveries: Mapping[tuple[str, str], int]
     backlog: int
     """Stories that wait for their turn."""
@@ -310,13 +310,13 @@ _BLOCKED: Final = f"""{_OPEN} AND status = 'pending' AND ({_STUCK}
 
 _ARRIVED: Final = """(SELECT at FROM events AS e WHERE e.project = tracks.project AND e.track = tracks.track
     AND (step_before, status_before) IS NOT (step, status) ORDER BY e.seq DESC LIMIT 1)"""
-"""When a track came to where it stands. Later events changed something else: a note, a notice given up."""
+"""When a track came to its step and status. Later events changed something else, such as a note."""
 _TOLD: Final = """coalesce(
     (SELECT since FROM matters AS m WHERE m.project = tracks.project AND m.track = tracks.track),
     (SELECT at FROM events AS e WHERE e.seq = tracks.seq))"""
-"""When people were told of what waits; that is recorded a moment after its event."""
+"""When the notice of a matter was made; it is recorded a moment after its event."""
 _WAITS_SINCE: Final = f"iif(status IN ('needs_human', 'timeout'), {_ARRIVED}, max({_ARRIVED}, {_TOLD}))"
-"""A track that is pending, or whose edit is held, may have stood there before it waited for anybody."""
+"""A track that is pending, or whose edit is held, may have been there before it waited for a person."""
 
 
 class Gates(NamedTuple):

@@ -1,6 +1,6 @@
 """What goes into the journal and what comes out of it, as values.
 
-They are apart from `journal.py` so that whoever only reads them (reports, the control API, tests)
+They are apart from `journal.py` so that code that only reads them (reports, the control API, tests)
 needs neither a database nor a thread.
 """
 
@@ -26,8 +26,8 @@ class Record:
     """One decision, whole: what happened, what followed, and what must be done about it.
 
     `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
-    the projection stays as it is. `at` is the time the engine was told, and `rules` what it decided
-    by: with both, the decision can be made again. `request` is the key of whoever asked for it, if any.
+    the projection stays as it is. `at` is the time at which the engine decided, and `rules` what it
+    decided by: with both, the decision can be made again. `request` is the key of the request, if any.
     """
 
     key: TrackKey
@@ -101,7 +101,7 @@ class StoredProject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomer:
-    """A project that is to be looked after, with others at once.
+    """A project to look after, added with others at once.
 
     `brought_by` is the entry of the settings that means it; None: a person adds it.
     """
@@ -191,7 +191,7 @@ INTERRUPTED: Final = "interrupted"
 class UsageSum:
     """What the runs of a group used together. `key` has a value for each column that they were grouped by.
 
-    `measured` counts the runs of which the tokens are known, `unpriced` those of them without a cost.
+    `measured` counts the runs whose tokens are known, `unpriced` the ones among these without a cost.
     """
 
     key: tuple[str | None, ...]
@@ -206,7 +206,7 @@ class Outgoing:
     """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
 
     `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
-    `held` says of sinks why they are not told yet. `opens`: under which key it waits for a person from now
+    `held` says by sink why it is held back. `opens`: under which key it waits for a person from now
     on, and how far its ladder of reminders counts as climbed. `climbed`: the id of the notice that it
     reminds of, and how far the ladder is climbed with it.
     """
@@ -224,7 +224,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMatter:
-    """Something that waits for a person. `notice` is the id of the notice that says so."""
+    """Something that waits for a person. `notice` is the id of its notice."""
 
     key: TrackKey
     notice: str
@@ -234,7 +234,7 @@ class StoredMatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatterNow:
-    """What can be known of a matter: its notice, how its track stands, whether anybody looks after it.
+    """What is known of a matter: the text of its notice, its track, and whether its project is supervised.
 
     `track` is None for one about the project as a whole, and when the track is `unsound`.
     """
@@ -247,7 +247,7 @@ class MatterNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """What one sink is not told yet for one reason. `oldest` is when the first of it came about."""
+    """What is held back from one sink for one reason. `oldest` is the time of its first notice."""
 
     sink: str
     reason: str

@@ -1,8 +1,8 @@
 """The journal as a replay reads it: page by page, with everything a decision was made with.
 
-A journal may be years long and somebody writes to it meanwhile. So pages are short transactions,
-which hold nothing up; only the last look (`still`) sees all tables at one instant. What cannot be
-read is told of, never raised: finding such rows is what a replay is for.
+A journal may be years long, and a daemon may write to it meanwhile. So pages are short transactions,
+which hold nothing up; only the last look (`still`) sees all tables at one instant. A row that cannot be
+read is reported, never raised: finding such rows is what a replay is for.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Recordings:
         with _explained("open the journal", self.path):
             version = version_of(self.db, str(self.path))
         if version == 0:
-            raise StoreError(f"{self.path} is empty: it is no journal", code=NOT_A_JOURNAL)
+            raise StoreError(f"{self.path} is empty, not a journal", code=NOT_A_JOURNAL)
         refuse_newer(version, str(self.path))
         if version < VERSION:
             raise StoreError(
@@ -110,7 +110,7 @@ class Recordings:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """See all tables as they are at one instant, whoever writes meanwhile."""
+        """See all tables as they are at one instant, whatever is written meanwhile."""
         with _explained("read the journal", self.path):
             self.db.execute("BEGIN")
         try:
@@ -124,7 +124,7 @@ class Recordings:
             return tuple(fault for question in questions for fault in question(self.db))
 
     def restored(self) -> tuple[dict[str, int | str], ...]:
-        """Return the restores of the journal, as `soundness.restores` tells them."""
+        """Return the restores of the journal, as `database.restores` reads them."""
         with _explained("read the journal", self.path):
             return restores(self.db)
 
@@ -142,12 +142,12 @@ class Recordings:
         return {root: name or Path(root).name for root, name in rows}
 
     def beginnings(self) -> dict[TrackKey, tuple[int, Track]]:
-        """Return the tracks whose first events cannot be replayed: up to which number, and how they stood."""
+        """Return the tracks whose first events cannot be replayed: up to which number, and the track then."""
         rows = self._rows("SELECT project, track, seq, body FROM snapshots")
         return {TrackKey(root, name): (seq, decode_track(body)) for root, name, seq, body in rows}
 
     def beginning(self, key: TrackKey) -> tuple[int, Track]:
-        """Return where the replay of one track begins: after which number, and how it stood."""
+        """Return where the replay of one track begins: after which number, and the track then."""
         rows = self._rows(
             "SELECT seq, body FROM snapshots WHERE project = :project AND track = :track", key._asdict()
         )

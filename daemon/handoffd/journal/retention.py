@@ -2,12 +2,12 @@
 
 Which runs go is decided from facts, by `plan`, which does nothing. Kept in any case is what is needed still
 or might be: runs that live, runs that were not judged, the newest ones of each project, and whatever is
-younger than the settings say. What is not ours has no place in these facts, so it cannot be told to go.
+younger than the settings say. Foreign files have no place in these facts, so they cannot be removed.
 
 Notices and events go in small transactions, between those that a decision waits for. A story that ended long
-ago goes whole. First its track gets a snapshot of how it stood after it, which is where a replay begins from
-then on; that alone loses nothing. Then the events before the snapshot go, each with their orders and with a
-note of their numbers, so that a reader is told of a gap and a verification does not take it for a loss.
+ago goes whole. First its track's state after it is kept as a snapshot, where a replay begins from then on;
+that alone loses nothing. Then the events before the snapshot go, each with their orders and with a
+note of their numbers, so that a reader learns about the gap and a verification does not take it for a loss.
 Events that a row still points to stay. What is left is a journal as good as one that began later.
 """
 
@@ -33,14 +33,13 @@ Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""
 
 Condition = Literal["running", "unjudged", "foreign", "edited", "unverifiable", "ended", "unknown"]
-"""How a run stands. Foreign: its folder holds what is not ours. Edited: somebody has written into its copy,
-which its records are needed to tell; without them it is unverifiable. Unknown: the journal says nothing of
-it, as after a restore."""
+"""The condition of a run. Foreign: its folder holds foreign files. Edited: its copy differs from its records;
+without records it is unverifiable. Unknown: the journal does not have it, as after a restore."""
 _STAYS: Final = frozenset({"running", "unjudged", "foreign", "edited", "unverifiable"})
 
 Needed = Literal["edited", "copied", "unanswered"]
-"""Why records stay that are old enough: their copy was written into, or stays for another reason, or lies in
-a project that does not answer. Without them nobody could tell what becomes of it."""
+"""Why records stay that are old enough: their copy was edited, or stays for another reason, or is in a
+project that does not answer. Without them a later cleaning could not tell whether the copy may go."""
 _NONE_NEEDED: Final[Mapping[str, Needed]] = MappingProxyType({})
 
 ROWS_AT_ONCE = 500
@@ -80,7 +79,7 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is of a kind, before anything goes; `project` None: it is nobody's alone."""
+    """How much there is of a kind, before anything goes; `project` None: it belongs to no single project."""
 
     kind: str
     project: str | None
@@ -170,7 +169,7 @@ def sizes(found: Iterable[Past]) -> tuple[Size, ...]:
     )
 
 
-# --- what the journal knows of runs, and old notices --------------------------------------------------
+# --- how runs ended, and old notices ------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """What is known of a dispatch: its project, whether it was judged, and when it ended."""
@@ -204,7 +203,7 @@ class Cleaning:
         await self._write("note that it was cleaned up", partial(_note_cleaned, at=at))
 
     async def notices(self, before: datetime) -> tuple[int, int]:
-        """Return how many notices from before that time nobody has to get any more, and their bytes."""
+        """Return how many notices from before that time no sink waits for any more, and their bytes."""
         return await self._read("count the notices", partial(_notices, before=before))
 
     async def drop_notices(self, before: datetime) -> int:
@@ -237,7 +236,7 @@ def _note_cleaned(db: sqlite3.Connection, at: datetime) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CLEANED, moment(at)))
 
 
-# One on its way to somebody stays, and so does one of a matter that still waits for a person.
+# One on its way to a sink stays, and so does one of a matter that still waits for a person.
 _OLD = """notices.at < ?
     AND NOT EXISTS (SELECT 1 FROM deliveries WHERE notice = notices.number AND outcome IS NULL)
     AND NOT EXISTS (SELECT 1 FROM matters WHERE notice = notices.number)"""
@@ -262,7 +261,7 @@ def _drop_notices(db: sqlite3.Connection, before: datetime) -> int:
 class Old:
     """The events of one track that may go: up to which number, how many, and what their rows take.
 
-    `covered`: whether a snapshot stands for them already.
+    `covered`: whether a snapshot replaces them already.
     """
 
     key: TrackKey
@@ -300,7 +299,7 @@ class Pruning:
             continue
 
 
-# Whatever a row points to stays, and so does the event that a track stands at.
+# An event that a row points to stays, and so does a track's latest one.
 _FREE = """FROM events AS e WHERE e.project = :project AND e.track = :track AND e.seq < :until
     AND NOT EXISTS (SELECT 1 FROM tracks AS t WHERE t.seq = e.seq)
     AND NOT EXISTS (SELECT 1 FROM snapshots AS s WHERE s.seq = e.seq)

@@ -2,7 +2,7 @@
 
 A released step is never edited: a change is a new step, and `tests/data/journal` keeps a file of
 every released version. A file written by a newer release is refused untouched, because dropping
-what we do not understand would lose somebody's history.
+what we do not understand would lose history.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ _HELD_BACK: Step = (
     "ALTER TABLE deliveries ADD COLUMN held TEXT",
     """CREATE INDEX deliveries_held ON deliveries (sink, held, number)
         WHERE outcome IS NULL AND held IS NOT NULL""",
-    # What waits for a person, from the notice that says so until it is known to be over. `reached_min`:
+    # A matter waits for a person, from its notice until it is known to be over. `reached_min`:
     # how far the ladder of reminders was climbed.
     """CREATE TABLE matters (
         project TEXT NOT NULL, track TEXT NOT NULL, notice INTEGER NOT NULL REFERENCES notices (number),
@@ -140,7 +140,7 @@ _HELD_BACK: Step = (
 )
 
 _PRUNABLE: Step = (
-    # Numbers of events that are not kept any more, so that nobody takes them for lost.
+    # Numbers of events that are not kept any more, so that `journal verify` does not report a loss.
     "CREATE TABLE pruned (first INTEGER PRIMARY KEY, last INTEGER NOT NULL) STRICT",
     # Only what a replay does not need goes: events before the snapshot of their track.
     "DROP TRIGGER events_remain",
@@ -163,7 +163,7 @@ _PRUNABLE: Step = (
     "CREATE INDEX dispatches_open ON dispatches (project, track) WHERE result IS NULL",
     "CREATE INDEX dispatches_by_project ON dispatches (project, seq)",
     "CREATE INDEX dispatches_by_end ON dispatches (ended_at) WHERE input_tokens IS NOT NULL",
-    # Whoever removes an event asks each of these whether it points to it.
+    # Removing an event asks each of these whether it points to the event.
     "CREATE INDEX tracks_by_seq ON tracks (seq)",
     "CREATE INDEX projections_by_seq ON projections (seq)",
     "CREATE INDEX snapshots_by_seq ON snapshots (seq)",
@@ -192,8 +192,8 @@ VERSION = len(STEPS)
 def version_of(connection: sqlite3.Connection, path: str) -> int:
     """Return the schema version of an open database; 0 for an empty one. Changes nothing.
 
-    Raises StoreError when the file is somebody else's database or a newer release's journal, and
-    sqlite3.DatabaseError when it is no database.
+    Raises StoreError when the file is another program's database or a newer release's journal, and
+    sqlite3.DatabaseError when it is not a database.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -216,7 +216,7 @@ def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Step] = S
     connection.create_function("digest_of", 1, digest_of, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Again, now that nobody else can write: another process may have migrated meanwhile.
+        # Again, now that no other process can write: one may have migrated meanwhile.
         for step in steps[version_of(connection, path) :]:
             for statement in step:
                 connection.execute(statement)

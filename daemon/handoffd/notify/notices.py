@@ -18,7 +18,7 @@ from handoffd.engine.limits import WARN_AT
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.engine.wording import addressed, command_for, mending
+from handoffd.engine.wording import addressed, command_for, repair_command
 from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
@@ -76,7 +76,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
     text = _CONDITIONS[condition]
     if condition == "locked" and detail is not None:  # lists show the text alone, and who it is matters most
         text = f"{detail}; until then the daemon dispatches nothing here"
-    action = mending(root, condition)
+    action = repair_command(root, condition)
     notice = _warning("condition", root, clock, text=text, why=detail, action=action)
     if condition in WORKABLE:
         return replace(notice, id=_signed("condition", root, condition, detail or ""))

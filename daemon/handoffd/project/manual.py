@@ -17,7 +17,7 @@ from handoffd.engine.events import PostChecked
 from handoffd.engine.run import PostCheck
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind, Tried
-from handoffd.engine.wording import command, command_for, mending
+from handoffd.engine.wording import command, command_for, repair_command
 from handoffd.errors import Refused
 from handoffd.files.rooted import read_project_file
 from handoffd.journal.dispatches import NOT_STARTED
@@ -59,7 +59,7 @@ class Manual:
         """
         self._require_state()
         if await self._project.has_unfinished_git():
-            hint = mending(self._project.root, "unfinished_git")
+            hint = repair_command(self._project.root, "unfinished_git")
             raise Refused(f"{self._project.root}: {self._project.detail}", code="UNFINISHED_GIT", hint=hint)
         result: Result | None = None
         for _ in range(MOST_TURNS):

@@ -23,7 +23,7 @@ from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.run import Usage
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.engine.wording import mending
+from handoffd.engine.wording import repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.run import Run, adopt
 from handoffd.files.state_file import MAIN
@@ -111,7 +111,7 @@ class Project:
     def lockout(self) -> Locked:
         """Why the project is unavailable while it is locked."""
         error = Foreign if self._health.foreign else Locked
-        return error(self._health.detail or "the project is locked", hint=mending(self.root, "locked"))
+        return error(self._health.detail or "the project is locked", hint=repair_command(self.root, "locked"))
 
     @property
     def unsound(self) -> StoreError | None:

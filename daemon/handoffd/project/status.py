@@ -16,7 +16,7 @@ from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
 from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
 from handoffd.engine.track import Ledger, Queued, Track, parked_of
 from handoffd.engine.views import BacklogView, Peek, ProjectView, QueuedView, TrackView
-from handoffd.engine.wording import addressed, command, command_for, mending
+from handoffd.engine.wording import addressed, command, command_for, repair_command
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
@@ -212,7 +212,7 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
     if project.leaving:
         return command_for(project.root, "add")
     if not project.workable:
-        return mending(project.root, project.condition)  # it takes no verb before that
+        return repair_command(project.root, project.condition)  # it takes no verb before that
     if track.shortage is not None:
         return track.shortage.action
     following = _leading_on(track.track, project.files.rules, project.stories_done())

@@ -97,7 +97,7 @@ class Handoff(BaseModel):
     summary: str | None = None
     commit_hash: str | None = None
     error: str | None = None
-    """What had to be said about the claim itself (an unknown status, a reason not in the enum)."""
+    """Problems of the claim itself (an unknown status, a reason not in the enum)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

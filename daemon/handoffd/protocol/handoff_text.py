@@ -99,7 +99,7 @@ def _text(content: bytes, file: str, *, limit: int = MAX_FILE_BYTES) -> tuple[st
     decoded = content.decode(encoding, "replace")
     text = _NOT_IN_YAML.sub("\ufffd", decoded.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", ""))
     if "\ufffd" in text:
-        return text, (f"{file}: what is no text in UTF-8 was replaced by U+FFFD",)
+        return text, (f"{file}: bytes that are not UTF-8 were replaced by U+FFFD",)
     return text, ()
 
 

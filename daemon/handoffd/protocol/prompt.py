@@ -7,8 +7,8 @@ safe, too; what a template may do is limited (`prompt_sandbox.py`).
 
 Text of others must not be able to pass for a part of the prompt itself: a text of several lines is quoted
 line by line, so no line of it can begin a section; a name is one line of code; an identifier is reduced to
-the letters identifiers are made of. Invisible characters become visible, and what is too long is cut,
-always in the same place and never without saying so.
+the letters identifiers are made of. Invisible characters become visible. Long texts are cut,
+always in the same place, and the prompt mentions each cut.
 
 Rendering is a pure function and takes no time limit. Its work is bounded, so a caller renders in a
 worker thread under a limit of its own and abandons the thread when that passes.
@@ -124,7 +124,7 @@ class PromptContext:
     attempt: int
     max_attempts: int
     dispatch: str | None
-    """None: it is told no id, and its hand-off names none."""
+    """None: the prompt names no id, and the hand-off needs none."""
     task_type: str = "story"
     language: Language = "en"
     ask: Ask = "step"

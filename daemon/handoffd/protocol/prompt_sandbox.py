@@ -1,6 +1,6 @@
 """A template language small enough to be given to strangers.
 
-A project may replace prompt templates, and whoever writes there may be an agent. Jinja's sandbox
+A project may replace prompt templates, and an agent may have written them. Jinja's sandbox
 keeps a template from reaching into Python, but not from running for ever or filling the memory. So
 only a part of the language is accepted: output, `if`, `for`, `set`, `include`, `extends`, `block`, tests
 and a few filters. There are no calls, macros, arithmetic or concatenation and nothing that captures

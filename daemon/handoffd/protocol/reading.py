@@ -55,7 +55,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # --- the two files as one hand-off --------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffTexts:
-    """The two files as they lie there now: their bytes (None: missing) and their marks."""
+    """The two files as they are now: their bytes (None: missing) and their marks."""
 
     handoff: bytes | None = None
     result: bytes | None = None
@@ -269,7 +269,7 @@ class Claim:
 
 
 def claim_of_handoff(pieces: Pieces) -> Claim:
-    """Return what HANDOFF.md says; without front matter, what its body says in so many words."""
+    """Return what HANDOFF.md says; without front matter, what its body states outright."""
     if pieces.fields is not None:
         return _claim(HANDOFF_FILE, pieces.fields, pieces.warnings)
     reason = next((reason for phrase, reason in _PHRASES.items() if phrase in pieces.body), None)
@@ -313,7 +313,7 @@ def _claim(file: str, fields: Fields, warnings: tuple[str, ...]) -> Claim:
 
 @dataclass(slots=True)
 class _Reader:
-    """Takes single fields out of a file, collecting what has to be said about them."""
+    """Takes single fields out of a file, collecting warnings about them."""
 
     file: str
     fields: Fields
@@ -338,7 +338,7 @@ class _Reader:
         self.warnings.append(f"{place}: {key}: {message}")
 
     def text(self, key: str) -> str | None:
-        """Return a field as text; None where it is missing, says nothing, or is no text."""
+        """Return a field as text; None where it is missing, empty, or not text."""
         value = self._value(key)
         if value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING):
             return None
@@ -438,7 +438,7 @@ class _Reader:
         text = self.text("commit_hash")
         if text is None or _COMMIT.fullmatch(text):
             return text and text.lower()
-        self.warn("commit_hash", f"{text[:80]!r} is no commit, and is ignored")
+        self.warn("commit_hash", f"{text[:80]!r} is not a commit, and is ignored")
         return None
 
     def _value(self, key: str) -> Any:
@@ -448,7 +448,7 @@ class _Reader:
         for item in value:
             text = _item_text(item)
             if text is None:
-                self.warn(key, "holds an item that is no text, which is ignored")
+                self.warn(key, "holds an item that is not text, which is ignored")
             elif text.lower() not in _NOTHING:
                 yield text[:MAX_NAME_CHARACTERS]
 

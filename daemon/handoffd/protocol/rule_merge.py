@@ -86,7 +86,7 @@ def wrong_name(name: object, family: Family) -> Wrong | None:
     """Return what is wrong with a name that a file gives to a step, a pipeline or a role."""
     if not isinstance(name, str) or len(name) > 40 or not _NAME.fullmatch(name):
         return Wrong(
-            f"{name!r} is no name of a {family.what}: small letters and digits, joined by -, at most 40"
+            f"{name!r} cannot name a {family.what}: use small letters and digits, joined by -, at most 40"
         )
     if name in family.reserved:
         return Wrong(f"{name!r} cannot be the name of a {family.what}: {family.reserved[name]}")
@@ -202,7 +202,7 @@ _RULE = Table(
 
 
 _RESERVED = {
-    DONE: "it stands for the end of every pipeline",
+    DONE: "it marks the end of every pipeline",
     **{alias: f"hand-offs use it for the step {step}" for alias, step in STEP_ALIASES.items()},
 }
 
@@ -230,7 +230,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One value and its origin. `file` None: nobody set it, it is built in. Lines count from 1."""
+    """One value and its origin. `file` None: no file sets it, it is built in. Lines count from 1."""
 
     key: Key
     value: object
@@ -238,7 +238,7 @@ class Setting:
     line: int | None = None
     layer: int = -1
     written: Key = ()
-    """The key as it stands in the file: `next_on_fail` for `on_fail.default`."""
+    """The key as the file writes it: `next_on_fail` for `on_fail.default`."""
 
     @property
     def dotted(self) -> str:

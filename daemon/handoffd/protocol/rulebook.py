@@ -23,11 +23,11 @@ INSENSITIVE = frozenset({"display_name", "claude_reads", "session", "step_instru
 
 
 MAX_PROBLEMS = 50
-"""So many are listed; the rest is counted."""
+"""At most this many are listed; the rest is counted."""
 
 REQUIRED_PIPELINES = ("story", "custom")
 
-_HINT = "correct the file; until then the last valid table stays in force"
+_HINT = "correct the file; until then the last valid table applies"
 
 _NOTHING = object()
 
@@ -47,7 +47,7 @@ def build_rulebook(layers: Sequence[Layer], *, instructed: Collection[str] = ())
 def explain(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> tuple[Setting, ...]:
     """Return every value of the table with the file and line that set it, in the table's order.
 
-    Values nobody set come with `file` None. Raises InvalidFile as `build_rulebook` does.
+    Built-in values come with `file` None. Raises InvalidFile as `build_rulebook` does.
     """
     merged = _valid(layers, instructed)
     settings: list[Setting] = []
@@ -123,7 +123,7 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, object]]:
 def check_merged(merged: Merged, instructed: Collection[str]) -> Iterator[Problem]:
     """Return the problems of the table as a whole.
 
-    `instructed` names the steps beyond those of the first layer that have an instruction template.
+    `instructed` names the steps that have an instruction template and are not in the first layer.
     """
     for step in merged.members("steps"):
         yield from _missing(merged, step)

@@ -104,7 +104,7 @@ class RuleBook(BaseModel):
         return tuple(steps)
 
     def path_from(self, task_type: str, step: str) -> tuple[str, ...]:
-        """Return the steps of a pipeline for a task that stands at `step`: no bootstrap behind it."""
+        """Return the steps of a pipeline for a task at `step`: no bootstrap behind it."""
         path = self.path(task_type)
         pipeline = self.pipelines.get(task_type) or self.pipelines["story"]
         return path[1:] if pipeline.bootstrap and step != pipeline.bootstrap else path

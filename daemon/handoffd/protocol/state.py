@@ -4,7 +4,7 @@ Other tools read and write the same file, so what is not ours to change stays as
 the order of all keys. What comes in is normalised where it nearly fits, each time with a warning; a
 status that means nothing is refused, never guessed. The order of keys travels with the state (its
 layout), so that it survives the journal; keys inside `tests` are in it as `tests`, NUL, key.
-The file is written by `files/state_file.py`, when `track/committed_state.py` says so.
+The file is written by `files/state_file.py`, for `track/committed_state.py`.
 
 The standard JSON parser accepts what would hurt later: duplicate keys (the last wins, silently), NaN,
 numbers beyond a float, half surrogate pairs that no UTF-8 file can hold, and nesting that breaks the
@@ -83,7 +83,7 @@ Minutes = Annotated[
 
 # --- words, and how people misspell them --------------------------------------------------------------
 class Status(StrEnum):
-    """Where the current attempt of the current step stands."""
+    """How far the current attempt of the current step is."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -136,7 +136,7 @@ def near_reason(word: str) -> Reason | None:
 
 
 def canonical_step(word: str) -> str:
-    """Return the step that `word` names, aliases resolved; a name that is no alias is only respelt."""
+    """Return the step that `word` names, aliases resolved; another name is only respelt."""
     spelt = "-".join(word.strip().lower().split())
     hyphened = spelt.replace("_", "-")
     return STEP_ALIASES.get(spelt) or STEP_ALIASES.get(hyphened) or hyphened
@@ -165,7 +165,7 @@ class TestCounts(BaseModel):
 
 
 class State(BaseModel):
-    """One STATE.json: where a track stands. Unknown keys are kept.
+    """One STATE.json: the step and status of a track. Unknown keys are kept.
 
     Two states are equal when their values are; the order of keys is presentation. `with_` copies
     share their document's key order.
@@ -218,7 +218,7 @@ STATE_FILE = ".ai/STATE.json"
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
 MAX_PROBLEMS = 20
-"""More help nobody, and each one costs a walk through the text."""
+"""More do not help, and each one costs a walk through the text."""
 
 _REQUIRED = ("project", "step", "status")
 _LISTS = ("failing_tests", "files_changed", "blocked_by")
@@ -423,7 +423,7 @@ def _plain(value: Any) -> Any:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?|[{}\[\],]')
 _BLANK = re.compile(r"\s*")
 Path = tuple[str | int, ...]
-"""Where a value stands: keys of objects and indices of lists, from the outside in."""
+"""The place of a value: keys of objects and indices of lists, from the outside in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +489,7 @@ def _check_whole(data: dict[str, Any], file: str) -> None:
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise _unreadable(file, "holds half of a surrogate pair, which is no character") from None
+        raise _unreadable(file, "holds half of a surrogate pair, which is not a character") from None
 
 
 def _decode(text: str | bytes, file: str) -> str:

@@ -1,6 +1,6 @@
 """Names that become paths: story ids, path templates, paths inside a project.
 
-All of them come from people's files and agents' claims. The rules here are lexical; whoever opens a
+All of them come from people's files and agents' claims. The rules here are lexical; code that opens a
 path still has to refuse symlinks that lead out of the root.
 """
 

@@ -65,7 +65,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3
 
 @dataclass(frozen=True, slots=True)
 class YamlText:
-    """What a text holds: `data` made of dicts, lists and scalars, and where each value stands."""
+    """What a text holds: `data` made of dicts, lists and scalars, and the line of each value."""
 
     data: Any
     lines: Mapping[str, int]

@@ -18,7 +18,7 @@ from anyio import to_thread
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.wording import mending
+from handoffd.engine.wording import repair_command
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import UNSOUND
@@ -222,4 +222,4 @@ def unsound_in(stored: StoredTrack) -> StoreError | None:
     message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound}"
     if (state := stored.track.state) is not None:
         message += f"; its events lead to {state.step} ({state.status})"
-    return StoreError(message, code=UNSOUND, hint=mending(root, "invalid_journal"))
+    return StoreError(message, code=UNSOUND, hint=repair_command(root, "invalid_journal"))

@@ -1,4 +1,4 @@
-"""Ends that cost no attempt: repeated, paused with a remedy, asked once more. All of it bounded."""
+"""Ends that cost no attempt: repeated, paused with a remedy, asked again. All of it bounded."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_valid_hand_off_always_wins(end: End) -> None:
     assert play.ledger.paused_by is None
 
 
-# --- asked once more for just the hand-off --------------------------------------------------------------
+# --- asked again for just the hand-off --------------------------------------------------------------
 @pytest.mark.parametrize(
     ("reading", "problem"),
     [
@@ -231,7 +231,7 @@ def test_who_is_asked_in_vain_has_failed_and_the_error_says_both() -> None:
     play = ends(Playbook(track_at("bdd")).turn(), End.CLEAN, HALF)
     ends(play.turn(), End.CLEAN).expect(
         status=Status.FAILING, attempt=1,
-        last_error=f"{HALF.problem}; asked once more for just that: exited with code 0, without a hand-off",
+        last_error=f"{HALF.problem}; asked again for just that: exited with code 0, without a hand-off",
     )  # fmt: skip
     assert play.ledger.asking is None
     ends(play.turn().expect(attempt=2), End.CLEAN).expect(status=Status.PENDING, attempt=2)

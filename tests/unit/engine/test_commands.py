@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from handoffd.engine.views import Condition
-from handoffd.engine.wording import addressed, command, command_for, mending
+from handoffd.engine.wording import addressed, command, command_for, repair_command
 
 
 def test_a_command_names_its_project_and_its_words() -> None:
@@ -34,7 +34,7 @@ def test_a_shell_takes_it_as_it_is_meant(odd: str) -> None:
 @pytest.mark.parametrize("condition", get_args(Condition))
 def test_whatever_is_wrong_with_a_project_has_a_first_command(condition: str) -> None:
     """A shell takes it, wherever the project lies; a project that is well needs none."""
-    typed = mending("/srv/my shop", condition)
+    typed = repair_command("/srv/my shop", condition)
 
     assert (condition == "ok") == (typed is None)
     assert "/srv/my shop" in " ".join(shlex.split(typed or "'/srv/my shop'"))

@@ -42,7 +42,7 @@ def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
     assert ["settings.execute.stall_min"] == [ground.rule for ground in play.decision.grounds]
 
     play.exits(Absent(), code=None, signal=15, by="stop", tail="waiting for the model\n")
-    error = f"ended without a hand-off, it stood still for 10.1 min: {SIGNS} (waiting for the model)"
+    error = f"ended without a hand-off, it showed no activity for 10.1 min: {SIGNS} (waiting for the model)"
     play.expect(status=Status.FAILING, last_error=error).turn().expect(attempt=2)
 
 

@@ -118,7 +118,7 @@ def test_an_empty_layer_changes_nothing(text: str) -> None:
         ("steps: {impl: {step_instruction: do it}}", "steps.impl.step_instruction", "must be a mapping"),
         ("steps: {impl: {dispatch_mode: {S: many}}}", "steps.impl.dispatch_mode.S", "single, auto, team"),
         ("steps: {impl: {team_roles: {A: {}}}}", "steps.impl.team_roles.A", "team role"),
-        ("steps: {Impl: {}}", "steps.Impl", "no name of a step"),
+        ("steps: {Impl: {}}", "steps.Impl", "cannot name a step"),
         ("pipelines: {story: {frist: impl}}", "pipelines.story.frist", "first, bootstrap"),
     ],
 )  # fmt: skip

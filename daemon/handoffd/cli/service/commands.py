@@ -298,8 +298,8 @@ def next_step(scope: Scope, daemon: Mapping[str, Any], launcher: Mapping[str, An
     if not daemon["installed"]:
         return scope.service.install
     if daemon["active"] in _RUNNING:
-        mending = launcher["action"] if launcher is not None else None
-        return str(mending or scope.as_account("handoffd status"))
+        action = launcher["action"] if launcher is not None else None
+        return str(action or scope.as_account("handoffd status"))
     if daemon["action"]:
         return str(daemon["action"])
     if daemon["active"] in ("activating", "deactivating"):
