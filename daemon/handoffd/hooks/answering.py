@@ -1,9 +1,9 @@
-"""What a hook of ours answers: nothing, a word to the person, or the agent back to its work.
+"""What a hook of ours answers: nothing, a note for the person, or it sends the agent back to work.
 
-Whether a hand-off counts is decided by the verb `apply`, by its mark, so any number of hooks may ask. Here
-is decided who hears what. An agent is sent back for three things only: its step is not handed over, its
-hand-off cannot be read, what it claims was checked and is not so. Each is told once. That a hand-off may be
-news is a hint by the times that were recorded: what cannot be told may be news.
+The verb `apply` decides whether a hand-off counts, by its mark, so any number of hooks may ask. This module
+decides who sees what. It sends an agent back for three reasons only: the step is not handed over, the
+hand-off cannot be read, or a check refuted what it claims. It gives each reason once. Recorded times hint at
+whether a hand-off may be new; in doubt it may be.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NOT_OURS = frozenset({"NOT_FOUND", "NOT_INITIALIZED"})
 class Answering:
     """Answers one event.
 
-    `apply` applies the project's hand-off and returns what the verb said, None if that is done later.
-    `theirs` tells whether the latest attempt is made by a person or another tool (not by an executor of
-    ours), in a project that is looked after.
+    `apply` applies the project's hand-off and returns the verb's answer, None if that is done later.
+    `theirs` tells whether a person or another tool makes the latest attempt (not an executor of ours), in a
+    supervised project.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Answering:
         self._tally = tally
 
     def answer(self, event: HookEvent, standing: Standing) -> Reply:
-        """Return the reply to `event` of an agent in a project that stands as `standing` says."""
+        """Return the reply to `event` of an agent in the project that `standing` describes."""
         running, failing = standing.status == "running", standing.status == "failing"
         fresh = is_fresh(standing)
         if (running and fresh) or (failing and is_fresh_again(standing)):
@@ -82,7 +82,7 @@ class Answering:
         return Reply(TOLD, text=f"handoffd: the hand-off was not applied: {message}{following}")
 
     def _too_late(self, standing: Standing, state: Json) -> Reply:
-        """Return the reply to a hand-off that was written again when no attempt was left."""
+        """Return the reply to a hand-off that was written again after the last attempt."""
         text = (
             f"handoffd: {_attempt(state)} was the last one, so the hand-off written since does not count."
             f" A person is needed; next: handoffd retry {quote(standing.root)}, which begins at attempt 1"
@@ -90,11 +90,13 @@ class Answering:
         try:
             news = self._tally.is_news(f"too late {standing.written_ns} {state.get('completed_at')}")
         except OSError as error:
-            return Reply(TOLD, text=f"{text}\n(It cannot be kept that this was told: {error})")
+            return Reply(
+                TOLD, text=f"{text}\n(You may see this again, because it could not be recorded: {error})"
+            )
         return Reply(note=text) if news else Reply()
 
     def _failed(self, event: HookEvent, state: Json) -> Reply:
-        """Return the reply to an attempt whose claim was lowered; one that says so itself knows."""
+        """Return the reply to an attempt that our checks failed; an agent that failed it itself knows."""
         if not state.get("last_error"):
             return Reply()
         text = (
@@ -112,7 +114,10 @@ class Answering:
         try:
             verdict = self._tally.verdict(event.session, step, news)
         except OSError as error:
-            return Reply(TOLD, text=f"{text}\n(It cannot be counted, so it stops nobody: {error})")
+            return Reply(
+                TOLD,
+                text=f"{text}\n(The agent was not sent back, because that could not be counted: {error})",
+            )
         if verdict == SEND_BACK:
             return Reply(TOLD if event.name == SESSION_END else BLOCKED, text=text)
         return (
@@ -121,7 +126,7 @@ class Answering:
 
 
 def _is_used_up(state: Json, standing: Standing) -> bool:
-    """Return whether the attempt that `standing` saw fail is still the last, and there is no other."""
+    """Return whether the attempt that failed in `standing` is still the latest, and was the last allowed."""
     attempt, most = state.get("attempt"), state.get("max_attempts")
     same = state.get("completed_at") == standing.state.get("completed_at")
     return same and isinstance(attempt, int) and isinstance(most, int) and attempt >= most
@@ -153,11 +158,11 @@ def _attempt(state: Json) -> str:
 
 # --- whether a hand-off may be news ------------------------------------------------------------------
 SLACK_NS = 2_000_000_000
-"""File systems and tools round the times they record; so much earlier than the dispatch still counts."""
+"""A hand-off up to this much older than its dispatch counts: file systems and tools round times."""
 
 
 def is_fresh(standing: Standing) -> bool:
-    """Return whether there is a hand-off that may be of the attempt dispatched last."""
+    """Return whether there is a hand-off that may belong to the latest attempt."""
     return _since(standing, "dispatched_at", SLACK_NS)
 
 
@@ -174,7 +179,7 @@ def _since(standing: Standing, field: str, slack_ns: int) -> bool:
 
 
 def moment_ns(value: object) -> int | None:
-    """Return an RFC 3339 time in nanoseconds since the epoch; None if it is none."""
+    """Return an RFC 3339 time in nanoseconds since the epoch; None for anything else."""
     if not isinstance(value, str):
         return None
     try:

@@ -1,8 +1,8 @@
 """Claude Code's settings files: where they are, and how our hooks get into one and out of it again.
 
-A person's settings file is theirs: what they wrote, how they indented it and in which order stays, to the
-byte, wherever we have nothing to add. So the text is read as a tree that knows its places; nothing is
-written anew, pieces are put in and cut out.
+A settings file belongs to a person: their content, indentation and order stay, to the byte, wherever we
+have nothing to add. So we read the text as a tree that knows its positions, and insert or cut pieces instead
+of writing the file anew.
 
 The shape is Claude Code's: `hooks` is an object of events, an event a list of groups (each with an optional
 `matcher`), a group has a list of handlers.
@@ -35,7 +35,7 @@ MAX_BYTES: Final = 1024 * 1024
 class SettingsFile:
     """One settings file: `name` below `root`, which is a project or a person's home.
 
-    `keep` is a folder of ours for what taking our hooks out could not restore by itself.
+    `keep` is a folder of ours for an original that removing our hooks would not restore.
     """
 
     root: Path
@@ -89,7 +89,7 @@ class SettingsFile:
         return True
 
     def _original(self, before: str | None) -> tuple[bool, str | None]:
-        """Return whether it is known what the file was without any hook of ours, and what (None: none)."""
+        """Return whether we know the file's text without our hooks, and that text (None: no file)."""
         if before is None or not before.strip():
             return True, before
         if any(is_ours(one.command) for one in commands(before, str(self.path))):
@@ -109,7 +109,7 @@ class SettingsFile:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            problem = Problem(file=str(self.path), message=f"byte {error.start} is no UTF-8")
+            problem = Problem(file=str(self.path), message=f"byte {error.start} is not UTF-8")
             raise with_remedy(InvalidFile((problem,))) from None
 
     def _write(self, text: str) -> None:
@@ -129,7 +129,7 @@ class SettingsFile:
         note.chmod(0o600)
 
     def _remembered(self, installed: str) -> tuple[bool, str | None]:
-        """Return whether it is known what the file was before it became `installed`, and what."""
+        """Return whether we know the file's text before it became `installed`, and that text."""
         try:
             data = json.loads(self._note(installed).read_text("utf-8"))
             return True, data["original"]
@@ -145,7 +145,7 @@ class SettingsFile:
 CHECKS_S: Final = 15 * 60
 """How long Claude Code waits for a hook that may run a project's tests and its post_check."""
 ENDING_S: Final = 60
-"""The most Claude Code gives hooks at the end of a session; without any wish it is 1.5 s."""
+"""The most Claude Code gives hooks at the end of a session; 1.5 s unless a hook asks for more."""
 
 TIMEOUTS_S: Final[Mapping[str, int]] = {
     "Stop": CHECKS_S,
@@ -259,11 +259,11 @@ def _handlers(root: Node) -> Iterator[tuple[str, Node, Node, Node]]:
 
 
 def _parsed(text: str, file: str) -> Node:
-    """Return the tree of a settings text. Raises InvalidFile if it is no JSON or has another shape."""
+    """Return the tree of a settings text. Raises InvalidFile if it is not JSON or has another shape."""
     try:
         root = tree_of(text)
     except json.JSONDecodeError as error:
-        message = f"column {error.colno}: this is no JSON: {error.msg}"
+        message = f"column {error.colno}: this is not JSON: {error.msg}"
         raise InvalidFile((Problem(file=file, line=error.lineno, message=message),)) from None
     except RecursionError:
         raise InvalidFile((Problem(file=file, message="it is nested too deep"),)) from None

@@ -1,7 +1,7 @@
-"""What Claude Code tells a hook on its standard input, reduced to what we use, and what the hook says.
+"""What Claude Code sends a hook on its standard input, reduced to what we use, and what the hook replies.
 
-This room is imported at the end of every turn of every session, so what is on the way to "nothing to do"
-takes the standard library's quick modules alone: no dataclasses, no pathlib, nothing compiled.
+Every turn of every session ends with an import of this module, so the way to "nothing to do" uses only quick
+modules of the standard library: no dataclasses, no pathlib, nothing compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 
 MAX_BYTES = 4 * 1024 * 1024
-"""More is no hook event: the longest part of one is what the agent said last."""
+"""No hook event is larger: its longest part is the agent's last message."""
 _MAX_WORD = 200
 
 STOP, SESSION_END = "Stop", "SessionEnd"
@@ -19,11 +19,11 @@ EVENTS = (STOP, "SubagentStop", SESSION_END, "TaskCompleted", "TeammateIdle")
 
 
 class NotAnEventError(Exception):
-    """What came on standard input is no hook event."""
+    """Standard input is not a hook event."""
 
 
 class HookEvent:
-    """One event. `continued`: the agent is at work only because a hook sent it back."""
+    """One event. `continued`: the agent works only because a hook sent it back."""
 
     def __init__(self, *, name: str, session: str, cwd: str, continued: bool) -> None:
         self.name = name
@@ -39,7 +39,7 @@ def parse_event(raw: bytes) -> HookEvent | None:
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError):
-        raise NotAnEventError("the input is no JSON") from None
+        raise NotAnEventError("the input is not JSON") from None
     if not isinstance(data, dict) or not isinstance(data.get("hook_event_name"), str):
         raise NotAnEventError("the input names no hook_event_name")
     if data["hook_event_name"] not in EVENTS:
@@ -50,7 +50,7 @@ def parse_event(raw: bytes) -> HookEvent | None:
     try:
         os.fsencode(cwd)
     except UnicodeEncodeError:
-        raise NotAnEventError("the cwd in the input can be no path: it holds half a character") from None
+        raise NotAnEventError("the cwd in the input cannot be a path: it holds half a character") from None
     return HookEvent(
         name=data["hook_event_name"],
         session=session[:_MAX_WORD] if isinstance(session, str) else "",
@@ -59,16 +59,16 @@ def parse_event(raw: bytes) -> HookEvent | None:
     )
 
 
-# --- what a hook says --------------------------------------------------------------------------------
+# --- what a hook replies -----------------------------------------------------------------------------
 PASSED, TOLD, BLOCKED = 0, 1, 2
-"""Exit codes: all is well; shown to the person, nothing is stopped; the agent goes on, and hears why."""
+"""Exit codes: all is well; the person sees the text; the agent sees it and goes on."""
 
 _MAX_TEXT = 8000
 """Characters; Claude Code shows an agent no more than 10,000."""
 
 
 class Reply:
-    """The exit code of a hook, what it says on standard error, and what it shows to the person."""
+    """The exit code of a hook, its text on standard error, and its note for the person."""
 
     def __init__(self, code: int = PASSED, *, text: str = "", note: str = "") -> None:
         self.code = code
@@ -77,6 +77,6 @@ class Reply:
 
 
 def _readable(text: str) -> str:
-    """Return text that came out of a project's tools fit for a terminal and an agent."""
+    """Return text from a project's tools, made fit for a terminal and an agent."""
     shown = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
     return shown if len(shown) <= _MAX_TEXT else f"{shown[: _MAX_TEXT - 1]}…"

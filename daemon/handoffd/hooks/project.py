@@ -1,11 +1,11 @@
-"""The project an agent works in: how it stands, and whether its hand-off may have to be checked.
+"""The project an agent works in: its state, and whether its hand-off may need checks.
 
-It is only a first look, which spares most hooks everything else; whether a hand-off counts is for the
-engine to say. The files are a stranger's: never through a link, size-capped, anything odd is nothing.
+It is only a first look, which spares most hooks the rest; the engine decides whether a hand-off counts. The
+files are a stranger's: we follow no link, read at most a cap, and ignore anything odd.
 
-Without a daemon, what is needed to apply a hand-off takes a second or two to be imported. No person has to
-wait for that if the answer is known before: where nothing can be checked, nothing can fail. For that, files
-are only searched for words; when in doubt, there are checks.
+Without a daemon, applying a hand-off takes a second or two of imports. A person need not wait for them if
+the answer is known before: where nothing can be checked, nothing can fail. To find that out, we only search
+files for words; in doubt, there are checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Standing:
-    """How the project at `root` stands: `state` as written, `written_ns` when it was handed over last.
+    """What a first look at `root` found: its `state` as written, and when its hand-off was written last.
 
     `written_ns` is None when there is no hand-off.
     """
@@ -36,7 +36,7 @@ class Standing:
 
     @property
     def status(self) -> str:
-        """The status in STATE.json; empty if it is none."""
+        """The status in STATE.json; empty if it is not a string."""
         status = self.state.get("status")
         return status if isinstance(status, str) else ""
 
@@ -49,7 +49,7 @@ def find_root(cwd: str, home: str) -> str | None:
     folder, device = os.path.realpath(cwd), None
     home = os.path.realpath(home)
     while True:
-        with suppress(OSError):  # a folder that is gone was perhaps the agent's own
+        with suppress(OSError):  # an agent may have removed its own folder
             here = os.stat(folder).st_dev
             if device not in {None, here}:
                 return None
@@ -63,7 +63,7 @@ def find_root(cwd: str, home: str) -> str | None:
 
 
 def look(root: str) -> Standing | None:
-    """Return how a project stands; None when its STATE.json cannot be read."""
+    """Return what is in a project's files; None when its STATE.json cannot be read."""
     try:
         folder = os.open(os.path.join(root, ".ai"), _FOLDER)
     except OSError:
@@ -81,7 +81,7 @@ def _read(folder: int, name: str) -> bytes:
     handle = os.open(name, _FILE, dir_fd=folder)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(f"{name} is no regular file")
+            raise ValueError(f"{name} is not a regular file")
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"{name} is too long")
@@ -101,14 +101,14 @@ def _written(folder: int) -> int | None:
 
 # --- whether a hand-off may have to be checked -------------------------------------------------------
 TESTED_STEPS = frozenset({"scaffold", "impl", "verify"})
-"""The steps whose tests are run, by the step table that ships."""
+"""The steps whose tests the shipped step table runs."""
 
 RULES, SETTINGS = "step-rules.yaml", "handoffd.yaml"
 _MAX_BYTES = 256 * 1024
 
 
 def may_be_checked(root: str, step: object) -> bool:
-    """Return whether something may be run when a hand-off of `step` is applied; never wrongly False."""
+    """Return whether applying a hand-off of `step` may run something; never wrongly False."""
     rules, settings = (_words(os.path.join(root, ".ai", name)) for name in (RULES, SETTINGS))
     if rules is None or settings is None:
         return True
@@ -118,9 +118,9 @@ def may_be_checked(root: str, step: object) -> bool:
 
 
 def concluded(answer: dict[str, object] | None) -> dict[str, object] | None:
-    """Return the answer to a hand-off that is asked about again; it has been applied already.
+    """Return the answer about a hand-off that was applied before and is asked about again.
 
-    If its checks ended in between, the daemon says that it was taken before.
+    If its checks ended in between, the daemon answers that it took the hand-off before.
     """
     if answer is None or answer.get("type") not in {"taken", "stale"}:
         return answer

@@ -1,8 +1,8 @@
-"""What hooks keep of a project: how often an agent was sent back, what a hand-off led to, whose turn it is.
+"""What hooks keep of a project: how often they sent an agent back, the result of a hand-off, and a lock.
 
-A hook that always sends an agent back keeps its session alive for ever, so it is counted. There are a few
-small files a project, below the daemon's state directory, where no agent looks for them. What is in them
-may be lost without harm: then an agent is sent back once more.
+A hook that always sent an agent back would keep its session alive for ever, so hooks count. A project has a
+few small files below the daemon's state directory, where no agent looks. Losing them does no harm: a hook
+then sends an agent back one time more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BYTES = 64 * 1024
 _MAX_WORD = 200
 
 SEND_BACK, KNOWN, ENOUGH = "send back", "known", "enough"
-"""What `Tally.verdict` says: do it; somebody was told of it already; it was done often enough."""
+"""The verdicts of `Tally`: do it; the reason was given before; it was done often enough."""
 
 
 class Tally:
@@ -35,8 +35,8 @@ class Tally:
     def verdict(self, session: str, step: str, reason: str) -> str:
         """Return whether an agent may be sent back, and count it.
 
-        `reason` is told once, whoever asks; `step` names the work, of a story, for which a session is
-        sent back at most MOST_IN_A_ROW times in a row, however many attempts it makes. Raises OSError.
+        Each `reason` is given once, to any session. `step` names the work of a story: for it a session is
+        sent back at most MOST_IN_A_ROW times in a row, over all its attempts. Raises OSError.
         """
         session, step = _short(session), _short(step)
         with _Opened(self._folder, self._root) as kept:
@@ -48,12 +48,12 @@ class Tally:
             return ENOUGH if count >= MOST_IN_A_ROW else SEND_BACK
 
     def is_news(self, reason: str) -> bool:
-        """Return whether nobody was told of `reason`; somebody is now. Raises OSError."""
+        """Return whether `reason` is given for the first time, and record it. Raises OSError."""
         with _Opened(self._folder, self._root) as kept:
             return kept.is_news(reason)
 
     def clear(self, session: str) -> None:
-        """Forget how often a session was sent back: it has handed over something good. Raises OSError."""
+        """Forget how often a session was sent back, after it handed over something good. Raises OSError."""
         if not os.path.exists(tally_path(self._folder, self._root)):
             return
         with _Opened(self._folder, self._root) as kept:
@@ -61,7 +61,7 @@ class Tally:
 
 
 class _Opened:
-    """A project's file, for as long as nobody else may have it."""
+    """A project's file, opened under an exclusive lock."""
 
     def __init__(self, folder: str, root: str) -> None:
         self._path = tally_path(folder, root)
@@ -80,7 +80,7 @@ class _Opened:
     def __enter__(self) -> _Opened:
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        # No limit: it is held for a few reads and writes, and the kernel drops it with its holder.
+        # No limit: a holder keeps it for a few reads and writes; if the holder dies, the kernel drops it.
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         self._take(os.pread(self._handle, _MAX_BYTES, 0))
         return self
@@ -107,7 +107,7 @@ class _Opened:
 
 
 def _short(text: str) -> str:
-    """Return text as it is kept; what is long, or grows when it is written as JSON, in its digest's place."""
+    """Return text as it is kept: its digest if it is long, or would grow as JSON."""
     if len(text) <= _MAX_WORD and text.isascii() and text.isprintable():
         return text
     from hashlib import sha256  # noqa: PLC0415  (hardly ever needed, and slow to import)
@@ -116,17 +116,17 @@ def _short(text: str) -> str:
 
 
 def tally_path(folder: str, root: str, ending: str = "json") -> str:
-    """Return where a project's counts are: told by device and inode, so that two paths to it are one."""
+    """Return where a project's counts are: named by device and inode, so that two paths to it are one."""
     status = os.stat(root)
     return os.path.join(folder, f"{status.st_dev:x}-{status.st_ino:x}.{ending}")
 
 
-# --- what became of a hand-off -----------------------------------------------------------------------
+# --- the result of a hand-off ------------------------------------------------------------------------
 _MAX_RESULT_BYTES = 256 * 1024
 
 
 def remember(folder: str, standing: Standing, result: dict[str, object]) -> None:
-    """Keep what applying the hand-off led to that lies there as `standing` says. Raises OSError."""
+    """Keep the result of applying the hand-off that `standing` found. Raises OSError."""
     path = tally_path(folder, standing.root, "last")
     with open(f"{path}.{os.getpid()}", "w", encoding="utf-8", opener=_private) as file:
         json.dump({"of": _identity(standing), "result": result}, file)
@@ -134,7 +134,7 @@ def remember(folder: str, standing: Standing, result: dict[str, object]) -> None
 
 
 def remembered(folder: str, standing: Standing) -> dict[str, object] | None:
-    """Return what applying this very hand-off led to; None if nobody tried, or it is not known."""
+    """Return the kept result of applying this very hand-off; None if there is none."""
     with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
         with open(tally_path(folder, standing.root, "last"), encoding="utf-8") as file:
             data = json.loads(file.read(_MAX_RESULT_BYTES))
@@ -161,7 +161,7 @@ def _private(path: str, flags: int) -> int:
 def turn(folder: str, root: str) -> Iterator[None]:
     """Wait until no other hook works on the project at `root`. Raises OSError.
 
-    There is no limit: whoever holds it has one, and the kernel drops it with its holder.
+    There is no limit: each holder has one, and the kernel drops the lock when its holder ends.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = tally_path(folder, root, "lock")

@@ -1,8 +1,8 @@
 """handoffd as a library: the verbs and reads of one project as plain, typed functions.
 
 They block, and do what the command line does: through the daemon while one runs, else in this process
-with the same locks. `root` is a project's folder. What is refused is raised as `Refused`, whose `code`
-is one of docs/reference/protocol/results.md and whose `hint` is a command for a person.
+with the same locks. `root` is a project's folder. A refusal raises `Refused`, whose `code` is one of
+docs/reference/protocol/results.md and whose `hint` is a command for a person.
 
 Everything here can be imported from `handoffd` itself: `from handoffd import dispatch`.
 """

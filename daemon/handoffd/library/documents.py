@@ -1,10 +1,10 @@
 """The files of the protocol as values: STATE, hand-off, prompt and step table.
 
-What is written here is a file and nothing else. handoffd looks at it as at any edit from outside: it is
-adopted, held where it passes a human step, or undone.
+These functions write files and nothing else. handoffd treats a written file like any edit from outside: it
+adopts the edit, holds it where it passes a human step, or undoes it.
 
-Without a `root` the step table is the one that ships. With one it is the table of that project's files: an
-edit of them that handoffd holds until a person trusts it is in it, too.
+Without a `root` the step table is the one that ships. With one it is the table in that project's files,
+including edits that handoffd holds until a person trusts them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ StateLike = State | Mapping[str, Any]
 
 
 def sanitize(state: StateLike) -> ParsedState:
-    """Return the `state` that is meant, and in `warnings` what had to be read otherwise than it is written.
+    """Return the `state` that is meant, with each value that was corrected in `warnings`.
 
-    Raises InvalidFile for what means nothing.
+    Raises InvalidFile for a state without a meaning.
     """
     return parse_state(render_state(state) if isinstance(state, State) else json.dumps(dict(state)))
 
 
 def validate(state: StateLike, root: Root | None = None) -> State:
-    """Return a STATE whose every value is one of the protocol's, and whose step is one of the table's.
+    """Return a STATE whose every value is one of the protocol's, and whose step is in the step table.
 
-    Of a project's own step table with `root`. Raises InvalidFile, also for what `sanitize` would mend.
+    With `root`, the project's own table. Raises InvalidFile, also for what `sanitize` would correct.
     """
     parsed = sanitize(state)
     problems = [Problem(file=STATE_FILE, message=warning) for warning in parsed.warnings]
@@ -67,10 +67,10 @@ def validate(state: StateLike, root: Root | None = None) -> State:
 
 
 def write_state(root: Root, state: StateLike) -> None:
-    """Replace STATE.json whole, by a valid state. It is taken as an edit from outside.
+    """Replace STATE.json by a valid state, as an edit from outside.
 
-    A running daemon looks at it at once, else the next verb does: it is adopted, held until `handoffd
-    confirm` where it passes a human step, and undone while an executor runs.
+    A running daemon reads it at once, else the next verb does: it adopts the edit, holds it until `handoffd
+    confirm` where it passes a human step, and undoes it while an executor runs.
     Raises InvalidFile, StoreError; the old file then stays.
     """
     path = path_of(root)
@@ -78,9 +78,9 @@ def write_state(root: Root, state: StateLike) -> None:
 
 
 def parse_handoff(root: Root) -> Handoff | None:
-    """Return what HANDOFF.md and executor-result say together, whatever attempt they are of.
+    """Return what HANDOFF.md and executor-result say together, of whichever attempt they are.
 
-    None when neither is there. Nothing is judged by it: that is what `apply_handoff` does.
+    None when neither exists. This judges nothing; `apply_handoff` does.
     Raises InvalidFile for a front matter that cannot be read, StoreError.
     """
     found = {
@@ -100,10 +100,10 @@ def parse_handoff(root: Root) -> Handoff | None:
 def build_prompt(
     state: StateLike, rule: Rule | None = None, *, root: Root | None = None, language: Language | None = None
 ) -> str:
-    """Return the prompt for the step at which a STATE is, by `rule` or the one of the table.
+    """Return the prompt for the step of a STATE, by `rule` or the rule in the table.
 
-    With `root` by the project's own table and templates, with warnings of files that are missing there. What
-    the journal knows of the story (`peek` has it) is not in it, nor the id of a dispatch.
+    With `root`, by the project's own table and templates, with warnings about files that are missing there.
+    It has neither what the journal knows about the story (`peek` does) nor the id of a dispatch.
     Raises Refused (UNKNOWN_STEP, WRONG_STEP for a step that a person decides), InvalidFile, StoreError.
     """
     meant = sanitize(state).state
@@ -157,9 +157,9 @@ def step_sequence(root: Root | None = None, task_type: str = "story") -> tuple[s
 
 
 def fail_target(step: str, reason: Reason | str | None = None, root: Root | None = None) -> str | None:
-    """Return the step that a failure of `step` leads to; None where a person is asked instead.
+    """Return the step that a failure of `step` leads to; None where a person decides instead.
 
-    Raises Refused (UNKNOWN_STEP, BAD_ARGUMENT for a reason that is none), InvalidFile, StoreError.
+    Raises Refused (UNKNOWN_STEP, BAD_ARGUMENT for an unknown reason), InvalidFile, StoreError.
     """
     rule = get_rule(step, root)
     known = near_reason(reason) if reason else None
@@ -180,7 +180,7 @@ def team_roles(step: str = "impl", root: Root | None = None) -> Mapping[str, Tea
 def dispatch_mode(
     complexity: Complexity, parallel: int = 0, *, step: str = "impl", root: Root | None = None
 ) -> Literal["single", "team"]:
-    """Return whether one executor or a team is meant for a story whose scenarios have `parallel` `[P]`s.
+    """Return whether one executor or a team does a story whose scenarios have `parallel` `[P]`s.
 
     Raises Refused (UNKNOWN_STEP), InvalidFile, StoreError.
     """

@@ -1,7 +1,7 @@
-"""What a program asks of one project: to change it, to look at it, to do what a message means.
+"""What a program asks of one project: to change it, to read it, to do what a message means.
 
-Everything but `peek` that only looks reads the project's files alone, at any level. The daemon is looked
-for where this process's environment says.
+Except for `peek`, the functions that only read use the project's files alone, at any level. The daemon is
+where this process's environment says.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from handoffd.protocol.state import Reason, State
 
 # --- what changes a project --------------------------------------------------------------------------
 def init_state(root: Root, project: str | None = None) -> State:
-    """Prepare a project: its STATE.json, its settings, a note for agents. One that has a STATE keeps it.
+    """Prepare a project: its STATE.json, its settings, a note for agents. An existing STATE stays.
 
-    `project` is what a new one is called; None: what its own files call it. Raises HandoffdError.
+    `project` names a new project; None: its files do. Raises HandoffdError.
     """
     accepted(verb("init", root, name=project))
     return state_of(path_of(root))
@@ -57,9 +57,9 @@ def start_story(
     priority: int | None = None,
     complexity: Literal["S", "M", "L"] | None = None,
 ) -> State:
-    """Begin a story; a project that is not initialised yet is, first.
+    """Begin a story, after initialising the project if it is new.
 
-    Those of `then` wait in the backlog behind it, and with `queue` all of them do while another story is
+    The stories of `then` are queued behind it; with `queue` this one is queued, too, while another story is
     in flight. The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by
     itself.
     Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY, BLOCKED_IN_CIRCLE).
@@ -91,7 +91,7 @@ def start_custom(
     agent_teams: bool = False,
     automatic: bool = False,
 ) -> State:
-    """Begin a custom task: `instruction` instead of a story. A story in flight is given back afterwards.
+    """Begin a custom task: `instruction` instead of a story. A story in flight resumes afterwards.
 
     `label` is what the task is called; None: CUSTOM and a number. Raises Refused (STORY_IN_PROGRESS).
     """
@@ -103,18 +103,18 @@ def start_custom(
 
 
 def dispatch(root: Root) -> DispatchResult:
-    """Take the prompt of the next step, which is yours to have done from then on (level 1).
+    """Take the prompt of the next step; from then on you have it done (level 1).
 
-    Returns what the turn came to: the prompt, a gate, a wait, the end. Raises Refused (SUPERVISED at
+    Returns the outcome of the turn: the prompt, a gate, a wait, the end. Raises Refused (SUPERVISED at
     level 2, where the daemon dispatches; NOT_INITIALIZED).
     """
     return dispatch_result(verb("dispatch", root))
 
 
 def apply_handoff(root: Root) -> Applied:
-    """Hear the hand-off that lies in `.ai/`, and return when its tests and post_check have ended.
+    """Apply the hand-off in `.ai/`, and return when its tests and post_check have ended.
 
-    Each hand-off counts once. One that cannot be read is of type `error`, and changes nothing.
+    Each hand-off counts once. For one that cannot be read the type is `error`, and nothing changes.
     """
     return applied_result(verb("apply", root))
 
@@ -160,7 +160,7 @@ def reopen(root: Root, step: str, note: str | None = None) -> State:
     return state_of(path_of(root))
 
 
-# --- what only looks ---------------------------------------------------------------------------------
+# --- what only reads ---------------------------------------------------------------------------------
 def read_state(root: Root) -> State:
     """Return STATE.json, near-misses normalised.
 
@@ -172,8 +172,8 @@ def read_state(root: Root) -> State:
 def peek(root: Root) -> Peek:
     """Return what the next turn would do, with its prompt where it would dispatch. Changes nothing.
 
-    A project that is not supervised is not supervised for that: the answer is what its files lead to.
-    Raises HandoffdError, among others NotFound for a folder that has no STATE.json and is not supervised.
+    It does not start supervising a project: without a supervised one, the project's files decide.
+    Raises HandoffdError, such as NotFound for a folder that has no STATE.json and is not supervised.
     """
     return peek_result(peeked(root))
 
@@ -184,17 +184,17 @@ def detect_framework(root: Root) -> Framework:
 
 
 def query_project_status(root: Root) -> ProjectStatus:
-    """Return where a project stands; status `not_initialized` without a STATE.json."""
+    """Return the status of a project; `not_initialized` without a STATE.json."""
     return project_status.query_project_status(path_of(root))
 
 
 def list_projects(folder: Root) -> tuple[ListedProject, ...]:
-    """Return the projects in a folder, by name. Raises NotFound when it is none."""
+    """Return the projects in a folder, by name. Raises NotFound when it is not a folder."""
     return discovery.list_projects(path_of(folder))
 
 
 def check_prerequisites(root: Root) -> PrerequisiteCheck:
-    """Return which files the current step wants to read and cannot, and the step that would make them."""
+    """Return which files of the current step's input are missing, and the step that would make them."""
     return project_status.check_prerequisites(path_of(root))
 
 
@@ -211,14 +211,14 @@ def triage(root: Root, language: Language | None = None) -> SessionPrompt:
 # --- text as in a chat -------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What became of a message."""
+    """The outcome of a message."""
 
     action: str
     """`query`, `dispatched`, `approved`, `noted`, `error` and so on; docs/reference/chat.md has all."""
     report: str
-    """What to tell the person, in the language of the message."""
+    """The report for the person, in the language of the message."""
     project: str | None
-    """The root of the project that was meant."""
+    """The root of the project that the message meant."""
     intent: dict[str, Any]
     """What was understood; see `Intent`."""
     result: dict[str, Any] | None
@@ -228,7 +228,8 @@ class Reply:
 def auto(root: Root, text: str, language: Language | None = None) -> Reply:
     """Do what a message means, by rules alone: answer a question, give a verb, start a task.
 
-    Free text never opens a gate. What cannot be done is a reply, too (action `error`, or `unclear`).
+    Free text never opens a gate. A message that cannot be carried out has a reply, too (action `error`, or
+    `unclear`).
     """
     answer = say(place(), path_of(root), text, language).json
     return Reply(
@@ -237,7 +238,7 @@ def auto(root: Root, text: str, language: Language | None = None) -> Reply:
     )  # fmt: skip
 
 
-# --- how the daemon is asked ------------------------------------------------------------------------
+# --- asking the daemon ------------------------------------------------------------------------------
 Root = str | os.PathLike[str]
 """A project's folder; a relative one is taken from where the process is."""
 
@@ -248,14 +249,14 @@ def path_of(root: Root) -> str:
 
 
 def place() -> Place:
-    """Return where the daemon is looked for: where the command line does."""
+    """Return where to look for the daemon: the same place as the command line."""
     return Place(config=os.environ.get("HANDOFFD_CONFIG"), environ=os.environ)
 
 
 def verb(name: str, root: Root, /, **arguments: Any) -> Json:
-    """Return what became of a verb; arguments that are None are left out. Raises HandoffdError.
+    """Return the answer to a verb; arguments that are None are left out. Raises HandoffdError.
 
-    A folder with a STATE.json that is not supervised yet is added for it, at level 1.
+    A folder with a STATE.json that is not supervised yet is added first, at level 1.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     path = path_of(root)
@@ -269,7 +270,7 @@ def verb(name: str, root: Root, /, **arguments: Any) -> Json:
 
 
 def peeked(root: Root) -> Json:
-    """Return what the next turn of a project would do; of one that is not supervised, by its files.
+    """Return what the next turn of a project would do; by its files if it is not supervised.
 
     Raises HandoffdError.
     """
@@ -287,5 +288,5 @@ def peeked(root: Root) -> Json:
 
 
 def _has_state(path: str) -> bool:
-    """Return whether a folder has a STATE.json. Raises InvalidFile for one that means nothing, StoreError."""
+    """Return whether a folder has a STATE.json. Raises InvalidFile for one without meaning, StoreError."""
     return os.path.isdir(path) and parsed_state(path) is not None

@@ -1,6 +1,6 @@
-"""What the functions of the library return: frozen values, made from the JSON of every entrance.
+"""What the functions of the library return: frozen values, made from the JSON that every interface has.
 
-They are the results of the engine; a dispatch has its prompt beside it.
+They are the engine's results; a dispatch also has its prompt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from handoffd.errors import Json, Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched(decision.Dispatched):
-    """An attempt is in hand. `prompt` is what it is to do; None at level 2, where handoffd has it done."""
+    """An attempt began. `prompt` is its instruction; None at level 2, where handoffd has it done."""
 
     prompt: str | None = None
     fw_lv: int | None = None
@@ -37,7 +37,7 @@ class Checked:
 
 
 DispatchResult = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut
-"""What a turn can come to; `type` tells which."""
+"""The outcomes of a turn; `type` tells which."""
 
 _DISPATCH: Final[TypeAdapter[DispatchResult]] = TypeAdapter(DispatchResult)
 _APPLIED: Final = TypeAdapter(Applied)
@@ -46,7 +46,7 @@ _PEEK: Final = TypeAdapter(Peek)
 
 
 def accepted(answer: Json) -> Json:
-    """Return an answer that is no refusal; of one that is, raises Refused with its code and command."""
+    """Return an answer, or raise Refused with the code and command of a refusal."""
     if answer["type"] == "error":
         code = str(answer.get("code") or Refused.default_code)
         raise Refused(
@@ -56,12 +56,12 @@ def accepted(answer: Json) -> Json:
 
 
 def dispatch_result(answer: Json) -> DispatchResult:
-    """Return what a turn came to. Raises Refused."""
+    """Return the outcome of a turn. Raises Refused."""
     return _DISPATCH.validate_python(accepted(answer))
 
 
 def applied_result(answer: Json) -> Applied:
-    """Return what became of a hand-off; one that cannot be read is a value, too."""
+    """Return the outcome of a hand-off; one that cannot be read is a value, too."""
     return _APPLIED.validate_python(answer)
 
 

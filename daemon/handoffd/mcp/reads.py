@@ -1,7 +1,7 @@
-"""Questions as tools: of projects, of any folder, of a run's output, as everywhere else, sized for a model.
+"""Questions as tools: about projects, any folder, a run's output; with answers sized for a model.
 
-A model pays for what it is told, so lists are short unless more is asked for, and of an event only what
-people are told of it is given, unless it is asked for whole.
+A model pays for what it reads, so lists are short unless it asks for more, and an event has only what people
+see of it, unless the model asks for the whole event.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from handoffd.protocol.rules import Language
 
 # --- supervised projects -----------------------------------------------------------------------------
 _DETAILS: Final = ("event", "result", "orders")
-"""What an event holds for programs that make decisions again."""
+"""The parts of an event for programs that make decisions again."""
 _EVENTS, _RUNS = 30, 20
 
 _LIMIT: Final[Json] = {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many at most."}
@@ -38,7 +38,7 @@ Alone = Callable[[Service], Awaitable[Json]]
 
 
 def asked(place: Place, ask: Asked, alone: Alone) -> Answer:
-    """Return the daemon's answer; while none runs, what the journal tells without a lock."""
+    """Return the daemon's answer; while none runs, an answer from the journal, without a lock."""
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -72,7 +72,7 @@ def _slots(place: Place, _: Json) -> Answer:
 def _of_project(
     path: str, read: Callable[[Service, str], Awaitable[Json]]
 ) -> Callable[[Place, Json], Answer]:
-    """Return what answers a question about one project, which the schema requires."""
+    """Return a function that answers a question about one project, which the schema requires."""
 
     def answer(place: Place, given: Json) -> Answer:
         project = project_of(given)
@@ -146,7 +146,7 @@ READS: Final = (
     _read(
         "status",
         "Status",
-        "Where projects stand and what each waits for: story, step, attempt, status, what runs, and the next "
+        "The status of projects and what each waits for: story, step, attempt, what runs, and the next "
         "command. Ask for one project where you can; `projects` is the short list of all.",
         _status,
         {"project": _OF},
@@ -202,14 +202,14 @@ READS: Final = (
     _read(
         "schedule",
         "Schedule",
-        "What the clock starts: when it is due next, and what became of it last.",
+        "What the clock starts: when it is due next, and how it ended last.",
         _schedule,
         {"project": _OF},
     ),
     _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
     _read("slots", "Slots", "Who may run, who does, and what each of the others waits for.", _slots, {}),
 )
-"""The tools that change nothing, but for the output of runs (`tail`)."""
+"""The tools that change nothing, except `log_tail`."""
 
 
 # --- any folder, supervised or not -------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _offer(name: str, title: str, description: str, question: Question, *languag
 INSPECTIONS: Final = (
     _offer(
         "query",
-        "Where a project stands",
+        "Status of a project",
         "Story, step, what comes next, status, tests, what blocks it and what it waits for; by its files, "
         "and by the journal if it is supervised. For a person's question about one project, ask this.",
         lambda service, project, _: service.query(project),
@@ -276,7 +276,7 @@ INSPECTIONS: Final = (
     _offer(
         "list_projects",
         "Projects of a folder",
-        "The projects that lie in a folder, supervised or not. `projects` lists the supervised ones.",
+        "The projects in a folder, supervised or not. `projects` lists the supervised ones.",
         lambda service, folder, _: service.list_projects(folder),
     ),
     _offer(
@@ -300,12 +300,12 @@ INSPECTIONS: Final = (
         "language",
     ),
 )
-"""The tools that look at files."""
+"""The tools that read files."""
 
 
 # --- the output of a run -----------------------------------------------------------------------------
 LastLines = Callable[[Place, str | None, str | None, int], Answer]
-"""Of a project's latest run, or of a run: at most so many lines, in words; as `handoffd log` has them."""
+"""Returns at most that number of lines of a project's latest run, or of a run, as `handoffd log` does."""
 
 _LINES: Final = 40
 
@@ -343,13 +343,13 @@ def tail_offer(last_lines: LastLines) -> Offer:
 
 
 # --- the files of a project as resources --------------------------------------------------------------
-# The roster, and of each project its state, hand-off and history. They are read as everything of a project
-# is: below its root, through no link, no more than a cap.
+# The roster, and each project's state, hand-off and history. We read them like everything of a project: below
+# its root, through no link, up to a cap.
 ROSTER: Final = "handoffd://projects"
 _PREFIX: Final = "handoffd://project/"
 _LARGEST: Final = 1024 * 1024
 _HISTORY_BYTES: Final = 64 * 1024
-"""Of the end of a history: it grows for as long as a project lives."""
+"""How much of a history's end is read: it grows for as long as a project lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +383,7 @@ def _end_of_history(root: Path) -> str | None:
 PARTS: Final[Mapping[str, Part]] = {
     "state": Part(
         title="State",
-        description="STATE.json of a project: where its story stands.",
+        description="STATE.json of a project: the status of its story.",
         mime_type="application/json",
         read=_whole(state_name("main")),
     ),
@@ -418,13 +418,13 @@ def roster(place: Place) -> list[dict[str, Any]]:
 
 
 def address(project: Mapping[str, Any], roster_: list[dict[str, Any]], part: str) -> str:
-    """Return the address of a part of a project: by its name; by its root, where several share the name."""
+    """Return the address of a part of a project: by its name, or by its root if several share the name."""
     shared = sum(one["name"] == project["name"] for one in roster_) > 1
     return f"{_PREFIX}{quote(project['project'] if shared else project['name'], safe='')}/{part}"
 
 
 def templates() -> dict[str, Part]:
-    """Return the templates of addresses, with what stands there."""
+    """Return the templates of addresses, each with its part."""
     return {f"{_PREFIX}{{name}}/{part}": found for part, found in PARTS.items()}
 
 

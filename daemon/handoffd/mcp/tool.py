@@ -1,8 +1,8 @@
-"""One tool as this server offers it: what it is called, what it takes, and what it does.
+"""One tool of this server: its name, its arguments, and what it does.
 
-Without the SDK, so that tables of tools can be looked at where it is not installed. What a tool takes is
-told to the model as JSON Schema; a client may send anything, so the same schema is the check. Only the part
-of JSON Schema that our tools use is understood.
+It does not need the SDK, so that tables of tools can be read where that is not installed. The model gets a
+tool's arguments as JSON Schema; a client may send anything, so the same schema is the check. We implement
+only the part of JSON Schema that our tools use.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DATA: Final = (
 class Offer:
     """A tool. `run` blocks; it takes arguments that were checked against `schema`.
 
-    `reads` tools change nothing. Of the others, `adds` ones take nothing away, and `repeats` ones do
-    nothing more when they are called again with the same arguments.
+    Tools with `reads` change nothing. Of the others, those with `adds` remove nothing, and a second call of
+    one with `repeats` and the same arguments changes nothing more.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Offer:
 
 
 def project_of(given: Json) -> str | None:
-    """Return what to call a project by. A word is a name, wherever this server was started."""
+    """Return the project's name or absolute path. A relative word is a name, in whichever folder we run."""
     word = given.get("project")
     return None if word is None else path_of(word)
 
 
 def path_of(word: str) -> str:
-    """Return a path as the service takes it; a word that is none stays as it is."""
+    """Return a path as the service takes it; any other word stays as it is."""
     return os.path.abspath(os.path.expanduser(word)) if word.startswith(("/", "~")) else word
 
 
@@ -72,7 +72,7 @@ _PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def takes(properties: Mapping[str, Json], required: tuple[str, ...] = ()) -> Json:
-    """Return the schema of a tool's arguments; anything beside `properties` is refused."""
+    """Return the schema of a tool's arguments; it allows only `properties`."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -1,11 +1,10 @@
 """The verbs as tools, made from the table of verbs; and a person's message, passed on word for word.
 
-A verb that is for people (`VerbSpec.guard`) is offered only where a person allowed approvals, and so is
-what makes another one of them: `force`, and starting in a project that is not supervised yet.
+The server offers a verb for people (`VerbSpec.guard`) only where a person allowed approvals. The same holds
+for what turns another verb into one for people: `force`, and starting in a project that is not supervised.
 
-A message is understood by rules instead of by the model. Where approvals are off, what it means is found
-out here first, by the same rules, so that words do not open what no tool opens. Free text opens nothing in
-any case.
+Rules, not the model, find out what a message means. Where approvals are off, this module applies the same
+rules first, so that words do not open what no tool opens. Free text opens nothing in any case.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from handoffd.mcp.reads import roster
 from handoffd.mcp.tool import DATA, PROJECT, Offer, project_of, schema_of, takes
 
 _PERSON: Final = (
-    "For people: call it only when a person told you to, in so many words, for this project and now. "
-    "A question, praise, silence or your own judgement is no consent."
+    "For people: call it only when a person explicitly told you to, for this project and now. "
+    "A question, praise, silence or your own judgement does not count as consent."
 )
 _FORCE: Final = "force"
 
 
 def verb_offers(*, approvals: bool) -> tuple[Offer, ...]:
-    """Return the tools for verbs; `approvals` adds those that are for people."""
+    """Return the tools for verbs; `approvals` adds the verbs for people."""
     return tuple(_offer(spec, approvals) for spec in VERBS.values() if approvals or spec.guard != "always")
 
 
@@ -78,7 +77,7 @@ def _give(place: Place, spec: VerbSpec, given: Json, *, approvals: bool) -> Answ
 
 
 def require_known(place: Place, project: str) -> None:
-    """Raise Refused for a project that nobody supervises: to begin with one is to trust its settings."""
+    """Raise Refused for a project that is not supervised: starting there trusts its settings."""
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -90,14 +89,14 @@ def require_known(place: Place, project: str) -> None:
     except NotFound as unknown:
         if not project.startswith("/"):
             raise
-        message = f"nobody supervises {project}: a person has to begin, which trusts its settings"
+        message = f"{project} is not supervised: a person must begin, because that trusts its settings"
         raise Refused(message, code="PEOPLE_ONLY", hint=command_for(project, "init")) from unknown
 
 
 # --- a person's message ------------------------------------------------------------------------------
 _BEGINNING: Final = frozenset({"start_story", "start_custom"})
 UNGUARDED: Final = READING | _BEGINNING | {"note", "pause", "abort"}
-"""What a message may mean where approvals are off: what the tools that are offered then do, too."""
+"""What a message may mean where approvals are off: only what the offered tools do."""
 
 
 def message_offer(*, approvals: bool) -> Offer:
@@ -112,7 +111,7 @@ def message_offer(*, approvals: bool) -> Offer:
         name="message",
         title="Pass on a message",
         description="Pass on what a person wrote, word for word, in English or Chinese: a question is "
-        "answered, a command is given, and work (anything else, and always what CC is to do) is handed to "
+        "answered, a command is given, and work (anything else, and always work for CC) is handed to "
         "an agent. Tell the person the report in the answer, and obey its caller_instruction. Only for words "
         f"that a person wrote, never for your own. {DATA}",
         schema=takes(
@@ -121,8 +120,8 @@ def message_offer(*, approvals: bool) -> Offer:
                 "project": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "The project that is talked of: its name or absolute path. The message "
-                    "may name another.",
+                    "description": "The project that the message is about: its name or absolute path. The "
+                    "message may name another.",
                 },
             },
             ("text",),

@@ -1,7 +1,7 @@
-"""`auto`: a message in, what it asks for done, JSON out.
+"""`auto`: reads a message, does what it asks for, prints JSON.
 
-What a message means is `chat/intents.py`'s to say, and what follows is what the verb of that name
-does. The reference calls results by `action` here, and leaves out what it does not know.
+`chat/intents.py` finds out what a message means, and the verb of that name does it. The reference names
+results by `action` here, and leaves out what it does not know.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "timeout": ("step", "elapsed_min", "last_error"),
     "error": ("code", "message", "step", "recoverable"),
 }
-"""The keys of what a turn may lead to, behind `action` and before `caller_instruction`."""
+"""The keys of each outcome of a turn, between `action` and `caller_instruction`."""
 
 _PLAIN: Final = {"retry": "retried", "skip": "skipped", "abort": "aborted", "pause": "paused"}
 SUPERVISED: Final = "SUPERVISED"
@@ -39,7 +39,7 @@ USED_UP: Final = "max_attempts_exceeded"
 
 
 def auto(words: Words, environ: Mapping[str, str]) -> Said:
-    """Do what a message asks for, and say what came of it."""
+    """Do what a message asks for, and print the outcome."""
     root = words.root()
     message = words.rest(1).strip()
     if not message:
@@ -50,7 +50,7 @@ def auto(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
-    """Return what came of a message about the project at `root`."""
+    """Return the outcome of a message about the project at `root`."""
     from handoffd.chat.intents import classify, settled
 
     meant = classify(message)
@@ -69,7 +69,7 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
         return _started(door, intent)
     if intent.kind == "unclear":
         if intent.tells_no_task:
-            return _failed({"code": "UNCLEAR", "message": "it is not said what shall be done"})
+            return _failed({"code": "UNCLEAR", "message": "the message does not say what to do"})
         if intent.command is not None:
             return _failed({"code": "UNCLEAR", "message": f"in a terminal: handoffd {intent.command}"})
         near = f"; for `{intent.near}`, say that alone" if intent.near else ""
@@ -80,7 +80,7 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
 
 
 def _place_of(root: str, name: str | None) -> str | None:
-    """Return where the project is that a message names: at `root`, or beside it; None where it is neither."""
+    """Return where the project that a message names is: `root`, or a folder beside it; else None."""
     from handoffd.inspection.project_status import project_name
 
     own = {os.path.basename(root).lower(), project_name(root).lower()}
@@ -98,7 +98,7 @@ def _made(door: Door) -> Json:
 
 
 def _story_meant(door: Door, intent: Intent) -> str | None:
-    """Return whose gate it is: the story's that is named, as STATE spells it, or the one there now."""
+    """Return the story whose gate is meant: the named one, as STATE spells it, or else the current one."""
     from handoffd.protocol.story import same_story
 
     here = read_state(door.root).values.get("story")
@@ -107,7 +107,7 @@ def _story_meant(door: Door, intent: Intent) -> str | None:
 
 
 def _decided(door: Door, intent: Intent) -> Json:
-    """Give the verb that a person's decision is."""
+    """Give the verb for a person's decision."""
     match intent.kind:
         case "approve":
             answer = door.give("approve", note=intent.note, story=_story_meant(door, intent))
@@ -209,10 +209,10 @@ _LOOKS: Final[Mapping[str, Callable[[str], Json]]] = {
 
 
 def _at_gate(door: Door) -> bool:
-    """Return whether the story waits at a step for people.
+    """Return whether the story waits for a person's decision.
 
-    The step table alone does not say so: a gate at which a person was asked stays one when it is turned off,
-    and an edit may not be in force.
+    The step table alone does not tell: a gate that already asked a person remains one after it is turned
+    off, and handoffd may not have accepted an edit of the table yet.
     """
     from handoffd.inspection.own_files import table_of
 

@@ -1,11 +1,11 @@
-"""How words come in and lines go out: by position, and as JSON to the byte, as the reference has it.
+"""Arguments in, by position, and lines out, as JSON that equals the reference's to the byte.
 
-What is copied from a chat or a document carries characters that cannot be seen; they are removed, as in the
-reference. It removes everything beyond ASCII with them, and so a Chinese message: that we keep.
+Text copied from a chat or a document has invisible characters; we remove them, as the reference does. It
+also removes everything beyond ASCII, and so a Chinese message: that we keep.
 
 Scripts compare the JSON, and some cut it with sed. The reference's differs from Python's own in numbers
 (5.0 is 5, small ones have other exponents), in the order of keys that look like array indices, and in
-halves of surrogate pairs. What a verb says is a value, written by `main` alone.
+halves of surrogate pairs. A verb returns its output as a value; only `main` writes it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEPT = frozenset("\n\t")
 
 
 class UsageError(Exception):
-    """The words cannot be understood; `lines` tell why, for stderr."""
+    """The arguments cannot be understood; `lines` say why, for stderr."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*lines)
@@ -38,13 +38,13 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What was said after the verb; a missing word is an empty one."""
+    """The arguments after the verb; a missing word is an empty one."""
 
     given: tuple[str, ...]
 
     @classmethod
     def of(cls, raw: Sequence[str]) -> Words:
-        """Return the words without what cannot be seen."""
+        """Return the words without invisible characters."""
         return cls(tuple(map(seen, raw)))
 
     def root(self) -> str:
@@ -52,7 +52,7 @@ class Words:
         return os.path.abspath(self.needed(0, "project-root"))
 
     def needed(self, index: int, name: str, *more: str) -> str:
-        """Return a word. Raises UsageError when it is missing; `more` lines tell how it would look."""
+        """Return a word. Raises UsageError when it is missing, with `more` lines, such as an example."""
         word = self.at(index)
         if not word:
             raise UsageError(f"Error: <{name}> is required", *more)
@@ -67,7 +67,7 @@ class Words:
         return " ".join(self.given[index:])
 
     def has(self, flag: str) -> bool:
-        """Return whether a flag stands anywhere."""
+        """Return whether a flag is among the words."""
         return flag in self.given
 
 
@@ -96,10 +96,10 @@ def as_json(value: Any, *err: str, code: int = 0) -> Said:
 
 
 def refused(verb: str, error: Mapping[str, Any], code: int | None = None) -> Said:
-    """Return an error as the reference prints it: JSON for programs, a line and what to type for people.
+    """Return an error as the reference prints it: JSON for programs, a line and the next command for people.
 
     `error` has `code`, `message`, perhaps `recoverable`, and of ours `next_command`. The exit code is 2
-    for what may work later, else 1, unless `code` is given: then nothing is said to be recoverable.
+    for what may work later, else 1, unless `code` is given: then the error is never recoverable.
     """
     recoverable = bool(error.get("recoverable")) and code is None
     shown = {"type": "error", "code": error["code"], "message": error["message"], "recoverable": recoverable}
@@ -111,7 +111,7 @@ def refused(verb: str, error: Mapping[str, Any], code: int | None = None) -> Sai
 
 
 def broken(message: str, hint: str | None = None) -> Said:
-    """Return what is said when a verb cannot be carried out at all."""
+    """Return the output for a verb that cannot be carried out at all."""
     error = {"type": "error", "code": "INTERNAL_ERROR", "message": message}
     more = (f"  next: {hint}",) if hint else ()
     return as_json(error, f"[INTERNAL] {message}", *more, code=BROKEN)
@@ -140,7 +140,7 @@ def js_json(value: Any, indent: str = "") -> str:
 
 
 def js_number(value: float) -> str:
-    """Return a number as JavaScript writes it; what is not finite is null."""
+    """Return a number as JavaScript writes it; infinity and NaN are null."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     number = _as_double(value)

@@ -1,7 +1,7 @@
 """The way to the engine: through the daemon, or, while none runs, alone.
 
-The reference works on any folder that has a STATE.json. Here a project is supervised first; that
-happens by itself, at level 1: nothing is dispatched because of it.
+The reference works on any folder that has a STATE.json. Here a verb first adds the project, at level 1, so
+that the daemon supervises it and still dispatches nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Door:
-    """Gives verbs to one project at `root`. What is refused is an answer of type `error`, too."""
+    """Gives verbs to one project at `root`. A refusal is an answer of type `error`."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
         self.root = root
@@ -29,10 +29,10 @@ class Door:
         self._by = account()
 
     def give(self, verb: str, **arguments: Any) -> Json:
-        """Return what became of a verb, and of the checks it led to. Raises HandoffdError."""
+        """Return the answer to a verb, with the outcome of its checks. Raises HandoffdError."""
         body = {**arguments, "project": self.root, "by": self._by}
         answer: Json = {"checking": True}
-        while answer.get("checking"):  # a daemon lets its callers go before long checks have ended
+        while answer.get("checking"):  # a daemon answers callers before long checks have ended
             answer = self._answer(
                 lambda client: client.post(f"/v1/verbs/{verb}", body),
                 lambda service: service.call(verb, self.root, arguments, self._caller()),
@@ -40,7 +40,7 @@ class Door:
         return answer
 
     def peek(self) -> Json:
-        """Return what the next turn would do. A project that nobody supervises is not supervised for it."""
+        """Return what the next turn would do. This does not start supervising the project."""
 
         def known() -> Json:
             return either(
@@ -119,7 +119,7 @@ def _as_answer(error: HandoffdError) -> Json:
 
 
 def without_state(root: str) -> Json | None:
-    """Return the error for a project that has no STATE.json that could be used; None where it has one."""
+    """Return the error for a project without a usable STATE.json; None if it has one."""
     try:
         read_state(root)
     except (NoState, BadState) as error:

@@ -1,6 +1,6 @@
-"""The `orchestrator` command: finds the verb and writes what it says.
+"""The `orchestrator` command: finds the verb and writes its output.
 
-Verbs are imported when they are given: scripts ask for `status` again and again, and that needs the
+It imports a verb when the verb is given: scripts ask for `status` again and again, and that needs the
 standard library alone.
 """
 
@@ -57,11 +57,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "triage": ("reads:triage", "<project-root>", "Print the prompt for a plan from the open issues"),
     "report-error": ("verbs:report_error", "<project-root> <error-message>", "Fail the attempt that crashed"),
 }
-"""Every verb: where it is, its words, and its line in the help."""
+"""Every verb: where it is, its arguments, and its line in the help."""
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> Said:
-    """Return what the verb in `words` says. Whatever goes wrong is said, too."""
+    """Return the output of the verb in `words`; errors are output, too."""
     name, given = (words[0], Words.of(words[1:])) if words else ("", Words(()))
     if name in {"--version", "-v"}:
         return Said((SPEAKS,), (f"handoffd {handoffd.__version__}, with the verbs of that version",))
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain when it flushes at exit.
+        # The reader of our output closed the pipe; Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
     sys.exit(code)

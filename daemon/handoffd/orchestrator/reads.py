@@ -1,8 +1,8 @@
-"""The verbs that only look: from the project's files, without daemon or journal, at every level.
+"""The verbs that only read: from the project's files, without daemon or journal, at every level.
 
-STATE.json is read by the standard library only, because scripts ask for it again and again. What the
-reference mends when it reads (a near-miss of a status, a reason where none belongs), this shows mended and
-leaves as it is.
+Reading STATE.json uses the standard library only, because scripts ask for it again and again. What the
+reference corrects when it reads (a near-miss of a status, a reason where none belongs), we show corrected
+and leave unchanged in the file.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class BadState(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A STATE.json as JSON values in the order of the file; `mended` says what is shown otherwise."""
+    """A STATE.json as JSON values in the order of the file; `corrections` names those that differ."""
 
     values: dict[str, Any]
-    mended: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
 
 
 def read_state(root: str) -> Shown:
-    """Return what STATE.json says. Raises NoState, BadState, and StoreError for what is no file."""
+    """Return what STATE.json says. Raises NoState, BadState, and StoreError if it is not a file."""
     text = _text(root)
     if text is None:
         raise NoState(f"there is no {STATE} in {root}: orchestrator init {root} NAME")
@@ -67,10 +67,10 @@ def read_state(root: str) -> Shown:
     except (ValueError, RecursionError) as error:
         raise BadState(f"{STATE} is not valid JSON ({str(error)[:200]})") from None
     if not isinstance(values, dict):
-        raise BadState(f"{STATE} is no JSON object")
-    mended = tuple(_mend(values))
+        raise BadState(f"{STATE} is not a JSON object")
+    corrections = tuple(_correct(values))
     _check(values, own_steps=os.path.lexists(os.path.join(root, RULES)))
-    return Shown(values, mended)
+    return Shown(values, corrections)
 
 
 def _text(root: str) -> bytes | None:
@@ -86,7 +86,7 @@ def _text(root: str) -> bytes | None:
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def _mend(values: dict[str, Any]) -> list[str]:
+def _correct(values: dict[str, Any]) -> list[str]:
     said = []
     status = values.get("status")
     if isinstance(status, str) and status not in STATUSES and status.lower() in NEAR:
@@ -116,7 +116,7 @@ def _check(values: Mapping[str, Any], *, own_steps: bool) -> None:
 
 # --- the verbs ---------------------------------------------------------------------------------------
 LEVELS = ("not adopted", "adopted in part", "adopted in full")
-NOBODY = "No projects found with .ai/STATE.json"
+NO_PROJECTS = "No projects found with .ai/STATE.json"
 
 _OF_STATE = (
     "project", "task_type", "story", "step", "next_step", "status", "attempt", "max_attempts", "reason",
@@ -130,11 +130,11 @@ def status(words: Words, _: Mapping[str, str]) -> Said:
         shown = read_state(words.root())
     except (NoState, BadState) as error:
         return broken(str(error))
-    return as_json(shown.values, *shown.mended)
+    return as_json(shown.values, *shown.corrections)
 
 
 def query(words: Words, _: Mapping[str, str]) -> Said:
-    """Print where the project stands, with what its memory says comes next."""
+    """Print the project's status and the next step by its memory."""
     try:
         return as_json(queried(words.root()))
     except BadState as error:
@@ -142,7 +142,7 @@ def query(words: Words, _: Mapping[str, str]) -> Said:
 
 
 def queried(root: str) -> dict[str, Any]:
-    """Return where the project at `root` stands. Raises BadState."""
+    """Return the status of the project at `root`. Raises BadState."""
     from handoffd.inspection.project_status import query_project_status
 
     found = plain(query_project_status(root))
@@ -159,7 +159,7 @@ def queried(root: str) -> dict[str, Any]:
 
 
 def detect(words: Words, _: Mapping[str, str]) -> Said:
-    """Print which of the protocol's files are there."""
+    """Print which of the protocol's files exist."""
     found = framework(words.root())
     return as_json(found, f"Framework adoption: Level {found['level']} ({LEVELS[found['level']]})")
 
@@ -174,11 +174,11 @@ def framework(root: str) -> dict[str, Any]:
 def list_projects(words: Words, _: Mapping[str, str]) -> Said:
     """Print the projects of a folder."""
     found = listed(words.root())
-    return as_json(found) if found else Said((NOBODY,))
+    return as_json(found) if found else Said((NO_PROJECTS,))
 
 
 def listed(folder: str) -> list[dict[str, Any]]:
-    """Return the projects in `folder`; none for what is no folder."""
+    """Return the projects in `folder`; none if it is not a folder."""
     from handoffd.errors import NotFound
     from handoffd.inspection import discovery
 
@@ -189,7 +189,7 @@ def listed(folder: str) -> list[dict[str, Any]]:
 
 
 def check_prereqs(words: Words, _: Mapping[str, str]) -> Said:
-    """Print which of the files the step reads are missing, and where they would have been made."""
+    """Print which files of the step's input are missing, and which step would have made them."""
     root = words.root()
     try:
         read_state(root)
@@ -242,11 +242,11 @@ def triage(words: Words, _: Mapping[str, str]) -> Said:
 
 
 def no_folder(root: str) -> dict[str, Any] | None:
-    """Return the error for a project whose folder is not there; None if it is."""
+    """Return the error for a project whose folder is missing; None if it exists."""
     if os.path.isdir(root):
         return None
     look = f"ls {quote(os.path.dirname(root))}"
-    return {"code": "NOT_FOUND", "message": f"{root} is no folder", "next_command": look}
+    return {"code": "NOT_FOUND", "message": f"{root} is not a folder", "next_command": look}
 
 
 def plain(value: Any) -> dict[str, Any]:

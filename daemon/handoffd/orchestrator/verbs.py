@@ -1,7 +1,7 @@
-"""The verbs that change a project: people move a story, and the turns of one at level 1.
+"""The verbs that change a project: people move a story, or take its turns at level 1.
 
 `dispatch` prints the prompt, for a pipe to an agent, and the `<task-meta>` block that scripts parse; for
-everything else that may be the case, stdout stays empty and the exit code is 0.
+every other outcome of a turn, stdout stays empty and the exit code is 0.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def start_story(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def start_custom(words: Words, environ: Mapping[str, str]) -> Said:
-    """Start a task of a person's own words; the label is what it is called."""
+    """Start a task in a person's own words; the label names it."""
     root = words.root()
     example = 'Example: orchestrator start-custom ./project "Tidy up the price tables"'
     instruction = words.needed(1, "instruction", example)
@@ -102,7 +102,7 @@ def rollback(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def reopen(words: Words, environ: Mapping[str, str]) -> Said:
-    """Take a story that is done up again at a step."""
+    """Reopen a story that is done, at a step."""
     root = words.root()
     step = words.needed(1, "target-step", "Example: orchestrator reopen ./project impl")
     answer = _moved(root, environ, "reopen", step=step, note=words.at(2) or None)
@@ -113,7 +113,7 @@ def reopen(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def _moved(root: str, environ: Mapping[str, str], verb: str, **arguments: Any) -> Json:
-    """Give a verb that needs a STATE.json to begin with."""
+    """Give a verb that needs an existing STATE.json."""
     return without_state(root) or Door(root, environ).give(verb, **arguments)
 
 
@@ -126,7 +126,7 @@ def _attempt(root: str) -> Any:
 
 
 def _state(root: str) -> dict[str, Any] | None:
-    """Return STATE.json; None where there is none, or none that could be understood."""
+    """Return STATE.json; None where it is missing or cannot be understood."""
     try:
         return read_state(root).values
     except (NoState, BadState):
@@ -165,7 +165,7 @@ def peek(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
-    """Take what the agent left, run what is due, and print where that leads."""
+    """Apply the agent's hand-off, run its checks, and print the outcome."""
     root = words.root()
     if (missing := without_state(root)) is not None:
         return refused("apply-handoff", missing)
@@ -180,7 +180,7 @@ def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def post_check(words: Words, environ: Mapping[str, str]) -> Said:
-    """Run the post_check of the step; none is a passed one."""
+    """Run the post_check of the step; without one it passes."""
     root = words.root()
     if (missing := without_state(root)) is not None:
         return broken(missing["message"])
@@ -193,7 +193,7 @@ def post_check(words: Words, environ: Mapping[str, str]) -> Said:
 
 
 def report_error(words: Words, environ: Mapping[str, str]) -> Said:
-    """Fail the attempt whose agent crashed: the error is left as its result, and heard at once."""
+    """Fail the attempt whose agent crashed: write the error as its result, and apply that at once."""
     from pathlib import Path
 
     from handoffd.files.rooted import write_project_file
@@ -208,14 +208,14 @@ def report_error(words: Words, environ: Mapping[str, str]) -> Said:
         line = " ".join(message.split())
         write_project_file(Path(root), RESULT, f"status: failing\nreason: {line}\n")
         answer = Door(root, environ).give("apply")
-        if answer["type"] in {"applied", "taken"}:  # a daemon may have heard it before this asked
+        if answer["type"] in {"applied", "taken"}:  # a daemon may have applied it before
             return Said((f'Recorded error for step "{step}": {message}',))
     told = f"{step} is {status}: there is no running attempt that could have failed"
     return refused("report-error", {"type": "error", "code": "NOT_RUNNING", "message": told}, FAILED)
 
 
 def _named(root: str, answer: Json) -> Json:
-    """Return what is told in the `<task-meta>` block beside what an answer has."""
+    """Return what the `<task-meta>` block has in addition to an answer."""
     values = read_state(root).values
     story = answer.get("story", values.get("story"))
     return {"project": values["project"], "story": story, "fw_lv": framework(root)["level"]}

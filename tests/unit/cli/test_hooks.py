@@ -107,5 +107,5 @@ def test_invalid_settings_are_said_and_left(root: Path, handoffd: Commands) -> N
     said = handoffd("hooks", "install")
 
     assert 1 == said.code
-    assert f"{_settings(root)}:3: column 1: this is no JSON" in said.err
+    assert f"{_settings(root)}:3: column 1: this is not JSON" in said.err
     assert '{\n  "a": 1,\n}' == _settings(root).read_text(encoding="utf-8")

@@ -128,7 +128,7 @@ def test_a_command_with_arguments_is_one_command() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{\n  "a": 1,\n}', "settings.json:3: column 1: this is no JSON"),
+        ('{\n  "a": 1,\n}', "settings.json:3: column 1: this is not JSON"),
         ("[]", "settings.json:1: must be an object"),
         ('{\n"hooks": []}', "settings.json:2: hooks: must be an object"),
         ('{"hooks": {"Stop": {}}}', "settings.json:1: hooks.Stop: must be a list"),

@@ -56,7 +56,7 @@ def test_what_was_read_is_left_as_it_was(tmp_path: Path) -> None:
 
     assert {**json.loads(text), "status": "pass"} == shown.values
     assert ["owner", "project", "step", "status", "reason"] == list(shown.values)
-    assert (1, text) == (len(shown.mended), path.read_text())
+    assert (1, text) == (len(shown.corrections), path.read_text())
 
 
 @pytest.mark.parametrize(
