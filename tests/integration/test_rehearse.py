@@ -173,7 +173,7 @@ def test_settings_that_are_a_pipe_are_refused(tmp_path: Path) -> None:
     done = rehearse(str(project), "--yes", temporary=tmp_path)
 
     assert 1 == done.returncode
-    assert f"{project}/.ai/handoffd.yaml: it is no regular file" in done.stderr
+    assert f"{project}/.ai/handoffd.yaml: it is not a regular file" in done.stderr
     assert f"  next: ls -la {project}/.ai\n" in done.stderr
     assert [] == list(tmp_path.glob("handoffd-*"))
 

@@ -1,8 +1,8 @@
-"""Replacing a file whole or not at all, and the digest by which its texts are told apart.
+"""Replaces a file whole or not at all, and computes the digest that tells its versions apart.
 
 A reader sees the old text or the new one, also after a power cut. The target's folder is held open
-and everything is done relative to it, so that nobody can swap the folder for a symlink between two
-calls; a target that is no regular file is refused, never followed.
+and everything is done relative to it, so that no other process can swap the folder for a symlink between
+two calls; a target that is not a regular file is refused, never followed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _NEW_MODE = 0o666  # before the umask, as for any file a person creates
 
 _LARGEST_COMPARED = 1 << 20
-"""Bytes; no larger file is one that we know."""
+"""Bytes; we write no larger file than this."""
 _MOST_SWAPS = 8
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ def replace_text(path: Path, content: str | bytes, *, durable: bool = True) -> N
     """Replace the file at `path` by `content` (text as UTF-8), keeping its mode; create it if missing.
 
     With `durable`, it survives a power cut after return. Raises StoreError when the folder or the
-    target is a symlink or no regular file, or when the disk fails; the old file then is as it was.
+    target is a symlink or not a regular file, or when the disk fails; the old file is then unchanged.
     """
     try:
         folder = os.open(path.parent, FOLDER_FLAGS)
@@ -103,10 +103,10 @@ def _place(folder: int, temporary: str, name: str, over: Collection[str] | None,
 
 
 def _exchange(folder: int, temporary: str, name: str, over: Collection[str], ours: str) -> bool:
-    """Put `temporary`, whose digest is `ours`, in the place of `name`; back again if that was none of `over`.
+    """Exchange `temporary`, whose digest is `ours`, and `name`; undo that if `name` had none of `over`.
 
-    Another program may replace the file between our look at it and our rename, and its text would be gone.
-    So the two files change places, and we look at what came out.
+    Another program may replace the file after our look at it and before our rename, and its text would be
+    lost. So the two files change places, and we check the one that came out.
     """
     try:
         _swap(folder, temporary, name)
@@ -115,9 +115,9 @@ def _exchange(folder: int, temporary: str, name: str, over: Collection[str], our
         for _ in range(_MOST_SWAPS):
             _swap(folder, temporary, name)
             if _digest_at(folder, temporary) in {ours, None}:
-                break  # else somebody replaced ours meanwhile, too, and the later text stays
+                break  # else another program has replaced ours as well, and the later text stays
     except FileExistsError:
-        pass  # it was missing when we looked, and is there by now
+        pass  # it was missing when we looked, and has appeared since
     return False
 
 
@@ -154,11 +154,11 @@ def _may_go(folder: int, name: str, over: Collection[str]) -> bool:
     try:
         return _digest_at(folder, name) in {None, *over}
     except OSError:
-        return False  # whatever that is, it is not what was looked at
+        return False  # not the file that the caller has read
 
 
 def _digest_at(folder: int, name: str) -> str | None:
-    """Return the digest of a file; None when it is missing, "" when it is none that we could have written."""
+    """Return the digest of a file; None when it is missing, "" when we cannot have written it."""
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def sweep_temporaries(folder: Path) -> tuple[str, ...]:
     """Remove what our own crashed writes left in `folder`, and return the names.
 
     Call it while holding the project's lock: a write under way would lose its file. A folder that
-    is missing or unreadable holds nothing for us to remove.
+    is missing or unreadable counts as empty.
     """
     removed = []
     try:
@@ -217,7 +217,7 @@ def _mode_of(folder: int, path: Path) -> int | None:
     if stat.S_ISLNK(mode):
         raise unsafe_file(path, "it is a symbolic link")
     if not stat.S_ISREG(mode):
-        raise unsafe_file(path, "it is no regular file")
+        raise unsafe_file(path, "it is not a regular file")
     return stat.S_IMODE(mode) & 0o777
 
 
@@ -228,7 +228,7 @@ def _write(
     handle = os.open(name, flags, _NEW_MODE if mode is None else mode, dir_fd=folder)
     try:
         if mode is not None:
-            os.fchmod(handle, mode)  # whatever the umask took away
+            os.fchmod(handle, mode)  # without what the umask takes away
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(handle, rest) :]

@@ -4,13 +4,13 @@ A lock is `flock`, so the kernel drops it with its holder, however that one dies
 to clean up. A state directory has a file for it, which is never unlinked: unlinking lets two processes
 hold "the same" lock on two files. What is written in the file only serves messages. A project is locked
 by a descriptor of its own root, where all daemons meet whatever their state directory or account. Where
-the file system cannot do that, a file in the state directory has to do, named by device and inode so
-that two paths to the root are one lock; two state directories are not kept apart there.
+the file system cannot do that, a file in the state directory is locked instead, named by device and inode so
+that two paths to the root are one lock; it does not keep two state directories apart.
 
-Who holds a lock is found out for messages, and to tell an agent from another daemon. A process that locks a
-file of ours writes its pid into it. A project's folder has no room for that, so there the kernel is asked:
-`/proc/locks` names the process, and the process's own entry in `/proc` says the rest, as far as this account
-may read it. None of that is needed to lock, so what cannot be had is left out.
+Messages name the holder of a lock, and the daemon tells an agent from another daemon by it. A process that
+locks a file of ours writes its pid into it. A project's folder has no room for that, so we read `/proc/locks`
+for the process, and its entry in `/proc` for the rest, as far as this account may. Locking needs none of
+that, so a message leaves out what cannot be read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FileLock:
 
     def __init__(self, path: Path, handle: int, *, signed: bool = True) -> None:
         self.path = path
-        """What tells it from other locks; of a project's folder no file of that name need be there."""
+        """Its name among locks; for the lock of a project's folder the file need not exist."""
         self._handle: int | None = handle
         self._signed = signed
 
@@ -78,11 +78,11 @@ class FileLock:
         if handle is not None:
             if self._signed:
                 with suppress(OSError):
-                    os.ftruncate(handle, 0)  # the next one is not to be mistaken for us
+                    os.ftruncate(handle, 0)  # the next holder must not be mistaken for us
             os.close(handle)
 
     def __del__(self) -> None:
-        self.release()  # had by a thread after its caller had given up waiting for it
+        self.release()  # a thread may get it after its caller has given up
 
     def __enter__(self) -> FileLock:
         return self
@@ -139,7 +139,7 @@ def acquire_project(path: Path, root: Path) -> FileLock:
         handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise project_gone(root) from error
-    except PermissionError as error:  # it can be worked on all the same if `.ai` may be read
+    except PermissionError as error:  # the daemon can work in it as long as it may read `.ai`
         return _by_file(path, root, error)
     except OSError as error:
         raise storage_error("lock the project", root, error) from error
@@ -172,7 +172,7 @@ def project_lock_path(state_dir: Path, root: Path) -> Path:
 
 
 def has_stranger(root: Path, pid: int) -> Locked:
-    """Return that the run which process `pid` looks after in a project is of another daemon."""
+    """Return the error for a project with a run, supervised by process `pid`, of another daemon."""
     return _in_use(root, described(pid) if pid else None, "an agent of another handoffd, looked after by ")
 
 
@@ -196,7 +196,7 @@ def _by_file(path: Path, root: Path, why: OSError) -> FileLock:
     return acquire(path, f"the project {root}")
 
 
-@lru_cache(maxsize=1024)  # said once, not each time the project has something to do
+@lru_cache(maxsize=1024)  # once, not each time the project has something to do
 def _tell(root: str, why: str) -> None:
     log.warning("project locked for this state directory only", project=root, error=why)
 
@@ -226,7 +226,7 @@ def _locked(path: Path, what: str) -> Locked:
 
 
 def _sign(handle: int) -> None:
-    """Write into the lock who holds it. A full disk must not keep anybody from locking."""
+    """Write into the lock who holds it. A full disk must not prevent locking."""
     try:
         os.ftruncate(handle, 0)
         os.pwrite(handle, _note(os.getpid()), 0)
@@ -243,7 +243,7 @@ def _note(pid: int) -> bytes:
 # --- who holds a lock -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a lock. What cannot be looked at is None; so is `account` if it is that of this process."""
+    """Who holds a lock. None: it cannot be read; `account` is also None for this process's own."""
 
     pid: int
     since: datetime | None = None
@@ -276,8 +276,8 @@ def holder_of(path: Path) -> Holder | None:
 def holder_of_folder(status: os.stat_result) -> Holder | None:
     """Return who has the folder of that device and inode locked; None when no process can be found.
 
-    A child that inherited the descriptor holds the lock as well, and the kernel's list leaves out who took it
-    and has ended; so all descriptors that this account may see are looked through then. That takes a moment.
+    A child that inherited the descriptor holds the lock as well, and the kernel's list names only the process
+    that took it, which may have ended; then all descriptors that this account may see are searched, slowly.
     """
     pid = next(_listed(status), None) or next(_with_descriptor(status), None)
     return None if pid is None else described(pid)
@@ -300,7 +300,7 @@ def started_at(pid: int) -> int | None:
 
 def _listed(status: os.stat_result) -> Iterator[int]:
     """Yield who has the folder locked, from lines such as `1: FLOCK  ADVISORY  WRITE 7 fe:00:4 0 EOF`."""
-    # Btrfs and overlays show files under another device than their locks: the inode has to do there.
+    # Btrfs and overlays show files under another device than their locks: only the inode is the same.
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     found: list[tuple[bool, int]] = []
     with suppress(OSError, ValueError, IndexError):
@@ -323,7 +323,7 @@ def _lives(pid: int) -> bool:
 
 
 def _with_descriptor(status: os.stat_result) -> Iterator[int]:
-    """Yield the processes that have a locked descriptor of the folder, as far as they can be looked at."""
+    """Yield the processes that have a locked descriptor of the folder, as far as this account may see."""
     with suppress(OSError):
         yield from (
             int(name) for name in os.listdir("/proc") if name.isdigit() and _has_locked(int(name), status)

@@ -1,4 +1,4 @@
-"""Which handoffd a project belongs to, also while that one rests or does not run at all.
+"""Which handoffd a project belongs to, also while the daemon rests or does not run at all.
 
 A lock ends with its process, and a project at rest has none. But two daemons that supervise one project in
 turn each take the other's STATE.json for an edit from outside, and put their own back. So the folder carries
@@ -6,7 +6,7 @@ the name of its owner in an extended attribute: no file, nothing for git, and re
 
 An agent can write there, too. So nothing is opened because of it, and it opens no gate: a forged name keeps
 one folder from its daemon, until a person takes it. Where no attribute can be written, only the locks keep
-daemons apart, and `add` asks those that run.
+daemons apart, and `add` asks the daemons that run.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FORM = re.compile(rb"(owns|left)\0([0-9]{1,20})\0([0-9]{1,20})\0(/[^\0]*)", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a folder says: the state directory of its owner, or of the one that has removed it.
+    """A folder's mark: the state directory of its owner, or of the last owner, which has removed it.
 
-    `inode` is the folder's that was marked: a copy carries the mark of another one. `state_inode` is that of
+    `inode` is that of the marked folder: a copy carries the mark of its original. `state_inode` is that of
     the state directory, which may be moved, too.
     """
 
@@ -66,7 +66,7 @@ class Mark:
 def owner_of(root: str, state_dir: Path) -> str | None:
     """Return the state directory of another daemon that the project belongs to; None: it is free, or ours.
 
-    It is free when that one has removed it, or is gone with its state directory; and a copy is free.
+    It is free when that daemon has removed it, or its state directory is gone; and a copy is free.
     """
     mark = _read(root)
     if mark is None or mark.left or _is_ours(mark, state_dir):
@@ -82,18 +82,18 @@ def owner_of(root: str, state_dir: Path) -> str | None:
 
 
 def former_owner(root: str, state_dir: Path) -> str | None:
-    """Return the state directory of another daemon that has had the project last; None: this one, or none."""
+    """Return the state directory of the last owner if that is another daemon; None: this one, or none."""
     mark = _read(root)
     return None if mark is None or _is_ours(mark, state_dir) else mark.state_dir
 
 
 def own(root: str, state_dir: Path) -> None:
-    """Write that the project belongs to the daemon of that state directory; its lock is held."""
+    """Mark the project as the daemon's with that state directory. The caller holds its lock."""
     _write(root, state_dir, left=False)
 
 
 def leave(roots: Iterable[str], state_dir: Path) -> None:
-    """Write that projects do not belong to the daemon of that state directory any more, where they did."""
+    """Mark those projects as left that belonged to the daemon with that state directory."""
     for root in roots:
         mark = _read(root)
         if mark is not None and not mark.left and _is_ours(mark, state_dir):
@@ -101,7 +101,7 @@ def leave(roots: Iterable[str], state_dir: Path) -> None:
 
 
 def belongs(root: str, state_dir: str) -> Foreign:
-    """Return that the project belongs to the daemon of that state directory, and what a person can do."""
+    """Return the error for a project of the daemon with that state directory, with a person's choices."""
     shown = "".join(sign if sign.isprintable() else "?" for sign in state_dir)
     message = f"the project {root} belongs to the handoffd whose state directory is {shown}"
     take = f"{command_for(root, 'add', '--take')}  # has it here; or say there: {command_for(root, 'remove')}"
@@ -123,12 +123,12 @@ def _write(root: str, state_dir: Path, *, left: bool) -> None:
         mark = Mark(state_dir=str(state_dir), state_inode=state_inode, inode=inode, left=left)
         if mark != _read(root):
             os.setxattr(root, _ATTRIBUTE, mark.to_bytes())
-    except OSError as error:  # a file system without such attributes, or a folder of another account
+    except OSError as error:  # a file system without extended attributes, or a folder of another account
         log.debug("project not marked as ours", project=root, error=error.strerror)
 
 
 def _is_ours(mark: Mark, state_dir: Path) -> bool:
-    """Return whether the mark is of the daemon of that state directory, whatever path leads there now."""
+    """Return whether the mark names that state directory, by whatever path it is reached now."""
     if mark.state_dir == str(state_dir):
         return True
     try:

@@ -38,8 +38,8 @@ _LARGEST_PIECE = 1 << 20
 class FileSeen:
     """A file of a project as it was found.
 
-    `inode` and `mtime_ns` were taken before reading: when somebody wrote meanwhile, the file will
-    be seen to differ, and is looked at again.
+    `inode` and `mtime_ns` were taken before reading: after a write in between, the next look sees a
+    difference and reads again.
     """
 
     content: bytes
@@ -50,8 +50,8 @@ class FileSeen:
 def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
     """Return the file at `relative` below the root; None when it is missing.
 
-    Raises StoreError: UNSAFE_FILE when a symlink is on the way, when it is no regular file, when it
-    has more than `cap` bytes or lies outside the root; PROJECT_GONE when the root is missing.
+    Raises StoreError: UNSAFE_FILE when a symlink is on the way, when it is not a regular file, when it
+    has more than `cap` bytes or is outside the root; PROJECT_GONE when the root is missing.
     """
     with open_file(root, relative) as handle:
         if handle is None:
@@ -77,7 +77,7 @@ def write_project_file(
 ) -> bool:
     """Replace the file at `relative` below the root whole, creating its folders when missing.
 
-    `over` may keep what is there, and `written_at` dates the file, as `replace_at` says; returns whether it
+    `over` may keep the old file, and `written_at` dates the file, as `replace_at` says; returns whether it
     was replaced. Raises StoreError like `read_project_file`; the old file then stays.
     """
     with open_parent(root, relative, create=True) as folder:
@@ -104,10 +104,10 @@ def append_project_file(root: Path, relative: str, text: str) -> None:
 
 
 def _read_at_most(handle: int, limit: int, size: int) -> bytes:
-    """Return at most `limit` bytes of a file that is said to have `size` of them.
+    """Return at most `limit` bytes of a file that had `size` of them a moment ago.
 
-    A piece is no larger than the file needs: of a large one that holds little, most goes back to the heap as
-    a gap behind what is kept, and thousands of small files are read here all day.
+    A piece has at most the size that the file needs: most of a large, half empty buffer would go back to the
+    heap as a gap behind the content, and thousands of small files are read here all day.
     """
     chunks, missing, piece = [], limit, max(_SMALLEST_PIECE, min(size + 1, _LARGEST_PIECE))
     while missing and (chunk := os.read(handle, min(missing, piece))):
@@ -164,7 +164,7 @@ def parts_of(root: Path, relative: str) -> tuple[str, ...]:
     return parts
 
 
-@lru_cache(maxsize=256)  # the same few names, again and again
+@lru_cache(maxsize=256)  # there are only a few names
 def _parts_inside(relative: str) -> tuple[str, ...] | None:
     pure = PurePosixPath(relative)
     if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in relative:
@@ -196,12 +196,12 @@ def _step_into(folder: int, place: tuple[Path | str, ...], *, create: bool) -> i
         return None
     except OSError as error:
         if error.errno in _NOT_REGULAR:
-            raise unsafe_file(Path(*place), "it is a symbolic link, or no folder") from error
+            raise unsafe_file(Path(*place), "it is a symbolic link, or not a folder") from error
         raise storage_error("open", Path(*place), error) from error
 
 
 def _make_folder(folder: int, name: str) -> None:
-    with suppress(FileExistsError):  # somebody was quicker
+    with suppress(FileExistsError):  # another process was quicker
         os.mkdir(name, dir_fd=folder)
         os.fsync(folder)
 
@@ -215,9 +215,9 @@ def _open_regular(folder: int, place: tuple[Path, str], flags: int) -> int | Non
         return None
     except OSError as error:
         if error.errno in _NOT_REGULAR:
-            raise unsafe_file(root / relative, "it is a symbolic link, or no regular file") from error
+            raise unsafe_file(root / relative, "it is a symbolic link, or not a regular file") from error
         raise storage_error("open", root / relative, error) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise unsafe_file(root / relative, "it is no regular file")
+        raise unsafe_file(root / relative, "it is not a regular file")
     return handle

@@ -1,9 +1,9 @@
-"""Removing what is left of runs: a crash leaves all of it, or a remainder that is known by its name.
+"""Removes the remains of runs; a crash leaves all of them, or a remainder that its name gives away.
 
-Nothing is followed that is a link. In a project, where anybody may have put something, only the names that
-the daemon itself gives are touched, one by one; a folder that holds anything else stays, and so does one in
-which somebody has gone on writing: its run's own records tell. When runs are removed is in
-`fleet/housekeeping.py`, and which ones in `journal/retention.py`.
+Links are not followed. In a project, where agents and people write, only files with the daemon's own names
+are removed, one by one; a folder that holds anything else stays, and so does one that was written to after
+its run, which the run's records show. `fleet/housekeeping.py` decides when runs are removed, and
+`journal/retention.py` which ones.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
 """What the daemon calls a dispatch; its checks have a suffix in the state directory."""
 
 _COPY = re.compile(r"prompt\.md|output\.log|\.prompt\.md\.[0-9a-f]{16}\.tmp|\.output\.log\.\d+")
-"""What the daemon and its shims put there, and what a kill leaves of it."""
+"""What the daemon and its shims write there, and what a kill leaves of that."""
 _GONE = ".gone-"
 _PROMPT, _OUTPUT, _END = "prompt.md", "output.log", "exit.json"
 _LATE_S = 600.0
-"""So long after the end of a run its output may still be written: what it has left behind is being ended."""
+"""How long after a run's end its output may be written: processes that it left behind are being ended."""
 
 
 Content = Literal["ours", "edited", "unverifiable"]
-"""Whether somebody has written into a copy; without its run's records nobody can tell."""
+"""Whether a copy was written to after its run; only the run's records can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A run's folder in its project. `strangers`: names in it that we have not given."""
+    """A run's folder in its project. `strangers`: names in it that are not the daemon's."""
 
     id: str
     bytes: int
@@ -48,7 +48,7 @@ class Copy:
 
 
 def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
-    """Return the folders of the state directory by dispatch: its own, and those of its checks."""
+    """Return each dispatch's folders in the state directory: its own, and its checks'."""
     found: dict[str, list[Path]] = {}
     try:
         names = sorted(os.listdir(runs_dir))
@@ -64,7 +64,7 @@ def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
 
 
 def bytes_below(path: Path) -> int:
-    """Return what a folder takes on the disk; what goes meanwhile counts nothing."""
+    """Return the bytes a folder takes on the disk; a file that vanishes meanwhile counts nothing."""
     total = 0
     for folder, _, files in os.walk(path):
         for name in (".", *files):
@@ -78,7 +78,7 @@ def bytes_below(path: Path) -> int:
 def dispose(folders: list[Path]) -> None:
     """Remove the folders of one dispatch. Raises StoreError."""
     for folder in folders:
-        # Renamed first: what is half removed must not be taken for a run.
+        # Renamed first: a half removed folder must not be taken for a run.
         away = folder.with_name(f"{_GONE}{folder.name}")
         try:
             shutil.rmtree(away, ignore_errors=True)
@@ -91,7 +91,7 @@ def dispose(folders: list[Path]) -> None:
 
 
 def dispose_remainders(runs_dir: Path) -> None:
-    """Remove what a crash has left of removals."""
+    """Finish the removals that a crash has interrupted."""
     for path in runs_dir.glob(f"{_GONE}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -99,7 +99,7 @@ def dispose_remainders(runs_dir: Path) -> None:
 def copies(root: Path, folder: str, runs_dir: Path) -> Iterator[Copy]:
     """Yield the runs that `folder`, below a project's root, has copies of. Raises StoreError.
 
-    `runs_dir` is where the records of these runs are, if they are still there.
+    `runs_dir` has the records of these runs, as long as they are kept.
     """
     with open_parent(root, f"{folder}/any") as handle:
         names = [] if handle is None else sorted(os.listdir(handle))
@@ -130,7 +130,7 @@ def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
 
 
 def _content(folder: int, found: Mapping[str, os.stat_result], records: Path) -> Content:
-    """Compare the prompt with what the executor got, and the age of the output with that of its end."""
+    """Compare the prompt with the executor's, and the age of the output with the run's end."""
     try:
         os.lstat(records)
         edited = _is_another(folder, found, records) or _is_late(found.get(_OUTPUT), records)
@@ -164,9 +164,9 @@ def _is_ours(name: str, status: os.stat_result) -> bool:
 
 
 def dispose_copy(root: Path, folder: str, run: str, runs_dir: Path) -> bool:
-    """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError.
+    """Remove a run's copies from a project; return whether its folder is gone, too. Raises StoreError.
 
-    One stays that somebody has written into since it was looked at, or of which nobody can tell.
+    A copy stays if it was written to since `copies` read it, or if the run's records are gone.
     """
     with open_parent(root, f"{folder}/{run}/any") as handle:
         if handle is None:
@@ -183,6 +183,6 @@ def dispose_copy(root: Path, folder: str, run: str, runs_dir: Path) -> bool:
     with open_parent(root, f"{folder}/{run}") as parent:
         try:
             os.rmdir(run, dir_fd=parent)
-        except OSError:  # somebody has put something into it
+        except OSError:  # it holds something of others
             return False
     return True

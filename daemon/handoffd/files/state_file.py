@@ -38,7 +38,7 @@ class Seen:
 def state_name(track: str) -> str:
     """Return where a track's STATE file is below the root: `.ai/STATE.json`, or `.ai/states/<track>.json`.
 
-    Raises StoreError for a name that is none of a track.
+    Raises StoreError for a name that no track can have.
     """
     if track == MAIN:
         return ".ai/STATE.json"
@@ -50,7 +50,7 @@ def state_name(track: str) -> str:
 def read_state(root: Path, track: str = MAIN) -> Seen | None:
     """Return a track's STATE file as it is on the disk; None when there is none.
 
-    Raises InvalidFile when it is not UTF-8, StoreError when it is no plain file of at most 1 MiB
+    Raises InvalidFile when it is not UTF-8, StoreError when it is not a plain file of at most 1 MiB
     (UNSAFE_FILE), when the root is gone (PROJECT_GONE), or when the disk fails.
     """
     name = state_name(track)
@@ -75,8 +75,8 @@ def write_state(
 ) -> str | None:
     """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
 
-    With `over`, a file with none of these digests is left as it is, and None is returned: it was written
-    since it was last looked at, if only a moment ago. What is written survives a power cut. Raises
+    With `over`, a file with none of these digests stays, and None is returned: another program has written it
+    since we last read it, if only a moment ago. What is written survives a power cut. Raises
     StoreError like `read_state`; the old file then stays.
 
     The file is dated `decided_at`, the time of the decision that it shows, however late it is written. So a

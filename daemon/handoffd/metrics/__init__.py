@@ -1,4 +1,4 @@
-"""What Prometheus is told: what is counted with each decision, and how things are when it asks.
+"""What Prometheus scrapes: counters that each decision updates, and gauges that are read when it asks.
 
 It relies on the events and tracks of the engine and, but for `recorder`, on the client library.
 

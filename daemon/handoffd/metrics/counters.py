@@ -1,4 +1,4 @@
-"""Counts what a decision says: a track as it was, the event, the track as it is."""
+"""Counts decisions, from the track before, the event and the track after."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Counted:
         """When (monotonic seconds) the last executor or check of a track ended, while the next is awaited."""
 
     def found(self, track: Track) -> None:
-        """Have there what the attempt will be counted in that a track has in flight, if it has one."""
+        """Create the series, at 0, of the attempt that a track has in flight, if it has one."""
         dispatch = track.ledger.dispatch
         if dispatch is not None and (labels := self._labels(dispatch)) not in self._expected:
             self._expected.add(labels)
@@ -100,7 +100,7 @@ class Counted:
         self._count.lag_s.observe(seconds)
 
     def asked(self, verb: str, result: str) -> None:
-        """Count a verb and what became of it."""
+        """Count a verb with its result."""
         self._count.verbs.labels(verb, result).inc()
 
     def _labels(self, dispatch: Dispatch) -> tuple[str, str]:
@@ -108,7 +108,7 @@ class Counted:
 
 
 def verdict(after: Track) -> str:
-    """Return what became of an attempt that is no longer in flight: a status, or `interrupted`."""
+    """Return the verdict on an attempt that is no longer in flight: a status, or `interrupted`."""
     judged = after.state is not None and after.state.status not in _OPEN
     return after.state.status.value if judged and after.state is not None else INTERRUPTED
 

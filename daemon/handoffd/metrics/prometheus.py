@@ -1,11 +1,11 @@
-"""What Prometheus reads: the series of what is counted, and the text with them and the gauges.
+"""What Prometheus reads: counters and histograms, and the text that has them together with the gauges.
 
-What is in the journal or in memory anyway is not counted a second time but looked up when it is asked for
+What is in the journal or in memory anyway is not counted a second time but read when Prometheus asks
 (see `recorder.Gauge`). Labels are names from definitions and tables of this engine; what a project can name
 (steps, executors) is bounded by `Bounded`, because each new value of a label is memory for ever.
 
-What can be known of labels is there, at 0, before it is counted: to Prometheus a series that appears with a
-value has not increased by it.
+A series whose labels are known beforehand exists, at 0, before it is counted: to Prometheus, a series that
+appears with a value has not increased by it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHER: Final = "other"
 
 INTERRUPTED: Final = "interrupted"
 VERDICTS: Final = (Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, Status.TIMEOUT, INTERRUPTED)
-"""What becomes of an attempt."""
+"""How an attempt can end."""
 
 TOKENS: Final = ("input", "output", "cache_read", "cache_write")
 
@@ -82,7 +82,7 @@ class Instruments:
         self.stories = counter("stories_done", "Stories and tasks that reached their end.", "type")
         self.tokens = counter("tokens", "Tokens of runs that ended.", "executor", "type")
         self.cost = counter("cost_usd", "US dollars for runs that ended, where that is known.", "executor")
-        self.verbs = counter("verbs", "Verbs that were given, by what became of them.", "verb", "result")
+        self.verbs = counter("verbs", "Verbs that were given, by result.", "verb", "result")
         self.crashes = counter("project_crashes", "How often the supervision of a project failed.")
         self.commit_s = histogram(
             "journal_commit_seconds", "How long decisions waited for their commit.", SHORT_BUCKETS_S
@@ -101,7 +101,7 @@ class Instruments:
             self.checks.labels("post_check", outcome)
 
     def expect(self, step: str, executor: str) -> None:
-        """Have there what an attempt will be counted in when it is over."""
+        """Create the series that an attempt will be counted in when it is over."""
         self.attempt_s.labels(step, executor)
         for verdict in VERDICTS:
             self.attempts.labels(step, executor, str(verdict))
@@ -116,7 +116,7 @@ class Instruments:
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class _Standing(Collector):
+class _Gauges(Collector):
     def __init__(self, gauges: Sequence[Gauge]) -> None:
         self._gauges = gauges
 
@@ -130,7 +130,7 @@ class _Standing(Collector):
 
 
 class _Together:
-    """Several registries as one: what is counted lasts, what stands is made for one answer."""
+    """Several registries as one: counters last, gauges are made for one answer."""
 
     def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
         self._registries = tuple(registries)
@@ -144,7 +144,7 @@ class _Together:
 def exposition(counted: CollectorRegistry, gauges: Sequence[Gauge]) -> bytes:
     """Return the text format, version 0.0.4: `handoffd_...` and the library's own `process_...`."""
     standing = CollectorRegistry(auto_describe=False)
-    standing.register(_Standing((_build(), *gauges)))
+    standing.register(_Gauges((_build(), *gauges)))
     ProcessCollector(registry=standing)
     return generate_latest(_Together((counted, standing)))
 

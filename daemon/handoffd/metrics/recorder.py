@@ -1,7 +1,7 @@
-"""What takes in what happens, so that it can be counted, and gauges, which say how something is when asked.
+"""The port that events are counted through, and gauges, which hold a value of the moment.
 
-Nothing here needs the client library: without a daemon nothing is counted (`Uncounted`). What counts in a
-daemon is `counters.Counted`.
+Nothing here needs the client library: without a daemon nothing is counted (`Uncounted`). A daemon counts with
+`counters.Counted`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from handoffd.engine.track import Track, TrackKey
 
 
 class Recorder(Protocol):
-    """Takes in what happens; never raises, never waits."""
+    """Counts what happens; never raises, never waits."""
 
     def found(self, track: Track) -> None:
-        """Take in how a track stands that an earlier life has left, or that was at rest."""
+        """Learn about a track that an earlier life of the daemon has left, or that was at rest."""
 
     def committed(self, key: TrackKey, event: Event, before: Track, after: Track, seconds: float) -> None:
         """Count one decision; `seconds` is what its commit took."""
@@ -32,11 +32,11 @@ class Recorder(Protocol):
         """Count one look at how late the event loop is."""
 
     def asked(self, verb: str, result: str) -> None:
-        """Count a verb and what became of it."""
+        """Count a verb with its result."""
 
 
 class Uncounted:
-    """For verbs that are given without a daemon: nobody could ask for the counts."""
+    """For verbs without a daemon: Prometheus could not ask for the counts."""
 
     def found(self, track: Track) -> None:
         """Prepare for nothing."""
@@ -64,7 +64,7 @@ Values = dict[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """One series. `name` is without the prefix;"""
+    """One series. `name` is without the prefix `handoffd_`."""
 
     name: str
     help: str

@@ -1,8 +1,8 @@
-"""When a cron expression is due, by APScheduler's reckoning of calendars and time zones.
+"""When a cron expression is due; APScheduler knows calendars and time zones.
 
-Where the clock leaves an hour out, what was due in it comes as much later as was left out (02:30 is
-03:30). Where an hour comes twice, what names its hours is due in the first one only; what is due every
-hour, or every few, in both.
+Where the clock skips an hour, a time in it moves by as much as was skipped (02:30 becomes 03:30). Where an
+hour comes twice, an expression that names its hours is due in the first one only; one that is due every
+hour, or every few, is due in both.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from handoffd.settings.schedule import Crontab, parse
 _INSTANT: Final = timedelta(microseconds=1)
 _FIRST_LOOK: Final = timedelta(minutes=2)
 _WIDER: Final = 8
-"""Each look back goes so many times as far as the one before."""
+"""Each look back goes this many times as far as the one before."""
 
 
 class FireTimes:
-    """The times at which an expression is due. `timezone` None: that of the machine.
+    """The times at which an expression is due. `timezone` None: the machine's.
 
-    Times that come in and go out know their zone; those that go out are in UTC.
+    All times know their zone; results are in UTC.
     """
 
     def __init__(self, cron: str, timezone: str | None = None) -> None:
@@ -32,10 +32,10 @@ class FireTimes:
         zone = None if timezone is None else ZoneInfo(timezone)
         self._triggers = tuple(CronTrigger(**fields, timezone=zone) for fields in _triggers(self._crontab))
         self.zone: tzinfo = self._triggers[0].timezone
-        """The zone that it is reckoned in."""
+        """The zone of the expression."""
 
     def after(self, moment: datetime) -> datetime | None:
-        """Return the first time after `moment`; None when there is none that a calendar knows."""
+        """Return the first time after `moment`; None: no calendar has such a day."""
         times = [found for trigger in self._triggers if (found := self._next(trigger, moment)) is not None]
         return min(times, default=None)
 
@@ -51,9 +51,9 @@ class FireTimes:
                 return moment
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
-        """Return the last time that is later than `after` and not later than `until`; None: there is none.
+        """Return the last time later than `after` and not later than `until`; None: there is none.
 
-        Costs the less the nearer it lies, however far `after` lies back.
+        A time near `until` is found quickly, however long ago `after` is.
         """
         window = _FIRST_LOOK
         while True:

@@ -1,8 +1,8 @@
-"""Which schedule concerns which project, and what is to be done about it now: start, give up, or wait.
+"""Which schedule concerns which project, and whether to start it now, give it up, or wait.
 
-From what the settings say come entries for each project. What is done is a function of times alone. What
-has been dealt with up to when is kept by the caller, durably, so that a restart neither repeats nor
-forgets; a clock that is set back repeats nothing either.
+The settings give entries for each project. The decision is a function of times alone. The caller keeps,
+durably, up to when it has handled a schedule, so that a restart neither repeats nor forgets a start; a clock
+that is set back repeats nothing either.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Final
 from handoffd.settings.schedule import ScheduledStart, SharedStart
 
 GROUP: Final = "group:"
-"""Stands before the name of a group of the settings, in place of projects."""
+"""Prefix of the name of a group of projects."""
 
 OWN: Final = ".ai/"
-"""Stands before the name of a schedule that a project's own settings have."""
+"""Prefix of the name of a schedule in a project's own settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One schedule of one project. `root` is absolute; `schedule` is what it is called there."""
+    """One schedule of one project. `root` is absolute; `schedule` is its name there."""
 
     root: str
     schedule: str
@@ -36,12 +36,12 @@ class Planned:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which one it is."""
+        """Return what identifies it."""
         return self.root, self.schedule
 
     @property
     def jitter(self) -> timedelta:
-        """How much later it is started than it is due."""
+        """Return how much later it is started than it is due."""
         return jitter(f"{self.root}\0{self.schedule}", self.start.jitter_s)
 
 
@@ -51,9 +51,9 @@ def planned(
     names: Mapping[str, str],
     group_of: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[Planned, ...]:
-    """Return every schedule of the projects `names` (roots to what they are called): `shared`, and `own`.
+    """Return every schedule of the projects `names` (name by root): `shared`, and `own`.
 
-    `group_of` tells the group of the project at a root.
+    `group_of` returns the group of the project at a root.
     """
     found = [
         Planned(root, start.name, start)
@@ -77,7 +77,7 @@ def _concerned(
 
 
 def _test_of(pattern: str, group_of: Callable[[str], str | None]) -> Callable[[str, str], bool]:
-    """Return what tells whether a pattern means a project, by its root and its name."""
+    """Return a function of root and name that tells whether a pattern means the project."""
     if pattern.startswith(GROUP):
         return lambda root, _: group_of(root) == pattern.removeprefix(GROUP)
     if "/" not in pattern and not pattern.startswith("~"):
@@ -97,17 +97,17 @@ def _path_pattern(pattern: str) -> re.Pattern[str]:
     )
 
 
-# --- what is to be done now --------------------------------------------------------------------------
+# --- whether to start now ----------------------------------------------------------------------------
 ON_TIME: Final = timedelta(seconds=90)
-"""So late a start is still on time: a daemon was restarted, a loop was slow, a machine dozed."""
+"""A start that is less late counts as on time: the daemon was restarted, the machine dozed."""
 
 Latest = Callable[[datetime, datetime], datetime | None]
-"""Returns the last time something was due after the first moment, up to the second."""
+"""Returns the last time a schedule was due after the first moment, up to the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """How late something may be started. `jitter` was put on top of when it was due."""
+    """How late a schedule may be started. `jitter` was added to the time it was due."""
 
     catch_up: bool
     at_most: timedelta
@@ -116,7 +116,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Something is to be started because it was due at `at`. `late`: it is made up for."""
+    """Start: it was due at `at`. `late`: a missed start is made up for."""
 
     at: datetime
     late: bool
@@ -124,16 +124,16 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """Something was due at `at`, and now it is too late."""
+    """Do not start: it was due at `at`, and now it is too late."""
 
     at: datetime
 
 
 def due(latest: Latest, handled: datetime, now: datetime, lateness: Lateness) -> Due | Missed | None:
-    """Return what is to be done `now`; None: nothing is due.
+    """Return what to do `now`; None: nothing is due.
 
-    Everything up to `handled` has been dealt with. Of several times that were missed only the last
-    counts: whoever wants a nightly review wants one, not seven.
+    Everything up to `handled` has been dealt with. Of several missed times only the last counts: after a week
+    away, a person wants one nightly review, not seven.
     """
     at = latest(handled, now - lateness.jitter)
     if at is None:

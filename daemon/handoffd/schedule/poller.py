@@ -1,11 +1,11 @@
-"""Runs jobs at fixed intervals: the poller's beat.
+"""Runs jobs at fixed intervals.
 
 APScheduler keeps the times; the jobs themselves run in a task group of ours. Its own executor
-would start each as a task nobody owns and cancel it natively at shutdown, which breaks through
-anyio's shields, such as the one around a journal write. So what APScheduler fires only rings.
+would start each as a task without an owner and cancel it natively at shutdown, which breaks through
+anyio's shields, such as the one around a journal write. So APScheduler only sets an event (it "rings").
 
-It reckons in wall time. A clock that is set back would make a job wait out the difference; hence
-nobody waits for a ring longer than a little over the interval, measured by the loop's own clock.
+It uses wall time. A clock that is set back would make a job wait out the difference; hence a job
+waits for a ring a little over one interval at most, measured by the loop's own clock.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _DEFAULTS = {
 
 
 class _Every(BaseTrigger):  # type: ignore[misc]  # the library has no types
-    """Fires every so many seconds; what was missed is one fire.
+    """Fires once per interval of `seconds`; any number of missed times is one fire.
 
-    The library's own trigger is asked for each missed one in turn, which takes it a minute of the event
-    loop once a clock that had stopped for months is set right.
+    The library's own trigger computes each missed time in turn, which blocks the event loop for a minute when
+    a clock that had stopped for months is set right.
     """
 
     def __init__(self, seconds: float) -> None:
         self._interval = timedelta(seconds=seconds)
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """Return the next time after `previous_fire_time` that is still to come."""
+        """Return the next time after `previous_fire_time` that is in the future."""
         if previous_fire_time is None:
             return now + self._interval
         missed = max(0, (now - previous_fire_time) // self._interval)
@@ -62,12 +62,12 @@ class _Beat:
     rung: anyio.Event = field(default_factory=anyio.Event)
 
     async def ring(self) -> None:
-        """Let the job run. What rings while it runs is one run afterwards."""
+        """Let the job run. Any rings while it runs make one run afterwards."""
         self.rung.set()
 
 
 class Scheduler:
-    """Runs each job every so many seconds, first after one interval, never twice at a time."""
+    """Runs each job at its interval, first after one interval, never twice at a time."""
 
     def __init__(self) -> None:
         self._beats: dict[str, _Beat] = {}
@@ -138,9 +138,9 @@ EVERY_S: Final = 1.0
 
 
 async def follow_lag(told: Callable[[float], None], every_s: float = EVERY_S) -> None:
-    """Tell, once in `every_s`, by how many seconds a sleep of that length was too long; until cancelled.
+    """Report, once in `every_s`, by how many seconds a sleep of that length was too long; until cancelled.
 
-    That is what comes of everything that keeps the event loop busy for too long at a stretch.
+    Whatever keeps the event loop busy for too long at a stretch shows there.
     """
     while True:
         due = anyio.current_time() + every_s

@@ -1,8 +1,8 @@
-"""What a way of watching folders promises, what it may ask of the watcher, and what it takes of inotify.
+"""The port between the watcher and a way of watching folders, and how much of inotify each way needs.
 
 Each project is one watch (of its `.ai` folder, or of its root). Read directly, all of them are one
-instance; watchfiles takes one for each shard. `demand` tells how many, to be compared with what an account
-may have.
+instance; watchfiles takes one for each shard. `demand` returns the numbers, to be compared with an account's
+limits.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ from handoffd.watch.folders import Place
 
 
 class Listener(Protocol):
-    """Who is told, on the event loop."""
+    """What a backend calls, on the event loop."""
 
     def touched(self, roots: Iterable[str]) -> None:
         """Known files of these projects may have changed."""
 
     def moved(self, roots: Iterable[str]) -> None:
-        """The `.ai` folders of these came, went or were replaced: where to watch them is to be found anew."""
+        """The `.ai` folders of these came, went or were replaced: find anew where to watch them."""
 
     def overflowed(self) -> None:
-        """Changes may have been missed, nobody knows of which projects."""
+        """Changes of any project may have been missed."""
 
     def barred(self, root: str) -> str | None:
-        """Return why this project is not to be watched for a while; None if it may be."""
+        """Return why this project must not be watched for a while; None if it may be."""
 
     def bar(self, root: str, why: str) -> None:
-        """Have this project left alone until the next sweep: watching it did harm."""
+        """Do not watch this project until the next sweep: watching it did harm."""
 
     async def placed(self, places: Sequence[Place]) -> None:
-        """From now on these are watched, or not, as their places say: what fell between is to be found."""
+        """From now on these are watched, or not, as their places say: find changes made before."""
 
 
 class Backend(Protocol):
-    """Watches one folder of each project. A change after `placed` is told of; one before may not be."""
+    """Watches one folder of each project. It reports changes after `placed`, but may miss earlier ones."""
 
     def add(self, root: str) -> None:
-        """Watch this project soon; it is told of by `placed`."""
+        """Watch this project soon, and then call `placed`."""
 
     def remove(self, root: str) -> None:
-        """Watch it no more. What is under way may still be told of."""
+        """Stop watching it. Changes under way may still be reported."""
 
     def renew(self, roots: Iterable[str]) -> None:
-        """Find anew where these, which were added, are to be watched, soon; told of by `placed`."""
+        """Find anew where to watch these, which were added, soon, and then call `placed`."""
 
     def recover(self) -> None:
-        """Make good for events that were lost, beyond the sweep that has just been made."""
+        """Make up for lost events, beyond the sweep that has just been made."""
 
     def configure(self, settings: WatchSettings) -> None:
-        """Go by these settings from now on."""
+        """Use these settings from now on."""
 
     async def run(self, listener: Listener) -> None:
         """Watch until cancelled; every project is placed first. May be run again."""
 
 
-# --- what it takes of the kernel's inotify -----------------------------------------------------------
+# --- how much of the kernel's inotify is needed ------------------------------------------------------
 LIMIT_REACHED = "the limit of file watches is reached (fs.inotify.max_user_watches, max_user_instances)"
 
 ROOTS_PER_SHARD = 250
-"""A further shard is opened beyond this, up to `settings.shards`: each costs idle CPU of its own."""
+"""Beyond this a further shard is opened, up to `settings.shards`: each costs idle CPU of its own."""
 
 _EVENTS_PER_ROOT = 16
-"""A hand-off with its STATE.json, replaced whole, is about so many events."""
+"""About as many events as a hand-off with its STATE.json, replaced whole, causes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,11 @@ def reads_inotify(settings: WatchSettings) -> bool:
 
 
 def demand(roots: int, settings: WatchSettings) -> Demand:
-    """Return what watching `roots` projects takes at the most.
+    """Return what watching `roots` projects needs at most.
 
-    Read directly, events that do not fit are known to be lost, and a sweep finds their changes within a
-    second: the queue need not hold any number of them. With watchfiles it has to hold a burst in which
-    each project of a shard has news at once; and a shard is rebuilt beside the old one: for a moment
-    the fullest one is there twice.
+    Read directly, the kernel reports lost events, and a sweep finds their changes within a second: the queue
+    may be short. With watchfiles it has to hold a burst of changes in every project of a shard; and a shard
+    is rebuilt beside the old one: for a moment the fullest one exists twice.
     """
     if reads_inotify(settings):
         return Demand(watches=roots, instances=1, events=0)

@@ -1,9 +1,9 @@
-"""What can be watched of one project, and what its `.ai` folder looks like just now.
+"""Where to watch a project, and a signature of its `.ai` folder as it is now.
 
 Everything here is a few system calls, made in a worker thread. Symbolic links are not followed: a
 project whose `.ai` is a link elsewhere is not watched there. Signatures and identities are bytes
 because there is one of each project for as long as the daemon lives: a tenth of what tuples of numbers
-take, and nothing that the garbage collector has to look at.
+take, and the garbage collector need not visit them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _FILE = Struct("=BQQQQ")
 """Which of the names, inode, mtime (ns), size, ctime (ns): ctime because an agent may set the others back."""
 _IDENTITY_BYTES = 16
 _64_BITS = (1 << 64) - 1
-"""What a file system claims may be negative, or later than a signed number of nanoseconds can tell."""
+"""A file system may report negative numbers, or times beyond a signed number of nanoseconds."""
 _RACY_NS = 2_000_000_000
-"""A folder that was changed so recently may be changed again without another ctime: clocks have steps."""
+"""A folder changed more recently may change again without a new ctime: clocks have steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ class Place:
 def signature(root: str, before: Signature = NOWHERE, *, now_ns: int = 0) -> Signature:
     """Return how the known files of the project at `root` look now; never raises for a missing one.
 
-    With the signature of `before`, names that were not there are looked for only if the folder has
-    changed since, which halves the cost at rest. `now_ns` is the time since the epoch; without it no
-    later look will rely on this one. Compare signatures by `differ`.
+    With the signature of `before`, names that were missing are looked for only if the folder has changed
+    since, which halves the cost at rest. `now_ns` is the time since the epoch; without it no later look will
+    rely on this one. Compare signatures by `differ`.
     """
     path = f"{root}/{AI_FOLDER}"
     try:
@@ -137,7 +137,7 @@ def place_of(root: str) -> Place:
     return place if os.access(folder, os.R_OK) else place.refused(f"{folder} is not readable")
 
 
-# --- visits that a disk which hangs does not hold up --------------------------------------------------
+# --- visits that a hanging disk does not hold up ------------------------------------------------------
 # A call to a dead network mount does not come back, and no limit gives its thread back. So a visit that takes
 # too long is left behind with the project it hangs in; the others go on with another thread, and that
 # project is passed over until its call returns.
@@ -164,7 +164,7 @@ class Visits:
         self._limit_s = limit_s
         self._silent: set[str] = set()
         self._lock = threading.Lock()
-        # One of its own: threads that hang are not to keep others from theirs.
+        # A limiter of its own: threads that hang must not take the slots of others.
         self._threads = anyio.CapacityLimiter(math.inf)
 
     @property
@@ -190,7 +190,7 @@ class Visits:
         return found
 
     def _leave(self, one: _Round[Found]) -> None:
-        """Expect nothing more of a visit; where it is just now, it hangs."""
+        """Give up on a visit; it hangs in the project where it is now."""
         with self._lock:
             one.left_behind = True
             if one.at is not None:

@@ -1,8 +1,8 @@
 """Watching by the kernel's inotify, read on the event loop: one descriptor, no thread that waits.
 
-A project that comes or goes is one system call, and nobody else's business. Where a project is to be
-watched is found out in a worker thread, because its disk may hang; the watch is live before the table
-knows whose it is, which is why `placed` comes last: the sweep that follows sees what fell between.
+A project that comes or goes is one system call, and disturbs no other. A worker thread finds out where to
+watch a project, because its disk may hang; the watch is live before the table knows its project, which is
+why `placed` comes last: the sweep that follows finds the changes in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IN_EXCL_UNLINK = 0x0400_0000
 IN_ISDIR = 0x4000_0000
 
 BATCH_BYTES = 32 * 1024
-"""So much is read in one go: at most some 2,000 events, which is 2 ms of the event loop's time."""
+"""Read in one go: at most some 2,000 events, which is 2 ms of the event loop's time."""
 
 _HEADER = Struct("=iIII")
 
@@ -71,8 +71,8 @@ def parse_events(data: bytes) -> Iterator[Event]:
 class Inotify:
     """One instance. Making one raises OSError: EMFILE at a limit, ENOSYS where there is none.
 
-    It may be closed while another thread is in `add`, which may last for as long as a disk hangs: the
-    descriptor is given back by whoever is last, or its number might be somebody else's by then.
+    It may be closed while another thread is in `add`, which may last for as long as a disk hangs: the last
+    user closes the descriptor, or its number might belong to another file by then.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Inotify:
             self._leave()
 
     def remove(self, watch: int) -> None:
-        """Give a watch back; harmless if it has gone by itself. Its queued events still come."""
+        """Give a watch back; harmless if it has ended by itself. Its queued events still come."""
         if not self._closed:
             self._libc.inotify_rm_watch(self.descriptor, watch)
 
@@ -135,7 +135,7 @@ _HOW = IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
 IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
 """Every way in which a file can be written, a link made, a time set: each is news (see folders.py)."""
 IN_ROOT = _HOW | IN_MOVED_TO | IN_CREATE
-"""Where there is no `.ai` yet, only its coming matters, and work goes on all around."""
+"""Without an `.ai` folder, only its creation matters; people and agents work all around it."""
 
 _AWAY = IN_DELETE | IN_MOVED_FROM
 
@@ -146,9 +146,9 @@ A hand-off is followed by our own writes of STATE.json; looks at those are bette
 executor has been started.
 """
 _AT_ONCE = 250
-"""So many projects are placed in one visit to a worker thread: a few milliseconds."""
+"""Projects that are placed in one visit to a worker thread: a few milliseconds."""
 _ATTEMPTS = 3
-"""A folder that vanishes between looking and watching is looked for again, so many times."""
+"""How often a folder is looked for that vanishes before it can be watched."""
 _LIMITS = {errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _NAMES = frozenset(name.encode() for name in NAMES)
 _AI = AI_FOLDER.encode()
@@ -163,7 +163,7 @@ class InotifyBackend:
         self._pending: dict[str, None] = {}
         self._placing: set[str] = set()
         self._ended: set[int] = set()
-        """Watches that ended while nobody knew yet whose they were."""
+        """Watches that ended before the table knew their project."""
         self._kernel: Inotify | None = None
         self._visits = Visits()
         self._wake = anyio.Event()
@@ -174,13 +174,13 @@ class InotifyBackend:
         self._wake.set()
 
     def remove(self, root: str) -> None:
-        """Watch `root` no more."""
+        """Stop watching `root`."""
         self._pending.pop(root, None)
         self._placing.discard(root)
         self._give_back(self._table.release(root))
 
     def renew(self, roots: Iterable[str]) -> None:
-        """Find anew where `roots` are to be watched."""
+        """Find anew where to watch `roots`."""
         for root in roots:
             self.add(root)
 
@@ -189,7 +189,7 @@ class InotifyBackend:
         self.renew(self._table.all_roots())
 
     def configure(self, settings: WatchSettings) -> None:
-        """Do nothing: there is nothing to be set."""
+        """Do nothing: no setting concerns it."""
 
     async def run(self, listener: Listener) -> None:
         """Watch until cancelled."""
@@ -207,7 +207,7 @@ class InotifyBackend:
             if kernel is not None:
                 kernel.close()
 
-    # --- whose watch is where --------------------------------------------------------------------
+    # --- which project's watch is where ----------------------------------------------------------
     async def _place(self, roots: list[str], listener: Listener, group: TaskGroup) -> None:
         for root in roots:
             del self._pending[root]
@@ -243,7 +243,7 @@ class InotifyBackend:
 
     # --- events ----------------------------------------------------------------------------------
     async def _read(self, kernel: Inotify, listener: Listener) -> None:
-        """Read a batch each time the loop comes round: a flood cannot hold up anybody else."""
+        """Read one batch in each turn of the loop: a flood cannot hold up other tasks."""
         while True:
             await anyio.wait_readable(kernel.descriptor)
             self._sort(kernel.read(), listener)
@@ -269,7 +269,7 @@ class InotifyBackend:
             listener.moved(moved)
 
     def _ended_at(self, watch: int, mask: int) -> tuple[str, ...]:
-        """Return whose watch is no longer where it is to be."""
+        """Return the projects whose watch is no longer where it should be."""
         if self._placing:
             self._ended.add(watch)
         return self._table.drop(watch) if mask & IN_IGNORED else self._table.roots(watch)
@@ -301,18 +301,18 @@ def _why(error: OSError, folder: str = "inotify") -> str:
     return LIMIT_REACHED if error.errno in _LIMITS else f"{folder}: {error.strerror}"
 
 
-# --- the pace at which one project is told to look again ---------------------------------------------
+# --- the pace of one project's hints -----------------------------------------------------------------
 class Pace:
     """Passes first hints on at once, and those that follow them at the next tick, `rest_s` seconds later.
 
     A file that is written to without a pause sends an event each time, and a look costs more than the write.
-    And what goes may be on its way with all around it (`rm -r`, a change of branches): mending that at once
-    would be in the way. While nothing is hinted there are no ticks.
+    And a file that vanishes may be the first of many (`rm -r`, a change of branches): writing it again
+    at once would be in the way. Without hints there are no ticks.
     """
 
     def __init__(self, rest_s: float) -> None:
         self._rest_s = rest_s
-        self._deliver: Callable[[Iterable[str]], None] = _to_nobody
+        self._deliver: Callable[[Iterable[str]], None] = _to_no_task
         self._told: set[str] = set()
         self._owed: set[str] = set()
         self._later: set[str] = set()
@@ -346,11 +346,11 @@ class Pace:
                 self._wake = anyio.Event()
 
 
-def _to_nobody(roots: Iterable[str]) -> None:
-    """Nobody listens yet."""
+def _to_no_task(roots: Iterable[str]) -> None:
+    """Do nothing: no task runs yet."""
 
 
-# --- which watch is whose ----------------------------------------------------------------------------
+# --- projects and their watches ----------------------------------------------------------------------
 class WatchTable:
     """Roots and the numbers of their watches, both ways. Pure book-keeping.
 
@@ -371,14 +371,14 @@ class WatchTable:
         return tuple(self._watch_of)
 
     def roots(self, watch: int) -> tuple[str, ...]:
-        """Return whose watch this is; nobody's if it was given back, whatever still comes of it."""
+        """Return the projects of a watch; none if it was given back, though late events still come."""
         root = self._root_of.get(watch)
         if root is None:
             return ()
         return (root, *self._others.get(watch, ()))
 
     def assign(self, root: str, watch: int) -> int | None:
-        """Note that `root` is watched by `watch`; return the watch that nobody needs any more, if any."""
+        """Note that `root` is watched by `watch`; return the watch that no project needs any more, if any."""
         before = self._watch_of.get(root)
         if before == watch:
             return None
@@ -389,7 +389,7 @@ class WatchTable:
         return needless
 
     def release(self, root: str) -> int | None:
-        """Note that `root` is not watched; return the watch that nobody needs any more, if any."""
+        """Note that `root` is not watched; return the watch that no project needs any more, if any."""
         watch = self._watch_of.pop(root, None)
         if watch is None:
             return None
@@ -408,7 +408,7 @@ class WatchTable:
         return None
 
     def drop(self, watch: int) -> tuple[str, ...]:
-        """Note that a watch has gone by itself; return whose it was."""
+        """Note that a watch has ended by itself; return its projects."""
         roots = self.roots(watch)
         for root in roots:
             del self._watch_of[root]

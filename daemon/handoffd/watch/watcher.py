@@ -1,20 +1,20 @@
-"""Watches the `.ai` folder of every project and says «look again» when a known file changes.
+"""Watches the `.ai` folder of every project and hints «look again» when a known file changes.
 
 A hint is never a fact: the same change may be hinted twice, and a hint may be about nothing. What is
 promised is that after every change there is a hint: at once while the folder is watched, at the next sweep
 otherwise. Neither kinds of events nor single files can be relied upon (atomic replacement arrives as
 «added», a folder that is replaced goes deaf). How folders are watched is a back end's business (`backend`);
-here is what holds for all of them:
+this holds for all of them:
 
 - a folder that appears, vanishes or is replaced is noticed by its event, or by its inode at the next sweep,
-or by a change that the sweep sees and the watch did not; each has it watched anew; - what is watched anew
-is swept afterwards: nothing is lost between; - what cannot be watched, or never rests, is swept, and said
-to be.
+  or by a change that the sweep sees and the watch did not; then it is watched anew;
+- a folder that is watched anew is swept afterwards, so no change in between is lost;
+- a folder that cannot be watched, or never rests, is swept, and reported as such.
 
 The sweep is what makes a missed change a delay instead of a hang (inotify queues overflow, network mounts
-say nothing), and what makes a change of watches lossless: whatever falls between an old and a new one
-differs from the last signature. Looking and comparing is a worker thread's business, a slice at a time; the
-event loop is handed only what differs.
+say nothing), and what makes a change of watches lossless: a change between an old and a new one
+differs from the last signature. A worker thread looks and compares, a slice at a time; the event loop gets
+only the differences.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _BURST_PAUSE_S = 0.5
 class Watcher:
     """Calls `touched(root)` on the event loop whenever a known file of a project may have changed.
 
-    A project that is added is hinted once as soon as it is known how it will be watched: what
-    was written before is there to be seen, what is written later will be hinted.
+    A project that is added is hinted once as soon as it is watched, or known not to be: the hint covers what
+    was written before, and later changes are hinted as they come.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Watcher:
     def degraded(self) -> Mapping[str, str]:
         """The projects that are only swept, each with the reason why it cannot be watched.
 
-        It goes with what happens: ask again instead of keeping it.
+        It changes all the time: read it again instead of keeping it.
         """
         return MappingProxyType(self._degraded)
 
@@ -93,7 +93,7 @@ class Watcher:
         self._barred.pop(root, None)
 
     def configure(self, settings: WatchSettings) -> None:
-        """Go by these settings from now on; the back end stays the one it began with."""
+        """Use these settings from now on; the back end stays the one it began with."""
         self._settings = settings
         self._backend.configure(settings)
         self._stirred.set()
@@ -110,7 +110,7 @@ class Watcher:
             group.start_soon(self._sweep_for_ever, name="sweep")
             await self._backend.run(self)
 
-    # --- what the back end tells -----------------------------------------------------------------
+    # --- what the back end calls -----------------------------------------------------------------
     def touched(self, roots: Iterable[str]) -> None:
         """Hint these."""
         for root in roots:
@@ -118,7 +118,7 @@ class Watcher:
             self._touch(root)
 
     def moved(self, roots: Iterable[str]) -> None:
-        """Have the folders watched that are there now; a project that never rests is left to the sweep."""
+        """Watch the folders that exist now; leave a project that never rests to the sweep."""
         for root in roots:
             if root not in self._roots or root in self._barred:
                 continue
@@ -138,11 +138,11 @@ class Watcher:
         return self._barred.get(root)
 
     def bar(self, root: str, why: str) -> None:
-        """Have this project left alone until the next sweep."""
+        """Do not watch this project until the next sweep."""
         self._barred[root] = why
 
     async def placed(self, places: Sequence[Place]) -> None:
-        """Report who is not watched, and find what changed before these were."""
+        """Log which projects are not watched, and find what changed before these were."""
         self._report(places)
         for place in places:
             if place.root in self._roots:
@@ -200,13 +200,13 @@ class Watcher:
                     news.setdefault(place.why_not, []).append(place.root)
             elif before is not None:
                 again.append(place.root)
-        for why, those in news.items():
-            log.warning("swept, not watched", why=why, projects=len(those), first=those[0])
+        for why, roots in news.items():
+            log.warning("swept, not watched", why=why, projects=len(roots), first=roots[0])
         if again:
             log.info("watched again", projects=len(again), first=again[0])
 
 
-# --- by what folders are watched on this machine -----------------------------------------------------
+# --- how folders are watched on this machine ---------------------------------------------------------
 def backend_of(settings: WatchSettings) -> Backend:
     """Return the back end that `settings` name; `auto` is inotify where the kernel has one."""
     if reads_inotify(settings) and (settings.backend == "inotify" or _there()):
@@ -217,7 +217,7 @@ def backend_of(settings: WatchSettings) -> Backend:
 
 
 def _there() -> bool:
-    """Return whether the kernel answers, be it that a limit is reached."""
+    """Return whether the kernel has inotify, even if a limit is reached."""
     try:
         Inotify().close()
     except OSError as error:
@@ -230,7 +230,7 @@ def _there() -> bool:
 
 # --- sweeps ------------------------------------------------------------------------------------------
 SLICE = 500
-"""So many projects are looked at in one go, some 5 ms on a disk that is in memory."""
+"""Projects that are visited in one go: some 5 ms on a disk that is in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ class Sweeper:
         moved: set[str] = set()
         while some := list(islice(wanted, SLICE)):
             async with self._turn:
-                # File systems go by this clock, and nobody can set it for them.
+                # File systems use this clock, so a test cannot pass one of its own.
                 look = partial(_look, known=self._known, expected=expected or {}, now_ns=time.time_ns())
                 seen = await self._visits.pay(some, look)
                 hints = [
@@ -313,7 +313,7 @@ _AS_BEFORE = _Sight(None, moved=False)
 def _look(
     root: str, *, known: Mapping[str, Signature | None], expected: Mapping[str, Identity], now_ns: int
 ) -> _Sight:
-    """Return what is new about a project. `known` may change meanwhile: who takes the result looks again."""
+    """Return what is new about a project. `known` may change meanwhile: the caller compares again."""
     before = known.get(root)
     now = signature(root, before or NOWHERE, now_ns=now_ns)
     folder = expected.get(root, None if before is None else identity_in(before))

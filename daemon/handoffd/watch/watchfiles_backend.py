@@ -72,7 +72,7 @@ class WatchfilesBackend:
         self._mark(self._shard_of[root])
 
     def remove(self, root: str) -> None:
-        """Watch `root` no more, soon."""
+        """Stop watching `root` soon."""
         shard = self._shard_of.pop(root, None)
         if shard is not None:
             shard.roots.discard(root)
@@ -86,10 +86,10 @@ class WatchfilesBackend:
             self._mark(shard)
 
     def recover(self) -> None:
-        """Do nothing: a burst is no proof that events were lost, and what went deaf the sweep gives away."""
+        """Do nothing: a burst need not mean lost events, and the sweep finds a watch that went deaf."""
 
     def configure(self, settings: WatchSettings) -> None:
-        """Go by these settings from now on; a shard that is live keeps its own until it is rebuilt."""
+        """Use these settings from now on; a shard that is live keeps its own until it is rebuilt."""
         self._settings = settings
 
     async def run(self, listener: Listener) -> None:
@@ -151,7 +151,7 @@ class WatchfilesBackend:
         """Open a new watch beside the old one, or in its stead where the limit leaves no room for both."""
         covered_first = sorted(places, key=lambda place: place.root in self._refused)
         opened = partial(open_watch, covered_first, self._settings)
-        # Not abandoned when cancelled: the watch that comes out would be nobody's to close.
+        # Not abandoned when cancelled: no task would close the new watch.
         watch, refused = await anyio.to_thread.run_sync(opened)
         if shard.watch is None or LIMIT_REACHED not in refused.values():
             return watch, refused
@@ -183,7 +183,7 @@ class WatchfilesBackend:
         if now - shard.failed_at > _CALM_S:
             shard.failures = 0
         shard.failed_at = now
-        if fault.root is None:  # else the cause is out of the way, and nobody else has to wait for it
+        if fault.root is None:  # else its cause is barred, and the other projects need not wait
             shard.failures += 1
             delay_s = _FIRST_BACK_OFF_S * 2 ** min(shard.failures, 10)
             shard.not_before = now + min(delay_s, _LAST_BACK_OFF_S)
@@ -199,9 +199,9 @@ Deliver = Callable[[frozenset[str], frozenset[str]], None]
 """Takes the roots whose files were touched and those whose `.ai` folder came, went or moved."""
 
 BURST = 1000
-"""So many changes in one batch, and the kernel's queue may have overflowed (16,384 events, as a rule).
+"""After a batch of this many changes the kernel's queue may have overflowed (16,384 events, as a rule).
 
-The kernel says so when it does, watchfiles (1.3.0) keeps that to itself. A burst over few names is
+The kernel reports an overflow, but watchfiles (1.3.0) does not pass it on. A burst over few names is
 one change a name here, and is not noticed.
 """
 
@@ -212,7 +212,7 @@ _NAMES = frozenset(NAMES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a watch ended by itself. `root` is the project at fault, if the message tells."""
+    """Why a watch ended by itself. `root` is the project at fault, if the message names it."""
 
     why: str
     root: str | None
@@ -289,7 +289,7 @@ class Watch:
 def bearable(place: Place, *, wary: bool = False) -> Place:
     """Return `place`, refused if watchfiles could not bear it; `wary` also looks at the names inside.
 
-    Blocks. Only what once did harm is looked at so closely: it costs a listing.
+    Blocks. Use `wary` only for a folder that did harm: it costs a listing.
     """
     if place.folder is None:
         return place
@@ -334,7 +334,7 @@ def open_watch(places: Sequence[Place], settings: WatchSettings) -> tuple[Watch 
 
 
 def _instances() -> int:
-    """Return how many inotify instances this process has; 0 where that cannot be found out."""
+    """Return how many inotify instances this process has; 0 where that cannot be read."""
     try:
         descriptors = os.listdir("/proc/self/fd")
     except OSError:
@@ -350,7 +350,7 @@ def _link(path: str) -> str | None:
 
 
 def _until_given_back(instances: int) -> None:
-    """Wait until a watcher that could not be built has let go: a thread of its own does that, by and by."""
+    """Wait until a watcher that could not be built has let go: its thread does that after a while."""
     for _ in range(_GIVEN_BACK_LOOKS):
         if _instances() <= instances:
             return

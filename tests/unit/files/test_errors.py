@@ -10,7 +10,7 @@ from handoffd.files.errors import damaged, storage_error, unsafe_file
 
 
 def test_an_error_names_activity_path_and_cause() -> None:
-    """A person sees what was being done, where, and what came between."""
+    """A person sees what failed, where, and why."""
     error = storage_error(
         "record an event", Path("/state/journal.db"), OSError(errno.EIO, "Input/output error")
     )
@@ -27,8 +27,8 @@ def test_a_full_disk_has_a_code_and_a_remedy(number: int) -> None:
     assert ("DISK_FULL", "df -h /state") == (error.code, error.hint)
 
 
-def test_a_foreign_file_is_told_by_sqlite(tmp_path: Path) -> None:
-    """What SQLite calls no database, we call no journal."""
+def test_a_foreign_file_is_recognised_by_sqlites_code(tmp_path: Path) -> None:
+    """What is not a database is not a journal."""
     path = tmp_path / "journal.db"
     path.write_bytes(b"not a database at all" * 100)
     connection = sqlite3.connect(path)
@@ -40,19 +40,18 @@ def test_a_foreign_file_is_told_by_sqlite(tmp_path: Path) -> None:
 
     assert "NOT_A_JOURNAL" == error.code
     assert "SQLITE_NOTADB" in error.message
-    assert error.hint is not None
-    assert "mv " in error.hint
+    assert "mv " in (error.hint or "")
 
 
 def test_an_unsafe_file_is_refused_with_the_reason() -> None:
-    """Refusals share one code, for whoever treats them as an edit from outside."""
+    """Refusals share one code: callers treat them as an edit from outside."""
     error = unsafe_file("/p/.ai/STATE.json", "it is a symbolic link")
 
     assert ("UNSAFE_FILE", "refusing /p/.ai/STATE.json: it is a symbolic link") == (error.code, error.message)
 
 
-def test_damage_is_reported_in_the_words_of_the_check() -> None:
-    """What the check found is not lost on the way."""
+def test_damage_is_reported_with_the_finding() -> None:
+    """In SQLite's own words."""
     error = damaged("/state/journal.db", "row 3 missing from index")
 
     assert "CORRUPT_JOURNAL" == error.code

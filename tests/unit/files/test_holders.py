@@ -1,4 +1,4 @@
-"""Who holds a lock: what /proc tells, also of a lock that was inherited, and what cannot be had."""
+"""Finding the holder of a lock in /proc."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def holding(folder: Path, then: str = "") -> Iterator[int]:
 
 
 @pytest.mark.parametrize("then", ["", _BY_A_CHILD], ids=["itself", "a child that inherited it"])
-def test_who_has_a_folder_locked_is_found(tmp_path: Path, then: str) -> None:
-    """The process that took the lock, or one that was left with it when that had ended."""
+def test_the_holder_of_a_folder_is_found(tmp_path: Path, then: str) -> None:
+    """The process that took the lock, or the one that has it after that ended."""
     with holding(tmp_path, then) as pid:
         found = holder_of_folder(os.stat(tmp_path))
 
@@ -55,13 +55,14 @@ def test_who_has_a_folder_locked_is_found(tmp_path: Path, then: str) -> None:
     assert "import fcntl, os, sys, time" in (found.command or "")
 
 
-def test_under_another_device_the_descriptor_decides(tmp_path: Path) -> None:
-    """Where the kernel lists locks under a device of its own, as of Btrfs, the inode alone proves nothing."""
+def test_a_locked_descriptor_decides(tmp_path: Path) -> None:
+    """An open one is not a lock; an inode on another device, as Btrfs has in /proc/locks, proves nothing."""
     handle = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         here = os.stat(tmp_path)
         elsewhere = os.stat_result((*here[:2], here.st_dev + 1, *here[3:]))
+        assert holder_of_folder(here) is None
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
         assert holder_of_folder(elsewhere) is None
         assert os.getpid() == getattr(holder_of_folder(here), "pid", None)
@@ -69,17 +70,8 @@ def test_under_another_device_the_descriptor_decides(tmp_path: Path) -> None:
         os.close(handle)
 
 
-def test_a_folder_that_is_free_has_no_holder(tmp_path: Path) -> None:
-    """An open descriptor is not a lock."""
-    handle = os.open(tmp_path, os.O_RDONLY)
-    try:
-        assert holder_of_folder(os.stat(tmp_path)) is None
-    finally:
-        os.close(handle)
-
-
-def test_a_holder_is_told_as_far_as_it_is_known() -> None:
-    """What this account may not see is left out."""
+def test_the_text_leaves_out_what_is_unknown() -> None:
+    """This account may not see all of a process."""
     since = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
     whole = Holder(pid=7, since=since, command="vi", account="mei", state_dir=Path("/srv/state"))
 
@@ -90,7 +82,7 @@ def test_a_holder_is_told_as_far_as_it_is_known() -> None:
     )  # fmt: skip
 
 
-def test_a_process_began_at_one_time() -> None:
-    """None when there is no such process."""
+def test_a_process_has_one_start_time() -> None:
+    """A process that does not exist has none."""
     assert started_at(os.getpid()) == started_at(os.getpid()) is not None
     assert started_at(2**22 + 1) is None

@@ -1,26 +1,25 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.support.children import ending
-from tests.support.eventually import eventually, eventually_sync
+from tests.support.eventually import eventually
 
 from handoffd.errors import Locked, StoreError
 from handoffd.files.locks import (
+    FileLock,
     acquire,
     acquire_project,
     acquire_within,
-    daemon_lock_path,
     holder_of,
     project_lock_path,
 )
@@ -36,13 +35,12 @@ with acquire(Path(sys.argv[1]), "it"):
 
 
 @contextmanager
-def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
+def held_elsewhere(*arguments: Path, program: str = _HOLD) -> Iterator[subprocess.Popen[str]]:
     """Yield another process that holds the lock until its stdin is closed or it is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(path)],
+        [sys.executable, "-c", program, *arguments],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdin
     assert process.stdout
     with ending(process):
         assert "held\n" == process.stdout.readline()
@@ -52,20 +50,47 @@ def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_a_lock_is_had_once(tmp_path: Path) -> None:
-    """Even in one process a second one is refused, and a released one is free."""
-    path = daemon_lock_path(tmp_path)
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a project's folder."""
+    (tmp_path / "shop").mkdir()
+    return tmp_path / "shop"
 
-    lock = acquire(path, "the state directory")
-    with pytest.raises(Locked, match=f"the state directory is in use by process {os.getpid()}"):
-        acquire(path, "the state directory")
 
-    lock.release()
-    acquire(path, "the state directory").release()
+@pytest.fixture(params=["a file", "a project's folder"])
+def take(request: pytest.FixtureRequest, tmp_path: Path, root: Path) -> Callable[[], FileLock]:
+    """Return how a lock of either kind is acquired."""
+    path = project_lock_path(tmp_path, root)
+    by_folder = request.param == "a project's folder"
+    return lambda: acquire_project(path, root) if by_folder else acquire(path, f"the project {root}")
+
+
+def test_a_lock_is_held_once(take: Callable[[], FileLock], root: Path) -> None:
+    """Even one process cannot take it twice; it is free after its release, or when it is dropped."""
+    for give_back in (FileLock.release, lambda _: None):
+        lock = take()
+        with pytest.raises(Locked, match=f"the project {root} is in use by process {os.getpid()}"):
+            take()
+
+        give_back(lock)
+        del lock
+
+        take().release()
+
+
+def test_a_child_does_not_inherit_the_lock(take: Callable[[], FileLock]) -> None:
+    """A process that we start does not keep our lock after us."""
+    lock = take()
+    with ending(subprocess.Popen(["sleep", "600"], close_fds=False)) as child:
+        lock.release()
+        try:
+            take().release()
+        finally:
+            child.kill()
 
 
 def test_the_holder_is_named(tmp_path: Path) -> None:
-    """Who is in the way: pid, command line and since when."""
+    """By pid, command line and since when."""
     path = tmp_path / "locks" / "x.lock"
 
     with held_elsewhere(path) as process:
@@ -81,12 +106,16 @@ def test_the_holder_is_named(tmp_path: Path) -> None:
     assert process.pid == holder.pid
 
 
-def test_a_killed_holder_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The lock is free at once, the file stays, and nobody is named for it."""
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_holder_that_has_ended_leaves_nothing_behind(tmp_path: Path, is_killed: bool) -> None:
+    """The lock is free at once, the file stays, and no holder is named."""
     path = tmp_path / "x.lock"
     with held_elsewhere(path) as process:
         inode = path.stat().st_ino
-        process.kill()
+        if is_killed:
+            process.kill()
+        else:
+            process.communicate()
         process.wait(timeout=60)
 
         assert holder_of(path) is None
@@ -94,26 +123,20 @@ def test_a_killed_holder_leaves_nothing_behind(tmp_path: Path) -> None:
             assert inode == path.stat().st_ino
 
 
-def test_a_reused_pid_is_not_taken_for_the_holder(tmp_path: Path) -> None:
-    """The start time tells a process from a later one with its number."""
+@pytest.mark.parametrize(
+    "note", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1, "started": null}', '{"pid": OURS, "started": 1}']
+)
+def test_a_useless_note_names_no_holder(tmp_path: Path, note: str) -> None:
+    """Nor one of an earlier process with our pid. The note serves messages only; the lock works without."""
     path = tmp_path / "x.lock"
-    path.write_text(f'{{"pid": {os.getpid()}, "started": 1}}')
-
-    assert holder_of(path) is None
-
-
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1, "started": null}'])
-def test_an_unreadable_note_names_nobody(tmp_path: Path, note: str) -> None:
-    """What is in the file is for messages only; the lock works without."""
-    path = tmp_path / "x.lock"
-    path.write_text(note)
+    path.write_text(note.replace("OURS", str(os.getpid())))
 
     assert holder_of(path) is None
     acquire(path, "it").release()
 
 
 def test_two_ways_to_a_project_are_one_lock(tmp_path: Path) -> None:
-    """Device and inode name a root; a symlink to it is no second project."""
+    """Device and inode name a root; a symlink to it is the same project."""
     for name in ("shop", "blog"):
         (tmp_path / name).mkdir()
     (tmp_path / "alias").symlink_to("shop")
@@ -130,7 +153,7 @@ def test_two_ways_to_a_project_are_one_lock(tmp_path: Path) -> None:
 
 
 def test_lock_files_are_private(tmp_path: Path) -> None:
-    """Others cannot take our locks: that would stop the daemon."""
+    """Other accounts cannot take our locks and so stop the daemon."""
     path = tmp_path / "state" / "locks" / "x.lock"
 
     acquire(path, "it").release()
@@ -138,99 +161,35 @@ def test_lock_files_are_private(tmp_path: Path) -> None:
     assert (0o600, 0o700) == tuple(stat.S_IMODE(p.stat().st_mode) for p in (path, path.parent))
 
 
-def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
-    """What we start must not hold our locks after us."""
-    path = tmp_path / "x.lock"
-    lock = acquire(path, "it")
-    with ending(subprocess.Popen(["sleep", "600"], close_fds=False)) as child:
-        lock.release()
-        try:
-            acquire(path, "it").release()
-        finally:
-            child.kill()
-
-
-def held_folder(root: Path, state: Path, then: str = "sys.stdin.read()") -> subprocess.Popen[str]:
-    """Return another process that has a project locked from another state directory."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _HOLD_FOLDER.format(then=then), str(root), str(state)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 _HOLD_FOLDER = """
-import os, subprocess, sys
+import sys
 from pathlib import Path
 from handoffd.files.locks import acquire, acquire_project, daemon_lock_path, project_lock_path
 root, state = map(Path, sys.argv[1:])
 daemon = acquire(daemon_lock_path(state), "it")
 lock = acquire_project(project_lock_path(state, root), root)
 print("held", flush=True)
-{then}
+sys.stdin.read()
 """
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    """Return what a process prints first."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return a project's folder."""
-    (tmp_path / "shop").mkdir()
-    return tmp_path / "shop"
-
-
 def test_a_project_has_one_writer_whatever_its_state_directory(tmp_path: Path, root: Path) -> None:
-    """Who has it is told, with the state directory; as soon as that process is killed, it is free."""
-    mine = project_lock_path(tmp_path / "mine", root)
-    with ending(held_folder(root, tmp_path / "theirs")) as process:
-        try:
-            assert "held" == first_line(process)
-            with pytest.raises(Locked) as caught:
-                acquire_project(mine, root)
-        finally:
-            process.kill()
+    """The refusal names the process and its state directory; after a kill the project is free."""
+    theirs, mine = tmp_path / "theirs", project_lock_path(tmp_path / "mine", root)
+    with held_elsewhere(root, theirs, program=_HOLD_FOLDER) as process, pytest.raises(Locked) as caught:
+        acquire_project(mine, root)
 
     assert f"the project {root} is in use by process {process.pid} (" in caught.value.message
-    assert f"whose state directory is {tmp_path / 'theirs'}" in caught.value.message
-    assert {"pid": process.pid, "state_dir": str(tmp_path / "theirs")} == caught.value.details
+    assert f"whose state directory is {theirs}" in caught.value.message
+    assert {"pid": process.pid, "state_dir": str(theirs)} == caught.value.details
     assert f"handoffd remove {root}" == (caught.value.hint or "").partition("  #")[0]
     acquire_project(mine, root).release()
     assert not (tmp_path / "mine").exists()  # it needs no file
     assert [] == os.listdir(root)
 
 
-def test_a_project_lock_is_not_inherited_by_a_child_that_survives(tmp_path: Path, root: Path) -> None:
-    """The holder is killed while what it started goes on, with every descriptor it was given."""
-    then = "print(subprocess.Popen(['sleep', '600'], close_fds=False).pid, flush=True); sys.stdin.read()"
-    with ending(held_folder(root, tmp_path / "theirs", then)) as process:
-        assert "held" == first_line(process)
-        child = int(first_line(process))
-        process.kill()
-    try:
-        os.kill(child, 0)
-        acquire_project(project_lock_path(tmp_path / "mine", root), root).release()
-    finally:
-        os.kill(child, signal.SIGKILL)
-
-
-def test_a_lock_that_is_dropped_is_free(tmp_path: Path, root: Path) -> None:
-    """A thread had it after its caller had gone, and nobody is left to release it."""
-    path = project_lock_path(tmp_path, root)
-    lock = acquire_project(path, root)
-    with pytest.raises(Locked, match=f"process {os.getpid()}"):
-        acquire_project(path, root)
-
-    del lock
-
-    acquire_project(path, root).release()
-
-
-def test_another_folder_than_the_one_that_was_looked_at_is_not_locked(tmp_path: Path, root: Path) -> None:
-    """It may have been put there a moment ago; the next look finds out what it is."""
+def test_a_folder_that_was_replaced_is_not_locked(tmp_path: Path, root: Path) -> None:
+    """Nor one that is gone, nor a file in its place."""
     path = project_lock_path(tmp_path, root)
     root.rename(tmp_path / "moved")
     with pytest.raises(StoreError, match="is gone"):
@@ -245,8 +204,8 @@ def test_another_folder_than_the_one_that_was_looked_at_is_not_locked(tmp_path: 
         acquire_project(path, tmp_path / "file")
 
 
-def test_where_the_folder_cannot_be_locked_a_file_has_to_do() -> None:
-    """A folder that this account may not list, for one; that is logged once, and the holder is named."""
+def test_where_the_folder_cannot_be_locked_a_file_is() -> None:
+    """As where this account may not list it; that is logged once, and the holder is named."""
     with tempfile.TemporaryDirectory() as base:
         os.chmod(base, 0o777)
         shop = Path(base, "shop")
@@ -308,14 +267,3 @@ def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
         acquire(tmp_path / "x.lock", "it")
 
     assert ["x.lock"] == os.listdir(tmp_path)
-
-
-def test_a_holder_that_ends_frees_the_lock(tmp_path: Path) -> None:
-    """However a process ends, the kernel gives the lock back."""
-    path = tmp_path / "x.lock"
-    with held_elsewhere(path) as process:
-        assert process.stdin
-        process.stdin.close()
-        eventually_sync(lambda: process.poll() == 0)
-
-        acquire(path, "it").release()

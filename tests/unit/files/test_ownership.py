@@ -1,4 +1,4 @@
-"""Which handoffd a project belongs to: what its folder says, and when that counts."""
+"""Which handoffd a project belongs to: the mark on its folder, and when it counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> str:
 
 
 def test_a_project_belongs_to_the_daemon_that_owns_it(tmp_path: Path, root: str) -> None:
-    """Whether that one runs or not; to itself it is no other one."""
+    """Whether it runs or not; it is not another daemon to itself."""
     assert owner_of(root, tmp_path / "first") is None
     own(root, tmp_path / "first")
 
@@ -31,8 +31,8 @@ def test_a_project_belongs_to_the_daemon_that_owns_it(tmp_path: Path, root: str)
     assert str(tmp_path / "first") == owner_of(root, tmp_path / "second")
 
 
-def test_whoever_takes_it_learns_who_had_it(tmp_path: Path, root: str) -> None:
-    """And the other one has lost it."""
+def test_a_daemon_that_takes_it_learns_its_former_owner(tmp_path: Path, root: str) -> None:
+    """Which has lost it."""
     own(root, tmp_path / "first")
     assert str(tmp_path / "first") == former_owner(root, tmp_path / "second")
     own(root, tmp_path / "second")
@@ -41,7 +41,7 @@ def test_whoever_takes_it_learns_who_had_it(tmp_path: Path, root: str) -> None:
 
 
 def test_it_is_free_when_the_owner_has_left_it(tmp_path: Path, root: str) -> None:
-    """Who had it last is known all the same; only the owner can leave it."""
+    """The former owner is still known; only the owner can leave it."""
     own(root, tmp_path / "first")
     leave([root], tmp_path / "second")
     assert owner_of(root, tmp_path / "second") is not None
@@ -74,15 +74,11 @@ def test_a_copy_is_free_and_what_was_moved_is_not(tmp_path: Path, root: str) -> 
 
 
 def test_the_owner_knows_itself_by_another_path(tmp_path: Path, root: str) -> None:
-    """A state directory behind a link."""
+    """By a link, and after a move; another state directory is not the owner."""
     (tmp_path / "link").symlink_to("first")
     own(root, tmp_path / "link")
-
     assert (None, None) == (owner_of(root, tmp_path / "first"), former_owner(root, tmp_path / "first"))
 
-
-def test_the_owner_knows_itself_after_its_state_was_moved(tmp_path: Path, root: str) -> None:
-    """Another one that is there by now, at the old path or at a new one, is not it."""
     own(root, tmp_path / "first")
     (tmp_path / "first").rename(tmp_path / "moved")
 
@@ -90,11 +86,11 @@ def test_the_owner_knows_itself_after_its_state_was_moved(tmp_path: Path, root: 
     assert str(tmp_path / "first") == former_owner(root, tmp_path / "second")
 
 
-def test_a_state_directory_that_cannot_be_looked_at_is_one(tmp_path: Path, root: str) -> None:
+def test_a_state_directory_that_cannot_be_read_still_counts(tmp_path: Path, root: str) -> None:
     """As another account's: its daemon has the project until it leaves it."""
     own(root, tmp_path / "first")
     (tmp_path / "first").rmdir()
-    (tmp_path / "first").symlink_to("first")  # a loop: no more can be said of it
+    (tmp_path / "first").symlink_to("first")  # a loop, which stat cannot follow
 
     assert str(tmp_path / "first") == owner_of(root, tmp_path / "second")
 
@@ -107,8 +103,8 @@ def test_a_state_directory_that_cannot_be_looked_at_is_one(tmp_path: Path, root:
         b"owns\x001\0\xb2\0/x", b"owns\x001\0" + b"9" * 2000 + b"\0/x", b"/" * 3000,
     ],
 )  # fmt: skip
-def test_what_an_agent_wrote_there_means_nothing(tmp_path: Path, root: str, forged: bytes) -> None:
-    """It is written over."""
+def test_a_malformed_mark_means_nothing(tmp_path: Path, root: str, forged: bytes) -> None:
+    """An agent may have written it; the owner writes over it."""
     os.setxattr(root, ATTRIBUTE, forged)
     assert (None, None) == (owner_of(root, tmp_path / "first"), former_owner(root, tmp_path / "first"))
 
@@ -121,7 +117,7 @@ def test_what_an_agent_wrote_there_means_nothing(tmp_path: Path, root: str, forg
 
 @pytest.mark.parametrize("name", [b"/\xff\xfe", b"/\x1b[31m", b"/" + b"x" * 3000, b"/\n\r"])
 def test_a_forged_name_may_be_any_bytes(tmp_path: Path, root: str, name: bytes) -> None:
-    """What is shown of it is harmless on a terminal."""
+    """Its text is harmless on a terminal."""
     os.setxattr(root, ATTRIBUTE, b"owns\0%d\x001\0%s" % (os.stat(root).st_ino, name))
 
     owner = owner_of(root, tmp_path / "second")
@@ -137,8 +133,8 @@ def test_where_no_attribute_can_be_written_nothing_fails() -> None:
     assert owner_of("/proc/self/task", Path("/srv")) is None
 
 
-def test_the_refusal_says_how_to_have_it() -> None:
-    """There or here."""
+def test_the_refusal_names_both_commands() -> None:
+    """The one to take it here, and the one to give it up there."""
     error = belongs("/srv/shop", "/var/lib/handoffd")
 
     state_dir = "the handoffd whose state directory is /var/lib/handoffd"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -26,28 +27,21 @@ def test_a_path_that_leaves_the_root_is_refused(tmp_path: Path, relative: str) -
 
 
 def test_a_file_is_reached_folder_by_folder(tmp_path: Path) -> None:
-    """Plain files open; a missing file or folder is None, not an error."""
-    (tmp_path / ".ai" / "states").mkdir(parents=True)
-    (tmp_path / ".ai" / "states" / "US-1.json").write_text("{}")
-
-    assert b"{}" == read(tmp_path, ".ai/states/US-1.json")
-    assert b"{}" == read(tmp_path, "./.ai//states/US-1.json")
-    assert read(tmp_path, ".ai/states/US-2.json") is None
-    assert read(tmp_path, ".ai/runs/d1/prompt.md") is None
-
-
-def test_the_root_itself_may_be_a_symlink(tmp_path: Path) -> None:
-    """A person named it; what is below it is another matter."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_text("x")
+    """Plain files open, and the root may be a link; a missing file or folder is None."""
+    (tmp_path / "real/.ai/states").mkdir(parents=True)
+    (tmp_path / "real/.ai/states/US-1.json").write_text("{}")
     (tmp_path / "link").symlink_to("real")
 
-    assert b"x" == read(tmp_path / "link", "file")
+    for root in (tmp_path / "real", tmp_path / "link"):
+        assert b"{}" == read(root, ".ai/states/US-1.json")
+        assert b"{}" == read(root, "./.ai//states/US-1.json")
+        assert read(root, ".ai/states/US-2.json") is None
+        assert read(root, ".ai/runs/d1/prompt.md") is None
 
 
 @pytest.mark.parametrize("relative", ["folder/secret", "file", "deep/folder/secret"])
 def test_a_symlink_anywhere_on_the_way_is_refused(tmp_path: Path, relative: str) -> None:
-    """Whether it is the file or a folder above it, and wherever it points."""
+    """Whether it is the file or a folder above it, and wherever it leads."""
     outside, root = tmp_path / "outside", tmp_path / "root"
     for folder in (outside, root / "deep"):
         folder.mkdir(parents=True)
@@ -62,31 +56,21 @@ def test_a_symlink_anywhere_on_the_way_is_refused(tmp_path: Path, relative: str)
     assert "UNSAFE_FILE" == caught.value.code
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
-    """Neither a pipe without a writer nor a socket nor a folder makes us wait or fail oddly."""
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    """Nor does a pipe without a writer, or a file in the place of a folder, make us wait."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    with socket.socket(socket.AF_UNIX) as server:
-        before = Path.cwd()
-        os.chdir(tmp_path)  # a socket's path may not be long
-        try:
-            server.bind("socket")
-        finally:
-            os.chdir(before)
+    (tmp_path / "file").touch()
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(tmp_path):  # its path may not be long
+        server.bind("socket")
 
     for name in ("pipe", "folder", "socket"):
-        with pytest.raises(StoreError, match="no regular file"):
+        with pytest.raises(StoreError, match="not a regular file"):
             read(tmp_path, name)
-        with pytest.raises(StoreError, match="no regular file"), open_file(tmp_path, name, append=True):
+        with pytest.raises(StoreError, match="not a regular file"), open_file(tmp_path, name, append=True):
             pytest.fail("opened")
-
-
-def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
-    """The error names the part of the path that is wrong."""
-    (tmp_path / ".ai").write_text("not a folder")
-
-    with pytest.raises(StoreError, match=r"refusing .*/\.ai: it is a symbolic link, or no folder"):
-        read(tmp_path, ".ai/STATE.json")
+    with pytest.raises(StoreError, match=r"refusing .*/file: it is a symbolic link, or not a folder"):
+        read(tmp_path, "file/STATE.json")
 
 
 def test_a_root_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Removing what is left of runs."""
+"""Removing the remains of runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def recorded(base: Path) -> Path:
 
 
 def test_runs_are_found_with_their_checks(tmp_path: Path) -> None:
-    """And nothing else that lies there."""
+    """And nothing else in that folder."""
     for name in (ID, f"{ID}.tests", OTHER, "notes", f".gone-{ID}", "20260101T000000-0123ABCD"):
         (tmp_path / name).mkdir()
 
@@ -58,44 +58,33 @@ def test_runs_are_found_with_their_checks(tmp_path: Path) -> None:
     assert {} == run_folders(tmp_path / "missing")
 
 
-def test_a_run_is_gone_with_its_checks(tmp_path: Path) -> None:
-    """A link in it is not followed; one that is gone already is no fault."""
-    elsewhere = tmp_path / "elsewhere"
+def test_a_run_is_removed_with_its_checks(tmp_path: Path) -> None:
+    """A link in it is not followed, a missing folder is not a fault, and a crashed removal is finished."""
+    elsewhere, runs = tmp_path / "elsewhere", tmp_path / "runs"
     elsewhere.mkdir()
     (elsewhere / "thesis").touch()
-    folders = [run_folder(tmp_path / "runs"), run_folder(tmp_path / "runs", f"{ID}.tests")]
+    folders = [run_folder(runs), run_folder(runs, f"{ID}.tests")]
     (folders[0] / "link").symlink_to(elsewhere)
+    run_folder(runs, f".gone-{ID}")
+    run_folder(runs, f".gone-{OTHER}")
 
-    dispose([*folders, tmp_path / "runs/missing"])
+    dispose([*folders, runs / "missing"])
+    assert [f".gone-{OTHER}"] == os.listdir(runs)
+    dispose_remainders(runs)
 
-    assert [] == list((tmp_path / "runs").iterdir())
+    assert [] == os.listdir(runs)
     assert (elsewhere / "thesis").exists()
 
 
-def test_what_a_crash_has_left_goes_the_next_time(tmp_path: Path) -> None:
-    """It is no run any more, and stands in nobody's way."""
-    half = run_folder(tmp_path, f".gone-{ID}")
-    run_folder(tmp_path)
-    assert {ID: [tmp_path / ID]} == run_folders(tmp_path)
-
-    dispose([tmp_path / ID])
-    run_folder(tmp_path, f".gone-{OTHER}")
-    dispose_remainders(tmp_path)
-
-    assert not half.exists()
-    assert [] == list(tmp_path.iterdir())
-
-
-def test_a_folder_is_weighed_with_all_that_is_in_it(tmp_path: Path) -> None:
-    """As the disk sees it."""
-    folder = run_folder(tmp_path)
-
-    assert bytes_below(folder) >= 6000
+def test_a_folder_is_weighed_with_all_its_files(tmp_path: Path) -> None:
+    """In blocks of the disk."""
+    assert bytes_below(run_folder(tmp_path)) >= 6000
     assert 0 == bytes_below(tmp_path / "missing")
 
 
 def test_copies_are_found_by_name(tmp_path: Path) -> None:
-    """With what is in their folder that is not ours."""
+    """With the files in their folder that are not ours; a project without copies has none."""
+    assert [] == list(copies(tmp_path, RUNS, tmp_path / "runs"))
     copy(tmp_path)
     (copy(tmp_path, OTHER) / "my notes.txt").touch()
     (tmp_path / RUNS / ".gitignore").write_text("*")
@@ -109,13 +98,6 @@ def test_copies_are_found_by_name(tmp_path: Path) -> None:
     assert first.bytes > 0
 
 
-def test_a_project_without_copies_has_none(tmp_path: Path) -> None:
-    """One that is gone is an error."""
-    assert [] == list(copies(tmp_path, RUNS, tmp_path / "runs"))
-    with pytest.raises(StoreError):
-        list(copies(tmp_path / "gone", RUNS, tmp_path / "runs"))
-
-
 @pytest.mark.parametrize(
     ("stranger", "kind"),
     [
@@ -123,23 +105,15 @@ def test_a_project_without_copies_has_none(tmp_path: Path) -> None:
         ("output.log", "link"), ("output.log", "pipe"),
     ],
 )  # fmt: skip
-def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger: str, kind: str) -> None:
-    """A link called as ours is none of ours, either."""
-    folder = copy(tmp_path)
-    (folder / stranger).unlink(missing_ok=True)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("thesis")
-    match kind:
-        case "folder":
-            (folder / stranger).mkdir()
-        case "link":
-            (folder / stranger).symlink_to(elsewhere)
-        case "pipe":
-            os.mkfifo(folder / stranger)
-        case _:
-            (folder / stranger).touch()
-
+def test_other_files_are_neither_removed_nor_hidden(tmp_path: Path, stranger: str, kind: str) -> None:
+    """Nor is a link, a folder or a pipe with one of our names."""
+    folder, elsewhere = copy(tmp_path), tmp_path / "elsewhere"
     recorded(tmp_path)
+    elsewhere.write_text("thesis")
+    path = folder / stranger
+    path.unlink(missing_ok=True)
+    makers = {"folder": path.mkdir, "link": lambda: path.symlink_to(elsewhere), "file": path.touch}
+    makers.get(kind, lambda: os.mkfifo(path))()
 
     (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
     assert (stranger,) == found.strangers
@@ -150,8 +124,8 @@ def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger
 
 
 @pytest.mark.parametrize("name", ["prompt.md", "output.log"])
-def test_a_copy_that_somebody_has_written_into_stays(tmp_path: Path, name: str) -> None:
-    """Whether it is seen at once, or only when it is about to go."""
+def test_a_copy_that_was_written_to_stays(tmp_path: Path, name: str) -> None:
+    """Whether the edit is seen before the removal or during it."""
     folder, records = copy(tmp_path), recorded(tmp_path)
     (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
     assert "ours" == found.content
@@ -167,8 +141,8 @@ def test_a_copy_that_somebody_has_written_into_stays(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("lost", ["all", "prompt.md"])
-def test_a_copy_stays_of_which_nobody_can_tell(tmp_path: Path, lost: str) -> None:
-    """Its run's records are gone: somebody may have written into it, or not."""
+def test_a_copy_without_records_stays(tmp_path: Path, lost: str) -> None:
+    """It may have been written to."""
     folder, records = copy(tmp_path), recorded(tmp_path)
     if lost == "all":
         shutil.rmtree(records)
@@ -183,7 +157,7 @@ def test_a_copy_stays_of_which_nobody_can_tell(tmp_path: Path, lost: str) -> Non
 
 
 def test_copies_go_with_their_folder(tmp_path: Path) -> None:
-    """Twice is no fault; other runs stay."""
+    """Twice does no harm; other runs stay."""
     copy(tmp_path)
     copy(tmp_path, OTHER)
     recorded(tmp_path)
@@ -195,7 +169,7 @@ def test_copies_go_with_their_folder(tmp_path: Path) -> None:
 
 
 def test_no_link_on_the_way_is_followed(tmp_path: Path) -> None:
-    """An agent may have put one there: what it leads to is not ours to clean."""
+    """An agent may have put one there; it is an error, as a project that is gone is."""
     root, outside = tmp_path / "shop", tmp_path / "outside"
     (root / ".ai").mkdir(parents=True)
     copy(outside)
@@ -203,7 +177,8 @@ def test_no_link_on_the_way_is_followed(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError):
         dispose_copy(root, RUNS, ID, tmp_path / "runs")
-    with pytest.raises(StoreError):
-        list(copies(root, RUNS, tmp_path / "runs"))
+    for project in (root, tmp_path / "gone"):
+        with pytest.raises(StoreError):
+            list(copies(project, RUNS, tmp_path / "runs"))
 
     assert 4 == len(os.listdir(outside / RUNS / ID))

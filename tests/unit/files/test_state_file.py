@@ -10,30 +10,30 @@ from handoffd import failpoints
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.rooted import append_project_file, read_project_file, write_project_file
-from handoffd.files.state_file import LARGEST_STATE, Seen, read_state, state_name, write_state
-
-
-def test_each_track_has_its_file() -> None:
-    """The main track is STATE.json; stories have files of their own."""
-    assert ".ai/STATE.json" == state_name("main")
-    assert ".ai/states/US-005.json" == state_name("US-005")
+from handoffd.files.state_file import LARGEST_STATE, Seen, read_state, write_state
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a..b", ".hidden", "x" * 65, "US 1", "US-1\n"])
 def test_a_track_name_that_is_no_file_name_is_refused(name: str) -> None:
     """Names come from story ids, which come from anywhere."""
     with pytest.raises(StoreError, match="track's name"):
-        state_name(name)
+        read_state(Path("/srv/shop"), name)
 
 
-@pytest.mark.parametrize("track", ["main", "US-005"])
-def test_what_was_projected_is_seen(tmp_path: Path, track: str) -> None:
-    """The digest of the projection is the digest of what is read back."""
+@pytest.mark.parametrize(
+    ("track", "name"), [("main", ".ai/STATE.json"), ("US-005", ".ai/states/US-005.json")]
+)
+def test_a_track_has_a_file_of_its_own(tmp_path: Path, track: str, name: str) -> None:
+    """A missing file, or a missing folder, is None; the digest of a write is that of what is read back."""
+    assert read_state(tmp_path, track) is None
+    (tmp_path / ".ai").mkdir()
+    assert read_state(tmp_path, track) is None
+
     digest = write_state(tmp_path, track, '{"專案": 1}\n')
 
     assert digest == digest_of('{"專案": 1}\n')
     assert Seen(text='{"專案": 1}\n', digest=digest) == read_state(tmp_path, track)
-    assert (tmp_path / state_name(track)).is_file()
+    assert (tmp_path / name).is_file()
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,17 @@ def test_only_what_is_known_is_written_over(
 
     digest = write_state(tmp_path, "main", "ours", None if over is None else [digest_of(one) for one in over])
 
-    assert (digest_of("ours") if written else None, "ours" if written else there) == (
-        digest,
-        file.read_text(),
-    )
+    assert (digest_of("ours") if written else None) == digest
+    assert ("ours" if written else there) == file.read_text()
     assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
 
 
+AtLastMoment = Callable[[Callable[[], object]], None]
+
+
 @pytest.fixture
-def at_last_moment() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Have something done when only the rename is missing."""
+def at_last_moment() -> Iterator[AtLastMoment]:
+    """Return a function that has an action run just before the rename."""
 
     def do(action: Callable[[], object]) -> None:
         def act(point: failpoints.Point, _: str) -> None:
@@ -81,7 +82,7 @@ def at_last_moment() -> Iterator[Callable[[Callable[[], object]], None]]:
 
 @pytest.mark.parametrize("before", ["old", None])
 def test_an_edit_at_the_last_moment_stays(
-    tmp_path: Path, before: str | None, at_last_moment: Callable[[Callable[[], object]], None]
+    tmp_path: Path, before: str | None, at_last_moment: AtLastMoment
 ) -> None:
     """Another program replaces the file between our look at it and our rename."""
     (tmp_path / ".ai").mkdir()
@@ -98,10 +99,10 @@ def test_an_edit_at_the_last_moment_stays(
 
 
 @pytest.mark.parametrize("what", ["symlink", "folder", "pipe", "gone"])
-def test_what_is_no_file_at_the_last_moment_is_not_followed(
-    tmp_path: Path, what: str, at_last_moment: Callable[[Callable[[], object]], None]
+def test_a_file_swapped_at_the_last_moment_is_not_followed(
+    tmp_path: Path, what: str, at_last_moment: AtLastMoment
 ) -> None:
-    """It stays as it is; a file that was removed is written anew."""
+    """What is not a file stays; a file that was removed is written anew."""
     (tmp_path / ".ai").mkdir()
     file, outside = tmp_path / ".ai/STATE.json", tmp_path / "outside"
     file.write_text("old")
@@ -124,23 +125,22 @@ def test_what_is_no_file_at_the_last_moment_is_not_followed(
     assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
 
 
-def test_a_symlink_or_a_folder_is_not_written_over(tmp_path: Path) -> None:
-    """With or without a text that was looked at, they are refused."""
-    (tmp_path / ".ai/STATE.json").mkdir(parents=True)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_not_a_regular_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A pipe cannot block the daemon, and nothing is written over, with or without a known text."""
+    (tmp_path / ".ai").mkdir()
+    make(tmp_path / ".ai/STATE.json")
 
+    with pytest.raises(StoreError, match="not a regular file"):
+        read_state(tmp_path)
+    with pytest.raises(StoreError):
+        write_state(tmp_path, "main", "ours")
     with pytest.raises(StoreError):
         write_state(tmp_path, "main", "ours", [])
 
 
-def test_no_state_is_none(tmp_path: Path) -> None:
-    """A project without STATE.json, or without .ai, is not an error."""
-    assert read_state(tmp_path) is None
-    (tmp_path / ".ai").mkdir()
-    assert read_state(tmp_path) is None
-
-
 def test_a_state_in_another_encoding_is_invalid_and_located(tmp_path: Path) -> None:
-    """Somebody edited it: the problem names file and line."""
+    """After an edit: the problem names file and line."""
     write_project_file(tmp_path, ".ai/STATE.json", '{\n"project": "café"}'.encode("latin-1"))
 
     with pytest.raises(InvalidFile, match=r"STATE\.json:2: not UTF-8 at byte 17"):
@@ -156,15 +156,6 @@ def test_a_state_of_any_size_is_not_read_into_memory(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="larger than 1,048,576 bytes") as caught:
         read_state(tmp_path)
     assert "UNSAFE_FILE" == caught.value.code
-
-
-def test_a_pipe_does_not_block_the_reader(tmp_path: Path) -> None:
-    """An agent cannot stop the daemon with a FIFO."""
-    (tmp_path / ".ai").mkdir()
-    os.mkfifo(tmp_path / ".ai" / "STATE.json")
-
-    with pytest.raises(StoreError, match="no regular file"):
-        read_state(tmp_path)
 
 
 def test_a_symlinked_folder_is_not_written_through(tmp_path: Path) -> None:
@@ -188,8 +179,8 @@ def test_a_project_that_is_gone_is_not_recreated(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
-def test_a_rewritten_file_is_told_from_the_one_before(tmp_path: Path) -> None:
-    """The same bytes written again are told apart by inode and time."""
+def test_the_same_bytes_written_again_are_noticed(tmp_path: Path) -> None:
+    """By inode and time."""
     path = tmp_path / ".ai" / "HANDOFF.md"
     write_project_file(tmp_path, ".ai/HANDOFF.md", "pass")
     first = read_project_file(tmp_path, ".ai/HANDOFF.md", 100)

@@ -260,7 +260,7 @@ async def test_drain_of_nothing_returns_at_once() -> None:
 
 
 class _LateAnswers(MemoryBox):
-    """Answers a worker's look only when `gate` opens, with what it held when the look began."""
+    """Answers a worker's look when `gate` opens: what it held as the look began."""
 
     def __init__(self) -> None:
         super().__init__()

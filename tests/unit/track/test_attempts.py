@@ -321,7 +321,7 @@ async def test_a_result_counts_without_its_copy(tmp_path: Path) -> None:
             assert isinstance((await play.run())[-1], ExecutorExited)
 
         (kept,) = [entry for entry in logs if entry["event"] == "hand-off not kept"]
-        assert ("warning", "no regular file") == (kept["log_level"], kept["error"][-15:])
+        assert ("warning", "not a regular file") == (kept["log_level"], kept["error"][-18:])
 
 
 @pytest.mark.parametrize("in_its_place", ["a file", "nothing"])
