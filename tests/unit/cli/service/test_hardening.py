@@ -28,8 +28,10 @@ from handoffd.settings.paths import shared
         ("user/max_user_namespaces", "\xff", None),
     ],
 )
-def test_a_kernel_that_forbids_them_says_so(tmp_path: Path, name: str, value: str, why: str | None) -> None:
-    """In the words of sysctl, so that it can be looked up."""
+def test_a_kernel_that_forbids_user_namespaces_is_recognised(
+    tmp_path: Path, name: str, value: str, why: str | None
+) -> None:
+    """In the words of sysctl, which a person can search for."""
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_bytes(value.encode("latin-1"))
 
@@ -38,7 +40,7 @@ def test_a_kernel_that_forbids_them_says_so(tmp_path: Path, name: str, value: st
 
 _RUN = """#!/bin/sh
 # Refuses units as systemd does: FILE has words that a unit must not ask for, each with the exit code.
-# CapabilityBoundingSet= can only be had in a user namespace.
+# CapabilityBoundingSet= works only in a user namespace.
 echo "$*" >> "$LOGGED"
 for word in "$@"; do
     code=$(sed -n -e "s/ <- $word\\$//p" -e 's/ <- .*=ANY$//p' "$REFUSED")
@@ -52,7 +54,7 @@ esac
 
 
 class Bench:
-    """A machine in a folder, whose systemd cannot do what it is told of; None: no systemd runs."""
+    """A machine in a folder, whose systemd refuses some lines; None: no systemd runs."""
 
     def __init__(self, root: Path, refused: dict[str, int] | None = None) -> None:
         self.log = root / "log"
@@ -71,7 +73,7 @@ class Bench:
         self.machine = Machine(environment=environment, systemd=root / "systemd", kernel=self.kernel)
 
     def fitted(self, name: str = "handoffd.service") -> Fitted:
-        """Return what becomes of a shipped unit here."""
+        """Return a shipped unit, fitted to this machine."""
         account = "build" if "@" in name else None
         return fitted(Scope(account=account, machine=self.machine), _shipped(name))
 
@@ -107,10 +109,10 @@ def test_all_lines_are_tried_together_by_a_unit_that_does_nothing(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("name", ["handoffd.service", "handoffd@.service"])
-def test_only_the_lines_that_cannot_be_had_are_left_out(
+def test_only_the_lines_that_systemd_refuses_are_left_out(
     tmp_path: Path, name: str, refused: dict[str, int]
 ) -> None:
-    """Each with its reason, in the unit, too; what is left has been tried as a whole."""
+    """The unit names the reason of each; the lines that are left have been tried together."""
     bench = Bench(tmp_path, refused)
 
     found = bench.fitted(name)
@@ -125,7 +127,7 @@ def test_only_the_lines_that_cannot_be_had_are_left_out(
 
 
 def test_the_account_is_part_of_the_trial(tmp_path: Path) -> None:
-    """What its unit may do depends on it, and the machine's own systemd is asked."""
+    """What its unit may do depends on it; the machine's own systemd tries it."""
     bench = Bench(tmp_path, {})
     bench.fitted("handoffd@.service")
     bench.fitted()
@@ -136,8 +138,10 @@ def test_the_account_is_part_of_the_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forbidden", [True, False])
-def test_without_a_user_namespace_all_goes_that_needs_one(tmp_path: Path, forbidden: bool) -> None:
-    """Whether the kernel says so, or the manager cannot make one; the rest is tried all the same."""
+def test_without_a_user_namespace_all_lines_that_need_one_are_left_out(
+    tmp_path: Path, forbidden: bool
+) -> None:
+    """The kernel forbids one, or the manager cannot make one; the rest is tried all the same."""
     bench = Bench(tmp_path, {"RestrictRealtime=yes": 228, **({} if forbidden else {"PrivateUsers=yes": 217})})
     if forbidden:
         (bench.kernel / "user").mkdir(parents=True)
@@ -157,7 +161,7 @@ def test_without_a_user_namespace_all_goes_that_needs_one(tmp_path: Path, forbid
 
 
 @pytest.mark.parametrize("refused", [None, {"LockPersonality=yes": 1}, {"ANY": 203}])
-def test_what_is_no_answer_leaves_nothing_out(tmp_path: Path, refused: dict[str, int] | None) -> None:
+def test_without_an_answer_nothing_is_left_out(tmp_path: Path, refused: dict[str, int] | None) -> None:
     """No systemd runs, as in an image that is built; its manager does not answer; or every unit fails."""
     assert _shipped("handoffd.service") == Bench(tmp_path, refused).fitted().text
 

@@ -24,36 +24,32 @@ def _scope(**environment: str) -> Scope:
     ],
 )
 def test_state_is_where_the_daemon_keeps_it(environment: dict[str, str], state: str) -> None:
-    """The same rule as the daemon's, so that people are sent to the right folder."""
+    """The same rule as the daemon's, so that people find the right folder."""
     assert Path(state) == _scope(**environment).state
 
 
-def test_state_is_where_the_settings_say(tmp_path: Path) -> None:
-    """Else a purge would leave it, and say that nothing is left."""
-    file = tmp_path / ".config/handoffd/handoffd.yaml"
-    file.parent.mkdir(parents=True)
-    machine = Machine(environment={"HOME": str(tmp_path)})
-    file.write_text(f"state_dir: {tmp_path}/elsewhere\n")
-    assert tmp_path / "elsewhere" == Scope(account=None, machine=machine).state
-    file.write_text("state_dir: [\n")
-    assert tmp_path / ".local/state/handoffd" == Scope(account=None, machine=machine).state
-
-
-def test_sockets_must_be_where_the_launchers_unit_has_them(tmp_path: Path) -> None:
-    """What the settings say of them the daemon follows, and the launcher does not."""
+def test_state_and_sockets_follow_the_settings(tmp_path: Path) -> None:
+    """A purge removes what is there; the launcher's unit does not follow other sockets, so they are stray."""
     file = tmp_path / ".config/handoffd/handoffd.yaml"
     file.parent.mkdir(parents=True)
     environment = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/run/user/7"}
     scope = Scope(account=None, machine=Machine(environment=environment))
-    assert scope.stray_sockets is None
-    file.write_text("runtime_dir: /run/user/7/handoffd\n")
-    assert scope.stray_sockets is None
-    file.write_text("runtime_dir: /tmp/h\n")
-    assert Path("/tmp/h") == scope.stray_sockets
+    ours = tmp_path / ".local/state/handoffd"
+
+    for settings, state, stray in (
+        (None, ours, None),
+        ("state_dir: [\n", ours, None),
+        (f"state_dir: {tmp_path}/elsewhere\n", tmp_path / "elsewhere", None),
+        ("runtime_dir: /run/user/7/handoffd\n", ours, None),
+        ("runtime_dir: /tmp/h\n", ours, Path("/tmp/h")),
+    ):
+        if settings is not None:
+            file.write_text(settings)
+        assert (state, stray) == (scope.state, scope.stray_sockets), settings
 
 
-def test_a_person_is_asked_for_nothing() -> None:
-    """Names, folder and commands are those of the person's own systemd."""
+def test_a_persons_service_needs_no_options() -> None:
+    """Names, folder and commands belong to the person's own systemd."""
     scope = _scope()
 
     assert ("handoffd-launcher.service", "handoffd.service") == scope.names
@@ -81,6 +77,6 @@ def test_an_account_is_named_everywhere() -> None:
     assert f"sudo -u {name} env {places} handoffd status" == scope.as_account("handoffd status")
 
 
-def test_lingering_that_nobody_can_tell_is_unknown() -> None:
+def test_lingering_is_unknown_without_loginctl() -> None:
     """Not the same as no."""
     assert lingers(_scope(PATH="/nowhere")) is None

@@ -1,7 +1,8 @@
-"""How the templates are filled in, and which installation they name."""
+"""How the templates are filled in, which installation they name, and whether it is a lasting one."""
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import handoffd
 from handoffd.cli.service import unit_files
 from handoffd.cli.service.unit_files import Installation
 from handoffd.errors import NotFound, Refused
@@ -63,7 +65,7 @@ def test_a_line_break_in_a_path_is_refused() -> None:
 
 
 def test_the_environment_keeps_what_decides_where_files_are(tmp_path: Path) -> None:
-    """A person's XDG folders hold for the service, too; nothing else of the shell does."""
+    """A person's XDG folders apply to the service, too; nothing else of the shell does."""
     environment = {"PATH": "/bin", "XDG_STATE_HOME": '/da"ta/100%', "TOKEN": "hunter2", "XDG_CONFIG_HOME": ""}
 
     _, daemon = unit_files.user_units(tmp_path, _INSTALLATION, environment)
@@ -83,7 +85,7 @@ def test_the_program_is_named_free_of_links(tmp_path: Path) -> None:
 
 
 def test_no_program_is_an_error_with_a_way_out(tmp_path: Path) -> None:
-    """A folder or a file that cannot be run is none."""
+    """A folder is not a program."""
     (tmp_path / "handoffd").mkdir()
 
     with pytest.raises(NotFound) as caught:
@@ -104,7 +106,7 @@ def test_this_installation_is_the_one_beside_the_program_that_runs(tmp_path: Pat
 
 
 def test_the_search_path_leaves_our_own_environment_out(tmp_path: Path) -> None:
-    """Agents shall find their `python`, and relative folders mean nothing in a service."""
+    """Agents must find their own `python`, and relative folders mean nothing in a service."""
     program = _program(tmp_path / "venv/bin/handoffd")
     path = f"{program.parent}:/usr/bin:.:bin::/usr/bin:/bin"
 
@@ -113,16 +115,16 @@ def test_the_search_path_leaves_our_own_environment_out(tmp_path: Path) -> None:
     assert "/usr/bin:/bin" == unit_files.search_path(path, program)
 
 
-def test_an_installation_of_the_system_is_usable_by_everybody() -> None:
-    """What root owns and all may run serves any account."""
+def test_an_installation_that_root_owns_is_usable_by_every_account() -> None:
+    """As one by the system's package manager is."""
     account = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
     shared = Installation(program=Path("/usr/bin/env"), python=Path("/bin/sh"), package=Path("/usr/share"))
 
     unit_files.require_usable_by(account, shared)
 
 
-def test_a_folder_anybody_can_change_is_refused(tmp_path: Path) -> None:
-    """Whoever can replace the program could run code as the account."""
+def test_a_program_that_every_account_can_change_is_refused(tmp_path: Path) -> None:
+    """An account that replaces the program could run code as the daemon's account."""
     program = _program(tmp_path / "open/handoffd")
     program.parent.chmod(0o777)
     own = pwd.getpwuid(os.getuid())
@@ -130,3 +132,54 @@ def test_a_folder_anybody_can_change_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Refused, match="can be changed by any account"):
         unit_files.require_usable_by(own, open_to_all)
+
+
+# --- whether the program will be there tomorrow -----------------------------------------------------
+def _at(program: Path) -> Installation:
+    return Installation(program=program, python=Path("/bin/sh"), package=program.parents[1] / "handoffd")
+
+
+def test_a_program_in_a_cache_is_refused(tmp_path: Path) -> None:
+    """`uvx` and `pipx run` sweep theirs, wherever it is configured to be."""
+    (tmp_path / "uv").mkdir()
+    (tmp_path / "uv/CACHEDIR.TAG").touch()
+
+    for program in (tmp_path / ".cache/pipx/x/bin/handoffd", tmp_path / "uv/archive-v0/x/bin/handoffd"):
+        with pytest.raises(Refused, match="swept") as caught:
+            unit_files.require_permanent(_at(program))
+        assert "uv tool install" in (caught.value.hint or "")
+
+
+def test_an_environment_that_uv_has_tagged_is_not_a_cache(tmp_path: Path) -> None:
+    """It also tags the environments of `uv tool install` and of pipx."""
+    (tmp_path / "tools/handoffd").mkdir(parents=True)
+    (tmp_path / "tools/handoffd/CACHEDIR.TAG").touch()
+
+    unit_files.require_permanent(_at(tmp_path / "tools/handoffd/bin/handoffd"))
+
+
+def test_a_folder_that_is_emptied_is_reported() -> None:
+    """The program works until then."""
+
+    def emptied(program: str) -> list[str]:
+        return [line for line in unit_files.cautions(_at(Path(program))) if "emptied" in line]
+
+    (caution,) = emptied("/tmp/venv/bin/handoffd")
+    assert "/tmp/venv/bin/handoffd is in /tmp" in caution
+    assert [] == emptied("/opt/venv/bin/handoffd")
+
+
+def test_a_checkout_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one is; a wheel's package, and a distribution whose record does not say it, are not."""
+    package = Path(handoffd.__file__).resolve().parent
+    assert str(package.parents[1]) == unit_files.editable_source(package)
+    assert unit_files.editable_source(tmp_path / "site-packages/handoffd") is None
+
+    info = tmp_path / "handoffd-9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: handoffd\nVersion: 9\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert unit_files.editable_source(tmp_path) is None
+    for text in ("no json", "[]", json.dumps({"url": "file:///x", "dir_info": {}})):
+        (info / "direct_url.json").write_text(text, encoding="utf-8")
+        assert unit_files.editable_source(tmp_path) is None
