@@ -1,9 +1,8 @@
-"""What a person can act on.
+"""Errors that a person can act on.
 
-One root, shown without a traceback by `handoffd.cli.main`; each family knows its exit code
-and carries a stable `code` for scripts and a `hint`, the next command to type. Expected outcomes
-of work (a failed step, a limit passed) are values, not exceptions; a broken invariant is an
-assertion.
+`handoffd.cli.main` shows them without a traceback. Each family has its exit code, a stable `code` for
+scripts and a `hint`, the next command to type. Expected outcomes of work (a failed step, a limit passed)
+are values, not exceptions; a broken invariant is an assertion.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from shlex import quote
 from typing import Any
 
 Json = dict[str, Any]
-"""A JSON object, as it is read, answered and told."""
+"""A JSON object."""
 
 
 class HandoffdError(Exception):
-    """Something a person can act on."""
+    """An error that a person can act on."""
 
     exit_code = 1
     default_code = "ERROR"
@@ -32,7 +31,7 @@ class HandoffdError(Exception):
         self.hint = hint
         self.code = code or self.default_code
         self.details: Mapping[str, object] = {}
-        """What programs are told besides, as plain JSON values by key."""
+        """Further JSON values for programs, by key."""
 
 
 class ConfigurationError(HandoffdError):
@@ -56,14 +55,14 @@ class NotFound(HandoffdError):
 
 
 class NoDaemon(HandoffdError):
-    """The verb needs the daemon and none answers."""
+    """The verb needs the daemon, and no daemon answers."""
 
     exit_code = 3
     default_code = "NO_DAEMON"
 
 
 class NoAnswer(HandoffdError):
-    """A daemon runs and gave no answer; whether it did what it was asked to is unknown."""
+    """A daemon runs and gave no answer; whether it carried out the request is unknown."""
 
     default_code = "NO_ANSWER"
 
@@ -86,10 +85,10 @@ class StoreError(HandoffdError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a file that a person (or an agent) wrote.
+    """One problem of a file that a person (or an agent) wrote.
 
     `line` counts from 1; `key` is a dotted path such as `steps.impl.max_attempts`; `allowed`
-    lists the values that would have been accepted, where there is such a list.
+    lists the allowed values, where they are few.
     """
 
     file: str
@@ -106,7 +105,7 @@ class Problem:
 
 
 class InvalidFile(HandoffdError):
-    """A file was read whole and found wanting; every problem is listed."""
+    """A file is invalid; every problem is listed."""
 
     default_code = "INVALID_FILE"
 
@@ -122,13 +121,13 @@ _SETTING = re.compile(r"HANDOFFD_\w+", re.IGNORECASE | re.ASCII)
 
 
 def with_remedy(invalid: InvalidFile, folder: str = "/") -> InvalidFile:
-    """Return the error with the command that helps to mend it. Relative names are of files in `folder`."""
+    """Return the error with the command that helps to fix it. Relative names are of files in `folder`."""
     return InvalidFile(invalid.problems, hint=_remedy(invalid.problems, folder))
 
 
 @contextmanager
 def remedies(folder: str) -> Iterator[None]:
-    """Give every InvalidFile that is raised within its remedy; relative names are of files in `folder`."""
+    """Add the next command to every InvalidFile raised inside; relative names are of files in `folder`."""
     try:
         yield
     except InvalidFile as invalid:

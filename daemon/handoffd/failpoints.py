@@ -1,10 +1,9 @@
-"""The instants at which a crash leaves something different behind, by name.
+"""The named instants at which crash tests kill the daemon.
 
-Each is one line where it is reached: `reached("before_commit")`. In a daemon that is one comparison
-and nothing follows from it, whatever its environment or settings say; only a program that imports
-this module and calls `arm` makes something of it, as the crash tests do in the daemons that they
-start. What stands between two points in the code may be cut off by a crash, and must then be found
-and finished by the next daemon.
+Each is one line in the code: `reached("before_commit")`. In a daemon it costs one comparison and has no
+effect, whatever its environment or settings say; only a program that imports this module and calls `arm`
+gives it one, as the crash tests do in the daemons that they start. A crash may cut off the code between
+two points; the next daemon must then find and finish that work.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Point = Literal[
     "before_effect_done",
     "after_effect_done",
 ]
-"""A transaction of the journal, a file replaced whole, a run's start, the end of an executor being
-handed to its track, an order being marked done. Reached on whichever thread does it."""
+"""Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
+its executor's end, an order is marked done. The thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 
 Action = Callable[[Point, str], None]
-"""What happens at a point. The text says what it is about, where that is known: a file's name."""
+"""What happens at a point. The text is its subject, where that is known: a file's name."""
 
 
 class _Armed:
@@ -38,11 +37,11 @@ class _Armed:
 
 
 def reached(point: Point, subject: str = "") -> None:
-    """Say that `point` is reached. Does nothing unless this process was armed."""
+    """Report that `point` is reached. Does nothing unless this process was armed."""
     if _Armed.action is not None:
         _Armed.action(point, subject)
 
 
 def arm(action: Action | None) -> None:
-    """Have `action` called at every point from now on, in this process; None: nothing any more."""
+    """Call `action` at every point from now on, in this process; None: no longer."""
     _Armed.action = action

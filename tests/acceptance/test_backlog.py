@@ -317,7 +317,7 @@ def test_a_schedule_that_means_nothing_keeps_the_daemon_from_starting(tmp_path: 
     daemon = Daemon(tmp_path, schedules(cron="61 * * * *"))
     try:
         with pytest.raises(
-            AssertionError, match=r"schedule.starts.0.cron: '61' is no minute .allowed: 0 to 59"
+            AssertionError, match=r"schedule.starts.0.cron: '61' is not a minute .allowed: 0 to 59"
         ):
             daemon.start()
         daemon.lost()

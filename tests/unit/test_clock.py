@@ -1,4 +1,4 @@
-"""Time as the daemon sees and writes it."""
+"""Time as the daemon reads and writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handoffd.clock import SystemClock, rfc3339
 
 
 def test_moments_are_written_in_utc_with_milliseconds() -> None:
-    """As the protocol wants them, wherever the machine is."""
+    """As the protocol demands, in any time zone."""
     moment = datetime(2026, 1, 31, 23, 15, 9, 123987, timezone(timedelta(hours=1)))
 
     assert "2026-01-31T22:15:09.123Z" == rfc3339(moment)
@@ -22,7 +22,7 @@ def test_wall_time_is_in_utc() -> None:
 
 
 def test_elapsed_time_is_comparable_between_processes() -> None:
-    """It is the clock that shims write into their start records."""
+    """Shims write this clock into their start records."""
     before = time.clock_gettime(time.CLOCK_MONOTONIC)
     now = SystemClock().monotonic()
 

@@ -1,4 +1,4 @@
-"""The package as the door of the library."""
+"""The package itself, which offers the library's names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import handoffd
 from handoffd import library
 
 
-def test_everything_is_to_be_had_from_the_package_itself() -> None:
-    """By the same names, and nothing else."""
+def test_the_package_has_the_names_of_the_library() -> None:
+    """And no others."""
     assert [] == [name for name in library.__all__ if getattr(handoffd, name) is not getattr(library, name)]
     with pytest.raises(AttributeError):
         _ = handoffd.no_such_thing  # type: ignore[attr-defined]
@@ -26,8 +26,8 @@ def test_a_star_brings_what_type_checkers_see() -> None:
     assert {*library.__all__, "__version__"} <= {*dir(handoffd)}
 
 
-def test_the_package_imports_nothing_before_it_is_asked() -> None:
-    """Every command imports it, also those that must be quick."""
+def test_the_package_imports_nothing_until_a_name_is_used() -> None:
+    """Every command imports it, also the quick ones."""
     code = "import sys, handoffd; print(sorted(name for name in sys.modules if name.startswith('handoffd')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -1,7 +1,7 @@
 """Reads the settings: defaults, then one file, the environment, and flags, each over the one before.
 
-Everything that is wrong with any of them is reported at once, with its place. What won is kept for
-every single key, because the commonest question about a setting is where it comes from.
+All problems are reported at once, with their places. The source of every key is kept, because the
+commonest question about a setting is where it comes from.
 
 The environment is read by pydantic-settings (`HANDOFFD_SECTION__KEY`, lists and mappings as JSON),
 the files by the same bounded YAML reader as everything else; a project's own file is hostile.
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"
 Further = Callable[[Mapping[str, Any], Callable[[str], tuple[str, int | None]]], Iterable[Problem]]
-"""Finds more problems in settings as they are written; is told where the value of a dotted key was given."""
+"""Finds more problems in settings as they are written. Its second argument locates a dotted key."""
 
 _SHOWN_SCHEMES = ("http", "https")
-"""Of other addresses (those of apprise) the host may be a part of the secret."""
+"""In other addresses (apprise has some) the host may be a part of the secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Loaded:
     blank: bool = False
 
     def line_of(self, key: str) -> int | None:
-        """Return the line of the file at which a key stands; None when it came from elsewhere."""
+        """Return the line of the file that holds a key; None when it came from elsewhere."""
         source = source_of(key, self.sources)
         return source.line if source is not None and source.kind == "file" else None
 
@@ -81,7 +81,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What `load` is given: kept by whoever reads the settings, or looks at their files, more than once."""
+    """The arguments of `load`, for callers that read the settings or check their files repeatedly."""
 
     flags: Mapping[str, object]
     environ: Mapping[str, str]
@@ -91,15 +91,15 @@ class Given:
         return load(self.flags, self.environ, daemon=daemon, further=further)
 
     def files(self) -> tuple[Path, ...]:
-        """Return where the settings file may lie; the first that exists is the one that counts."""
+        """Return the possible paths of the settings file; the first that exists counts."""
         given = self.flags.get("config")
         names = default_files(self.environ) if given is None else (os.path.abspath(str(given)),)
         return tuple(map(Path, names))
 
     def secret_files(self) -> tuple[Path, ...]:
-        """Return the files that the settings file names as `{file: PATH}`; if it can be read once more."""
+        """Return the files that the settings file names as `{file: PATH}`; none if it is unreadable now."""
         path = _find_file(self.environ, self.flags.get("config"))
-        if path is None or not os.path.isfile(path):  # what has come by a pipe is gone
+        if path is None or not os.path.isfile(path):  # a pipe can be read only once
             return ()
         try:
             values = _mapping(yamltext.load(_text_of(path), file=str(path)), str(path))
@@ -124,11 +124,11 @@ def load(
     daemon: bool = False,
     further: Further | None = None,
 ) -> Loaded:
-    """Return the settings of the daemon; to the `daemon` itself with every secret, or not at all.
+    """Return the settings of the daemon. `daemon`: a secret that cannot be read is a problem.
 
     `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
-    `config` names the settings file; `further` looks for what is only wrong beside other things. Raises
-    InvalidFile with everything that is wrong.
+    `config` names the settings file; `further` checks values against each other. Raises InvalidFile
+    with all problems.
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
@@ -142,7 +142,7 @@ def load(
 def load_project(text: str | None, file: str) -> ProjectSettings:
     """Return a project's own settings; `text` None or empty: the defaults.
 
-    Raises InvalidFile with everything that is wrong, in terms of `file`.
+    Raises InvalidFile with all problems, in terms of `file`.
     """
     if text is None:
         return ProjectSettings()
@@ -156,10 +156,10 @@ def load_project(text: str | None, file: str) -> ProjectSettings:
 
 
 def sensitive(settings: ProjectSettings) -> dict[str, object]:
-    """Return what of a project's own settings takes effect only once a person trusts it, by dotted key.
+    """Return the project's own settings that take effect only once a person trusts them, by dotted key.
 
-    These run commands, spend money, hand out secrets or weaken a gate, and an agent can write the
-    file. The keys are the same for all settings, so that two of them can be compared.
+    They run commands, spend money, hand out secrets or weaken a gate, and an agent can write the
+    file. All results have the same keys, so two of them can be compared.
     """
     return {
         "auto": settings.auto,
@@ -182,7 +182,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
 def held(new: ProjectSettings, granted: ProjectSettings) -> tuple[str, ...]:
     """Return the dotted keys, sorted, in which `new` goes beyond what a person has granted.
 
-    A cap that is lowered is no harm, whoever lowered it.
+    A lower cap needs no trust, even if an agent lowered it.
     """
     wanted, before = sensitive(new), sensitive(granted)
     return tuple(
@@ -199,7 +199,7 @@ def _is_lower(cap: object, before: object) -> bool:
 
 
 def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
-    """Lay what a file says over what there is; return whether it was blank."""
+    """Lay the values of a file over the earlier ones; return whether it was blank."""
     try:
         text = _text_of(path)
         read = yamltext.load(text, file=str(path))
@@ -301,7 +301,7 @@ def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
 
 
 def _settle(merge: Merge, further: Further | None) -> Settings:
-    """Fill in the two defaults that depend on the surroundings, and validate the whole."""
+    """Fill in the two defaults that depend on the environment, and validate everything."""
     merge.data.setdefault("state_dir", default_state_dir(merge.environ))
     state_dir = str(merge.data["state_dir"])
     merge.data.setdefault("runtime_dir", default_runtime_dir(merge.environ, state_dir))
@@ -319,7 +319,7 @@ def _settle(merge: Merge, further: Further | None) -> Settings:
 
 
 def _in_reading_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return problems as a person goes through the files to mend them; a whole file's come first."""
+    """Return problems by file and line; the ones of a whole file come first."""
     return tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0)))
 
 
@@ -343,7 +343,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _orders(value: object, path: str = "") -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Yield the dotted key of each mapping below `value`, with its names as they stand."""
+    """Yield the dotted key of each mapping below `value`, with its names in order."""
     if isinstance(value, BaseModel):
         inner: Mapping[Any, object] = {name: getattr(value, name) for name in type(value).model_fields}
     elif isinstance(value, Mapping):
@@ -360,7 +360,7 @@ def _is_moved(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return `value` as JSON knows values; of an address that is a secret, only where it leads."""
+    """Return `value` as a JSON value; of a secret address only the host."""
     match value:
         case SecretStr():
             text = value.get_secret_value()

@@ -1,7 +1,7 @@
 """Every setting there is, as frozen values with units in their names; nothing here reads a file.
 
-`loading` fills these from files, the environment and flags. No other component looks at
-the environment: each is handed its own section.
+`loading` fills these from files, the environment and flags. No other component reads the
+environment: each gets its own section.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 _TOKEN = re.compile(r"[!-~]{20,512}")
 
 _MOST_DAYS = 100 * 366
-"""More is for ever, which is said by null."""
+"""Write null for ever."""
 _MOST_MIB = 1 << 40
 _LEAST_MEMORY = 64 << 20
-"""A limit that is met before the program has begun could end what looks after it."""
+"""A limit that is reached before the program starts could kill the process that supervises it."""
 _MOST_MEMORY = 1 << 60
 _LEAST_TASKS = 8
 _MOST_TASKS = 1 << 22
-"""The kernel has no more."""
+"""The kernel's maximum."""
 _MOST_DOLLARS = 1e12
 _MOST_TOKENS = 10**15
 
@@ -50,15 +50,15 @@ def _spelled_out(value: object) -> object:
 
 
 class WorkspaceSettings(_Section):
-    """A folder of projects: all that lie below it, now or later, are supervised."""
+    """A folder of projects: the daemon supervises all below it, present and future."""
 
     path: AbsolutePath
     depth: int = Field(2, ge=1, le=8)
-    """How many levels below `path` a project may lie."""
+    """How many levels below `path` projects are searched."""
     exclude: tuple[str, ...] = ()
-    """Patterns as in .gitignore, from `path`, of folders that are not looked into."""
+    """Patterns as in .gitignore, relative to `path`, of folders to leave out."""
     add: Literal["auto", "ask"] = "auto"
-    """`ask`: what is found is only named, and a person adds it."""
+    """`ask`: new projects are only listed, and a person adds them."""
 
     @field_validator("exclude")
     @classmethod
@@ -76,7 +76,7 @@ class WorkspaceSettings(_Section):
 Workspace = Annotated[
     WorkspaceSettings, BeforeValidator(_spelled_out, json_schema_input_type=WorkspaceSettings | Path)
 ]
-"""A path alone stands for a workspace with all else as usual."""
+"""A path alone means a workspace with the defaults."""
 
 
 class RosterSettings(_Section):
@@ -86,7 +86,7 @@ class RosterSettings(_Section):
 
 
 class WatchSettings(_Section):
-    """How `.ai/` folders are watched. With watchfiles a hint takes about 1.5 times `step_ms`."""
+    """How `.ai/` folders are watched. With watchfiles a change is noticed after about 1.5 times `step_ms`."""
 
     backend: Literal["auto", "inotify", "watchfiles"] = "auto"
     """`auto`: the kernel's inotify on Linux, watchfiles elsewhere."""
@@ -97,7 +97,7 @@ class WatchSettings(_Section):
 
 
 class ScheduleSettings(_Section):
-    """How often the poller looks for timed-out and dead executors, and what is started by the clock."""
+    """How often the poller checks for timed-out and dead executors, and what starts at fixed times."""
 
     poll_s: Interval = 30
     starts: Annotated[tuple[SharedStart, ...], AfterValidator(must_differ)] = ()
@@ -124,36 +124,35 @@ class ExecuteSettings(_Section):
 
     slots: SlotCount = 4
     min_free_mb: int = Field(512, ge=0, le=_MOST_MIB)
-    """MiB; 0 looks at no disk."""
+    """MiB; 0: not checked."""
     handoff_grace_s: Seconds = 20
     meter_s: Interval = 1
     memory_max: Annotated[Size, AfterValidator(_enough_memory)] | None = None
-    """Bytes that all processes of one run may have together; None: no limit."""
+    """Bytes that all processes of one run may use together; None: no limit."""
     tasks_max: int | None = Field(None, ge=_LEAST_TASKS, le=_MOST_TASKS)
     """Processes and threads that one run may have; None: no limit."""
     stall_min: float = Field(10, ge=0, le=LONGEST_S / 60)
-    """0: however still it is, an executor has its whole time."""
+    """0: a silent executor may use all its time."""
     settle_s: float = Field(1, ge=0, le=LONGEST_S)
     env_allow: tuple[VariableName, ...] = (
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
         "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
     )  # fmt: skip
-    """Names of environment variables an executor may see; nothing else reaches it."""
+    """Names of the environment variables that an executor gets, and no others."""
     keys: Mapping[VariableName, Secret] = Field(default_factory=dict)
-    """Values of variables that are secrets, before the daemon's own environment."""
+    """Secret values of variables; they win over the daemon's own environment."""
 
 
 def _from_the_root(pattern: str) -> str:
     if not pattern.startswith("/") or "\0" in pattern:
-        raise ValueError("must be a whole path, from the root, in which * stands for anything")
+        raise ValueError("must be a whole path, from the root; * in it matches anything")
     return pattern
 
 
 Priority = Annotated[int, Field(ge=-100, le=100)]
-"""Higher goes first; 0 is usual."""
-
+"""Higher goes first; 0 is the default."""
 GroupName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-"""What a group of projects is called."""
+"""The name of a group of projects."""
 
 
 class GroupSettings(_Section):
@@ -162,15 +161,15 @@ class GroupSettings(_Section):
     slots: SlotCount | None = None
     priority: Priority = 0
     projects: tuple[Annotated[str, AfterValidator(_from_the_root)], ...] = ()
-    """Roots, or patterns of roots, in which * stands for anything, also for several folders."""
+    """Roots, or patterns of roots, in which * matches anything, also several folders."""
 
     def names(self, root: str) -> bool:
-        """Return whether the project at `root` belongs to it."""
+        """Return whether the project at `root` belongs to the group."""
         return any(pattern == root or fnmatchcase(root, pattern) for pattern in self.projects)
 
 
 class SchedulingSettings(_Section):
-    """Who may run beside whom, whose turn is next, and when the machine takes one more."""
+    """How many executors run at once, which is next, and when the machine has room for another."""
 
     per_executor: Mapping[str, SlotCount] = Field(default_factory=dict)
     per_account: Mapping[str, SlotCount] = Field(default_factory=dict)
@@ -178,18 +177,18 @@ class SchedulingSettings(_Section):
     groups: Annotated[Mapping[str, GroupSettings], AfterValidator(OrderedDict)] = Field(
         default_factory=OrderedDict
     )
-    """By name; a project belongs to the first that names it, unless it names one itself.
+    """By name; a project belongs to the first that names it, unless its own settings name one.
 
-    Those in another order are others.
+    Their order counts when two are compared.
     """
     head_start_min: Minutes = 30
-    """Minutes in line that a point of priority is worth."""
+    """Minutes of waiting that one point of priority is worth."""
     min_free_memory_mb: int = Field(512, ge=0, le=_MOST_MIB)
-    """MiB; 0 looks at no memory."""
+    """MiB; 0: memory is not checked."""
     memory_per_agent_mb: int = Field(512, ge=0, le=_MOST_MIB)
-    """MiB that an executor takes once it works; reserved for it while it grows."""
+    """MiB that a working executor needs; reserved while it starts."""
     max_load_per_core: float | None = Field(None, gt=0)
-    """None: looks at no load."""
+    """None: load is not checked."""
     stagger_s: float = Field(0, ge=0, le=LONGEST_S)
 
     def group_of(self, root: str) -> str | None:
@@ -198,21 +197,21 @@ class SchedulingSettings(_Section):
 
 
 class LimitSettings(_Section):
-    """What becomes of an attempt whose account is at its usage limit, or whose provider is overloaded."""
+    """Whether an attempt waits when its account is at its usage limit or its provider is overloaded."""
 
     wait: bool = True
-    """False: it is a failed attempt as any other."""
+    """False: it counts as a failed attempt."""
 
 
 class RetentionSettings(_Section):
-    """How long is kept what nobody needs any more; None: for ever."""
+    """How long finished runs, notices and stories are kept; None: for ever."""
 
     runs_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
     runs_keep: int = Field(20, ge=0, le=1_000_000)
-    """The newest runs of each project, which are kept however old they are."""
+    """The newest runs of each project are kept regardless of age."""
     notices_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
     journal_days: float | None = Field(365, ge=7, le=_MOST_DAYS)
-    """Since a story ended; only whole stories go."""
+    """Days since a story ended; only whole stories are deleted."""
     daily: bool = True
 
 
@@ -228,7 +227,7 @@ Tokens = Annotated[int, Field(gt=0, le=_MOST_TOKENS)]
 
 
 class ProjectCaps(_Section):
-    """How much may be spent before nothing more is started; None: as much as it likes."""
+    """How much may be spent before the daemon starts nothing more; None: no limit."""
 
     attempt_usd: Dollars | None = None
     attempt_tokens: Tokens | None = None
@@ -239,21 +238,21 @@ class ProjectCaps(_Section):
 
 
 class CapSettings(ProjectCaps):
-    """The caps of every project, and those that all projects share."""
+    """The caps of each project, and the caps on all projects together."""
 
     day_usd: Dollars | None = None
     day_tokens: Tokens | None = None
     daemon_usd: Dollars | None = None
     daemon_tokens: Tokens | None = None
     on_cap: Literal["finish", "stop"] = "finish"
-    """What becomes of a run whose story, project, day or daemon has reached its cap."""
+    """Whether a run may finish or is stopped when its story, project, day or daemon reaches its cap."""
 
 
 Rate = Annotated[float, Field(ge=0, le=_MOST_DOLLARS)]
 
 
 class Price(_Section):
-    """US dollars for a million tokens; those of a cache cost as much as input where nothing is said."""
+    """US dollars for a million tokens; cached tokens without a price cost as much as input."""
 
     input: Rate
     output: Rate
@@ -262,12 +261,12 @@ class Price(_Section):
 
 
 class TcpSettings(_Section):
-    """A port of this machine alone. Whoever has the token of `handoffd token` is answered there."""
+    """A port on the loopback interface, for clients with the token that `handoffd token` prints."""
 
     host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
     token: Secret | None = None
-    """None: one is made, and kept in the state directory."""
+    """None: the daemon creates one and keeps it in the state directory."""
 
     @field_validator("token")
     @classmethod
@@ -277,11 +276,11 @@ class TcpSettings(_Section):
         return token
 
     gates: bool = False
-    """True: verbs for people are taken there, too."""
+    """True: the port accepts verbs for people, too."""
 
 
 class ControlSettings(_Section):
-    """How programs reach the daemon, beside its socket."""
+    """How programs reach the daemon, besides its socket."""
 
     tcp: TcpSettings | None = None
 
@@ -297,7 +296,7 @@ class Settings(_Section):
     roster: RosterSettings = RosterSettings()
     executor: ExecutorChoice = "claude"
     executors: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
-    """Executors beside (or instead of) those that ship, in the form of config/executors.yaml."""
+    """Executors besides (or instead of) the shipped ones, in the form of config/executors.yaml."""
     auto_continue: bool = False
     """Whether the next story of a backlog starts by itself."""
     language: Literal["en", "zh-TW"] = "en"
@@ -308,7 +307,7 @@ class Settings(_Section):
     limits: LimitSettings = LimitSettings()
     caps: CapSettings = CapSettings()
     prices: Mapping[str, Price] = Field(default_factory=dict)
-    """Prices by pattern of the model's name, before those that ship (config/prices.yaml)."""
+    """Prices by pattern of the model's name; they win over the shipped ones (config/prices.yaml)."""
     notify: NotifySettings = NotifySettings()
     control: ControlSettings = ControlSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -328,7 +327,7 @@ class Settings(_Section):
 
     @property
     def control_token(self) -> Path:
-        """Where the token of the loopback port is kept."""
+        """The file with the token of the loopback port."""
         return self.state_dir / "control.token"
 
     @property
@@ -338,34 +337,34 @@ class Settings(_Section):
 
     @property
     def runs_dir(self) -> Path:
-        """Where start and exit records are kept, one folder a run."""
+        """The folder of start and exit records, one folder per run."""
         return self.state_dir / "runs"
 
     @property
     def control_socket(self) -> Path:
-        """Where the daemon answers."""
+        """The daemon's socket."""
         return self.runtime_dir / "control.sock"
 
     @property
     def launcher_socket(self) -> Path:
-        """Where the launcher answers."""
+        """The launcher's socket."""
         return self.runtime_dir / "launcher.sock"
 
 
 class TestSettings(_Section):
-    """The project's own tests, as the daemon runs them. No command: nothing is measured."""
+    """How the daemon runs the project's own tests. No command: it runs none."""
 
     __test__ = False
 
     command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """argv; `{report}` is replaced by the path the report must be written to."""
+    """argv; `{report}` is replaced by the path of the report."""
     report: Literal["junit", "gotest", "tap", "jest", "cargo", "exit"] = "exit"
     exclude_argument: str | None = None
     """Added once for each test file that cannot be loaded, e.g. `--ignore={file}`."""
 
 
 class ProjectSettings(_Section):
-    """`.ai/handoffd.yaml`: what one project wants."""
+    """`.ai/handoffd.yaml`: the settings of one project."""
 
     auto: bool = False
     """Level 2 from the moment the project is added."""
@@ -378,11 +377,11 @@ class ProjectSettings(_Section):
     test: TestSettings = TestSettings()
     external_edits: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     caps: ProjectCaps = ProjectCaps()
-    """Tighter than the daemon's; what is looser than those counts for nothing."""
+    """Tighter than the daemon's caps; looser ones are ignored."""
     group: GroupName | None = None
-    """A group of the daemon's settings that it belongs to."""
+    """The project's group, which the daemon's settings define."""
     priority: Priority | None = None
     schedule: Annotated[tuple[ScheduledStart, ...], AfterValidator(must_differ)] = ()
-    """What is started in it by the clock."""
+    """What starts in it at fixed times."""
     env: tuple[VariableName, ...] = ()
-    """Further environment variables this project's executors may see, by name."""
+    """Names of further environment variables that the project's executors get."""

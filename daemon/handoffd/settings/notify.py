@@ -1,7 +1,7 @@
-"""The settings of notices: by which sinks people are told, of what, and when.
+"""The settings of notices: which sinks deliver which notices, and when.
 
-A sink is given in one of four forms, either as the one of its form (`notify.ntfy`, whose name is then
-`ntfy`) or with a name of one's own (`notify.sinks.phone.ntfy`).
+A sink has one of four forms. Without a name (`notify.ntfy`) it is called like its form (`ntfy`); with one
+it is in `notify.sinks` (`notify.sinks.phone.ntfy`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NoticeKind = Literal[_Routed, "escalation"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 FORMS = ("command", "webhook", "ntfy", "apprise")
-"""The four forms of a sink; also the names of those that are given without one."""
+"""The four forms of a sink; also the names of sinks without their own."""
 
 GROUP = "group:"
-"""How a pattern begins that means the projects of a group."""
+"""The prefix of a pattern that means the projects of a group."""
 
 EXAMPLE_TOPIC: Final = "a-name-that-is-hard-to-guess"
-"""The ntfy topic of the README's example: everybody can read along there."""
+"""The ntfy topic of the README's example, which is public."""
 
 _T = TypeVar("_T")
 
@@ -53,12 +53,12 @@ def _time_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (OSError, ValueError, LookupError) as error:
-        raise ValueError("is no time zone that this machine knows, such as Europe/Berlin") from error
+        raise ValueError("must be a time zone that this machine knows, such as Europe/Berlin") from error
     return name
 
 
 def _not_escalation(kind: Any) -> Any:
-    """Refuse the one kind that no setting of this sort leads anywhere, in words that say which one does."""
+    """Refuse the kind `escalation`, which another setting routes; the message names that setting."""
     if kind == "escalation":
         allowed = {"expected": " or ".join(map(repr, get_args(_Routed)))}
         raise PydanticCustomError("told_by_other_key", _WHO_HEARS_ESCALATIONS, allowed)
@@ -66,11 +66,11 @@ def _not_escalation(kind: Any) -> Any:
 
 
 _WHO_HEARS_ESCALATIONS: Final = (
-    "escalations go to those whom notify.remind.escalate names, whatever this says: put the sink there"
+    "escalations go only to the sinks that notify.remind.escalate names: put the sink there"
 )
 
 RoutedKind = Annotated[_Routed, BeforeValidator(_not_escalation)]
-"""A kind whose sinks the routes choose. Who is told of escalations stands with their time, on the ladder."""
+"""A kind whose sinks the routes choose. The sinks of escalations are in `EscalationSettings`."""
 
 TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 """`HH:MM`."""
@@ -85,7 +85,7 @@ def _some(values: tuple[_T, ...]) -> tuple[_T, ...]:
 
 
 Some = Annotated[tuple[_T, ...], AfterValidator(_some)]
-"""A list that is not empty; one whose only item is wrong is told of as that."""
+"""A list that is not empty. If its only item is invalid, the error is about the item."""
 
 
 def _web_address(text: str) -> str:
@@ -94,11 +94,11 @@ def _web_address(text: str) -> str:
         proper = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         proper = False
-    # The text itself must not be quoted: messages are logged.
+    # The message must not quote the text: it is logged.
     if not proper:
         raise ValueError("must be a whole address that begins with https:// or http://")
     if not (text.isascii() and text.isprintable()) or " " in text:
-        raise ValueError("must not hold blanks or letters that are not ASCII")
+        raise ValueError("must contain no blanks, and no letters outside ASCII")
     return text
 
 
@@ -110,7 +110,7 @@ def _topic(topic: SecretStr) -> SecretStr:
 
 def _token(token: SecretStr) -> SecretStr:
     text = token.get_secret_value()
-    # It goes into a header; the text itself must not be quoted.
+    # It goes into a header; the message must not quote it.
     if not (text.isascii() and text.isprintable()) or " " in text or not text:
         raise ValueError("must be one word of ASCII")
     return token
@@ -136,35 +136,35 @@ class WebhookSettings(Section):
 
 
 class NtfySettings(Section):
-    """A topic of an ntfy server. The topic is a secret, too: whoever knows it can read along."""
+    """A topic of an ntfy server. The topic is secret, too: a person who knows it can read its messages."""
 
     server: Annotated[str, AfterValidator(_web_address)] = "https://ntfy.sh"
     topic: Annotated[Secret, AfterValidator(_topic)]
     token: Annotated[Secret, AfterValidator(_token)] | None = None
     priority: Mapping[NoticeKind, Annotated[int, Field(ge=1, le=5)]] = Field(default_factory=dict)
-    """1 to 5 by kind, where it is to be another one than ours."""
+    """1 to 5 by kind, instead of our defaults."""
     tags: tuple[str, ...] = ()
     click: Annotated[str, AfterValidator(_web_address)] | None = None
-    """An address that is opened when the notice is tapped."""
+    """The address that a tap on the notice opens."""
     timeout_s: Seconds = 10
 
 
 class AppriseSettings(Section):
-    """Addresses of apprise, which knows more than a hundred services. They are secrets."""
+    """Addresses of apprise, which supports more than a hundred services. They are secrets."""
 
     urls: Some[Secret] | None = None
-    """Each may hold several, one a line; what begins with # is none."""
+    """Each may hold several, one per line; lines that begin with # are comments."""
     config_file: AbsolutePath | None = None
-    """A configuration of apprise's own, in its text or YAML form."""
+    """A configuration file of apprise, as text or YAML."""
     tags: tuple[str, ...] = ()
-    """Of the configuration, only addresses with one of these tags."""
+    """Only addresses of the configuration file with one of these tags."""
     timeout_s: Seconds = 30
 
     @model_validator(mode="after")
     def _must_have_addresses(self) -> AppriseSettings:
         _one_of(self, "urls", "config_file")
         if self.urls is not None and not self.addresses():
-            raise ValueError("holds no address")
+            raise ValueError("contains no address")
         return self
 
     def addresses(self) -> list[str]:
@@ -177,7 +177,7 @@ class Forms(Section):
     """The four forms of a sink."""
 
     command: Some[str] | None = None
-    """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
+    """argv of a program that gets the notice as JSON on stdin; its remaining processes are killed."""
     command_timeout_s: Seconds = 30
     webhook: WebhookSettings | None = None
     ntfy: NtfySettings | None = None
@@ -185,14 +185,14 @@ class Forms(Section):
 
 
 class SinkSettings(Forms):
-    """One way to reach people, in one of the four forms."""
+    """A sink: one way to reach people, in one of the four forms."""
 
     quiet: bool = True
-    """Whether the quiet hours hold for it."""
+    """Whether it observes quiet hours."""
     digest: bool = True
-    """Whether it gets the kinds of the digest collected."""
+    """Whether it gets digests instead of single notices."""
     burst: bool | None = None
-    """Whether many at once are folded into one; by itself for ntfy and apprise, which reach people."""
+    """Whether many notices at once become one; None: for ntfy and apprise, which reach people."""
 
     @model_validator(mode="after")
     def _must_have_one_form(self) -> SinkSettings:
@@ -201,48 +201,48 @@ class SinkSettings(Forms):
 
     @property
     def folds(self) -> bool:
-        """Whether many notices at once are folded into one."""
+        """Whether many notices at once become one."""
         return self.burst if self.burst is not None else bool(self.ntfy or self.apprise)
 
     @property
     def switched_off(self) -> str | None:
-        """Why nothing is sent by it; None when it is in use."""
+        """Why the sink sends nothing; None when it is in use."""
         if self.ntfy is None or self.ntfy.topic.get_secret_value().strip() != EXAMPLE_TOPIC:
             return None
-        return f"its topic is {EXAMPLE_TOPIC}, the one of the example, which everybody can read"
+        return f"its topic, {EXAMPLE_TOPIC}, is the example of the README, which is public"
 
 
 class RouteSettings(Section):
-    """Which notices go to which sinks. What is left out is no condition."""
+    """Which notices go to which sinks. None: any kind, any project."""
 
     kinds: Some[RoutedKind] | None = None
     projects: Some[str] | None = None
     """Patterns (`*`, `?`, `[…]`) of a project's name or of its path; `group:NAME` for a group of projects."""
     to: tuple[str, ...]
-    """Names of sinks; none of them: nobody is told."""
+    """Names of sinks; without names such notices go nowhere."""
 
 
 class QuietSettings(Section):
-    """Hours in which nobody is told of anything but what is urgent."""
+    """Hours in which only urgent notices are sent."""
 
     start: TimeOfDay
     end: TimeOfDay
-    """Before `start`: of the day after."""
+    """Before `start`: on the next day."""
     timezone: TimeZone | None = None
     days: Some[Day] | None = None
     """The days on which quiet hours begin; None: all."""
     urgent: tuple[NoticeKind, ...] = ()
-    """The kinds that are told at once all the same."""
+    """The kinds that are sent all the same."""
 
     @model_validator(mode="after")
     def _must_end(self) -> QuietSettings:
         if self.start == self.end and len(set(self.days or range(7))) == 7:
-            raise ValueError("must not be the whole of every day: nothing would ever be told")
+            raise ValueError("must not be the whole of every day: no notice would ever be sent")
         return self
 
 
 class DigestSettings(Section):
-    """Notices that are collected and told of together."""
+    """When collected notices are sent as one, and of which kinds."""
 
     at: TimeOfDay | None = None
     every_h: Hours | None = None
@@ -256,29 +256,29 @@ class DigestSettings(Section):
 
 
 class EscalationSettings(Section):
-    """Who else is told of what has waited for so long."""
+    """Further sinks for a task that has waited for a person that long."""
 
     after_min: Minutes
     to: Some[str]
-    """Names of sinks. They are told whatever the routes and `events` say."""
+    """Names of sinks. Routes and `events` do not apply to them."""
 
 
 class RemindSettings(Section):
-    """When people are told again of what waits for them, each time once."""
+    """When people are reminded of a task that waits for them."""
 
     after_min: tuple[Minutes, ...] = (60, 240, 1440)
     escalate: tuple[EscalationSettings, ...] = ()
 
 
 class BurstSettings(Section):
-    """How many notices of one kind a sink gets at once; the rest are folded into one."""
+    """How many notices of one kind a sink gets at once; the rest become one."""
 
     most: int = Field(10, ge=1, le=1_000_000)
     within_s: Seconds = 60
 
 
 class NotifySettings(Forms):
-    """Who is told of what needs a person."""
+    """Which notices are sent, by which sinks, and when."""
 
     sinks: Mapping[str, SinkSettings] = Field(default_factory=dict)
     """Further sinks, by name."""
@@ -289,19 +289,19 @@ class NotifySettings(Forms):
     remind: RemindSettings = RemindSettings()
     burst: BurstSettings = BurstSettings()
     backoff_s: Seconds = 5
-    """Pause after a first failure; twice as long after each further one in a row."""
+    """Pause after the first failure; it doubles with each further one in a row."""
     backoff_max_s: Seconds = 900
     give_up_h: Hours = 24
-    """Hours of a running daemon after which a notice that could not be delivered is given up."""
+    """Hours of a running daemon after which an undelivered notice is given up."""
 
     @field_validator("sinks")
     @classmethod
     def _must_be_names(cls, sinks: Mapping[str, SinkSettings], info: ValidationInfo) -> Mapping[str, Any]:
         for name in sinks:
             if not _SINK_NAME.fullmatch(name):
-                raise ValueError("names of sinks are small letters, digits, - and _, 32 at most")
+                raise ValueError("a sink's name has 1 to 32 small letters, digits, - and _")
             if name in FORMS and info.data.get(name) is not None:
-                raise ValueError(f"{name} is there twice: as notify.{name} and as notify.sinks.{name}")
+                raise ValueError(f"{name} exists twice: as notify.{name} and as notify.sinks.{name}")
         return sinks
 
     @field_validator("routes")
@@ -314,7 +314,7 @@ class NotifySettings(Forms):
 
     @field_validator("remind")
     @classmethod
-    def _must_escalate_to_somebody(cls, remind: RemindSettings, info: ValidationInfo) -> RemindSettings:
+    def _must_escalate_to_sinks(cls, remind: RemindSettings, info: ValidationInfo) -> RemindSettings:
         _check_names((name for rung in remind.escalate for name in rung.to), info)
         return remind
 
@@ -324,7 +324,7 @@ class NotifySettings(Forms):
         return tuple(one.removeprefix(GROUP) for one in patterns if one.startswith(GROUP))
 
     def named(self) -> dict[str, SinkSettings]:
-        """Return every sink by its name, those of the simple forms first."""
+        """Return every sink by its name, first the ones called like their form."""
         simple = {form: getattr(self, form) for form in FORMS if getattr(self, form) is not None}
         limits = {"command": {"command_timeout_s": self.command_timeout_s}}
         made = {
@@ -334,7 +334,7 @@ class NotifySettings(Forms):
         return {**made, **self.sinks}
 
     def in_use(self) -> dict[str, SinkSettings]:
-        """Return the sinks by which notices are sent, by name."""
+        """Return the sinks that send notices, by name."""
         return {name: sink for name, sink in self.named().items() if sink.switched_off is None}
 
     @property
@@ -345,7 +345,7 @@ class NotifySettings(Forms):
 
 
 def _check_names(names: Iterable[str], info: ValidationInfo) -> None:
-    """Raise ValueError for a sink that is not there; of sinks that are wrong themselves, say nothing."""
+    """Raise ValueError for a sink that does not exist, unless a sink itself is invalid."""
     if not {"sinks", *FORMS} <= info.data.keys():
         return
     known = [*(form for form in FORMS if info.data[form] is not None), *info.data["sinks"]]

@@ -1,9 +1,9 @@
-"""Where the daemon is: the folders in which handoffd keeps its things, and where what ships with it is.
+"""Where handoffd keeps its files, where the daemon's socket is, and where the shipped files are.
 
-The one answer, for the settings themselves and for hooks, `status` and every other command that asks the
-daemon. Those are answered in a fraction of the time that settings take to be read, so this has the standard
-library's quick modules alone, and paths are plain strings. systemd's own variables come first, then the XDG
-base directories; a relative path in one of those is ignored, as their specification asks.
+The settings use it, and so do hooks, `status` and every other command that asks the daemon. These must
+answer in a fraction of the time that reading the settings takes, so this imports only quick modules of the
+standard library, and paths are plain strings. systemd's own variables come first, then the XDG base
+directories; a relative XDG path is ignored, as the specification demands.
 """
 
 from __future__ import annotations

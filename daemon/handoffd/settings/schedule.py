@@ -1,10 +1,10 @@
-"""What is started by the clock: the entries of `schedule` in the settings, checked as they are read.
+"""What starts at fixed times: the entries of `schedule` in the settings, checked as they are read.
 
-Only what an entry says is known here; when it is due next is reckoned in the package `schedule`.
+The package `schedule` computes when an entry is due next.
 
-Cron expressions are those that people know from crontab(5): five fields, read once and whole. What a
-scheduler library takes for one differs in details that cost a night's work: which day of the week is 0, and
-what two restricted days mean. So the text is read here, into plain sets of numbers.
+Cron expressions are the ones of crontab(5): five fields. Scheduler libraries differ from it in details that
+cost a night's work: which day of the week is 0, and what two restricted days mean. So the text is parsed
+here, into plain sets of numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _STORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _BLANKS: Final = ("{name}", "{date}", "{time}", "{week}")
-_SAMPLE: Final = datetime(2026, 12, 31, 23, 59)  # noqa: DTZ001  (only its digits are looked at)
+_SAMPLE: Final = datetime(2026, 12, 31, 23, 59)  # noqa: DTZ001  (only its digits count)
 
 
 def _cron(text: str) -> str:
@@ -72,28 +72,28 @@ def _names(value: object) -> object:
 
 
 class ScheduledStart(BaseModel):
-    """A story or custom task that is started by the clock; exactly one of `start` and `custom`."""
+    """A story or custom task that starts at fixed times; exactly one of `start` and `custom`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: Annotated[str, AfterValidator(_name)]
     cron: Annotated[str, AfterValidator(_cron)]
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
-    """None: that of the machine."""
+    """None: the machine's."""
     start: Annotated[str, AfterValidator(_template)] | None = None
     """The story's id; {name}, {date}, {time} and {week} of the time it is due are filled in."""
     custom: Annotated[str, Field(min_length=1, max_length=64 * 1024)] | None = None
     """The instruction of a custom task, instead."""
     label: Annotated[str, AfterValidator(_template)] = "{name}-{date}-{time}"
-    """What a custom task is called."""
+    """The id of a custom task."""
     overlap: Literal["skip", "queue"] = "skip"
-    """What becomes of it while another story is in flight."""
+    """Whether it is left out or queued while another story is in flight."""
     catch_up: Literal["none", "one"] = "none"
-    """`one`: when the daemon was down, the latest time that was missed is made up for."""
+    """`one`: after the daemon was down, the latest missed start is made up for."""
     catch_up_h: float = Field(24, gt=0, le=24 * 366)
-    """Hours after which what was missed is missed."""
+    """Hours after which a missed start is not made up for."""
     jitter_s: float = Field(0, ge=0, le=3600)
-    """Up to so many seconds later, another number for each project."""
+    """At most this many seconds later, a different delay for each project."""
     priority: int = Field(0, ge=-1000, le=1000)
     complexity: Literal["S", "M", "L"] | None = None
     executor: Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str)] = ()
@@ -107,11 +107,11 @@ class ScheduledStart(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """When it is due, as text: an entry with another one begins anew."""
+        """The times as text: when it changes, the entry starts anew."""
         return f"{self.cron} {self.timezone or ''}".strip()
 
     def story(self, due: datetime) -> str:
-        """Return the id of what is started at the time `due`, which is local."""
+        """Return the id of the story that starts at the local time `due`."""
         return expanded(self.label if self.start is None else self.start, self.name, due)
 
 
@@ -135,7 +135,7 @@ def must_differ(starts: tuple[ScheduledStart, ...]) -> tuple[ScheduledStart, ...
 _MONTHS: Final = tuple(name.lower() for name in calendar.month_abbr[1:])
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _LONGEST: Final = 200
-"""Characters of an expression; more says nothing that less could not say."""
+"""Characters of an expression; no expression needs more."""
 
 _NICKNAMES: Final[Mapping[str, str]] = {
     "@hourly": "0 * * * *",
@@ -176,9 +176,8 @@ _FIELDS: Final = (
 class Crontab:
     """When something is due. Weekdays count from Sunday, 0; `days` or `weekdays` None: every day.
 
-    With both given a day is meant that is in either, or, where one of them begins with `*` (`*/2`), in both:
-    crontab(5) has it so. `every_hour`: the hours are those of `*` or `*/n`, so what is due by them goes on
-    through an hour that the clock has twice.
+    With both, a day must be in either, or, if one of them begins with `*` (`*/2`), in both, as in crontab(5).
+    `every_hour`: the hours are `*` or `*/n`, so the entry is also due in an hour that the clock repeats.
     """
 
     minutes: tuple[int, ...]
@@ -191,7 +190,7 @@ class Crontab:
 
 
 def parse(text: str) -> Crontab:
-    """Return what a cron expression means. Raises ValueError with what is wrong and what would do."""
+    """Parse a cron expression. Raises ValueError with the fault and what is allowed."""
     words = _NICKNAMES.get(text.strip().lower(), text).split()
     if len(words) != len(_FIELDS) or len(text) > _LONGEST:
         known = ", ".join(_NICKNAMES)
@@ -216,10 +215,10 @@ def parse(text: str) -> Crontab:
 
 
 def _must_come(found: Crontab) -> None:
-    """Raise ValueError for the 30th of February and the like: it would be waited for without end."""
+    """Raise ValueError for a day that never comes, such as the 30th of February."""
     longest = max(calendar.monthrange(2028, month)[1] for month in found.months)
     if found.days is not None and found.in_both and min(found.days) > longest:
-        raise ValueError(f"never comes: no month of it has a day {min(found.days)}")
+        raise ValueError(f"never comes: none of its months has a day {min(found.days)}")
 
 
 def _numbers(field: _Field, word: str) -> tuple[int, ...] | None:
@@ -239,12 +238,12 @@ def _range(field: _Field, item: str) -> range:
     parts = _ITEM.fullmatch(item)
     if parts is None or (parts["low"] == "*" and parts["high"]):
         raise ValueError(
-            f"{item[:40]!r} is no {field.name}: a number, a range `a-b`, a list `a,b` or steps `*/n`"
+            f"{item[:40]!r} is not a {field.name}: a number, a range `a-b`, a list `a,b` or steps `*/n`"
             f" (allowed: {field.allowed})"
         )
     step = int(parts["step"] or 1)
     if step < 1:
-        raise ValueError(f"{item[:40]!r} makes no steps: `*/n` with n from 1")
+        raise ValueError(f"{item[:40]!r} has no steps: write `*/n` with n from 1")
     if parts["low"] == "*":
         return range(field.low, field.high + 1, step)
     low = _number(field, parts["low"])
@@ -259,5 +258,5 @@ def _number(field: _Field, word: str) -> int:
     if word.isascii() and word.isdigit() and len(word) <= 4:
         number = int(word)
     if not field.low <= number <= field.high:
-        raise ValueError(f"{word[:40]!r} is no {field.name} (allowed: {field.allowed})")
+        raise ValueError(f"{word[:40]!r} is not a {field.name} (allowed: {field.allowed})")
     return number

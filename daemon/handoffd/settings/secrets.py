@@ -1,10 +1,10 @@
-"""Secrets that are not written into the settings: `{credential: NAME}` or `{file: PATH}` in their place.
+"""Secrets outside the settings file, which has `{credential: NAME}` or `{file: PATH}` in their place.
 
-A credential is what systemd hands to the daemon alone (LoadCredential=, a file below
-$CREDENTIALS_DIRECTORY). Whoever else reads the settings, a verb in a terminal, has none: there
-a stand-in takes its place, which nothing is ever sent to.
+systemd hands credentials to the daemon alone (LoadCredential=, a file below
+$CREDENTIALS_DIRECTORY). A verb in a terminal reads the settings without them: a stand-in takes
+the place of each, and nothing is ever sent to it.
 
-What is put into the settings is a SecretStr and no text, so a key that is not for secrets refuses it.
+The values are of the type SecretStr, so a key that is not for secrets refuses them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pydantic import SecretStr
 
 DIRECTORY = "CREDENTIALS_DIRECTORY"
 STAND_IN = "https://credential.invalid/"
-"""Where no name can ever lead (RFC 2606); it is a whole address because some secrets must be one."""
+"""A name that never resolves (RFC 2606); a whole address, because some secrets must be one."""
 
 _MOST_BYTES = 64 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _OTHERS = frozenset({"executors", "prices"})
-"""Sections whose keys are not ours."""
+"""Sections whose keys we do not define."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vault:
-    """Where secrets come from. `base`: what a relative path is meant from; `required`: no stand-ins."""
+    """Where secrets come from. `base`: the folder of relative paths; `required`: no stand-ins."""
 
     environ: Mapping[str, str]
     base: Path
@@ -38,11 +38,11 @@ class Vault:
 
 
 Report = Callable[[str, str, tuple[str, ...]], None]
-"""Takes the dotted key, what is wrong with it, and what would be right."""
+"""Takes the dotted key, the problem, and the allowed values."""
 
 
 def fetched(values: Mapping[str, Any], vault: Vault, report: Report) -> dict[str, Any]:
-    """Return `values` with secrets in the place of what refers to them; what is missing is reported."""
+    """Return `values` with secrets in place of the references to them; missing ones are reported."""
     return {
         name: value if name in _OTHERS else _fetched(value, name, vault, report)
         for name, value in values.items()
@@ -50,7 +50,7 @@ def fetched(values: Mapping[str, Any], vault: Vault, report: Report) -> dict[str
 
 
 def named_files(values: Mapping[str, Any], base: Path) -> tuple[Path, ...]:
-    """Return the files that `{file: PATH}` names, in reading order, whether they are there or not."""
+    """Return the files that `{file: PATH}` names, in reading order, whether they exist or not."""
     wanted = (value for name, value in values.items() if name not in _OTHERS)
     return tuple(dict.fromkeys(file for value in wanted for file in _named_files(value, base)))
 
@@ -70,7 +70,7 @@ def _named_files(value: Any, base: Path) -> Iterator[Path]:
 
 
 def opened(keys: Mapping[str, SecretStr]) -> dict[str, str]:
-    """Return the texts of secrets by name, but for those that only have a stand-in here."""
+    """Return the texts of secrets by name, without stand-ins."""
     texts = {name: key.get_secret_value() for name, key in keys.items()}
     return {name: text for name, text in texts.items() if not text.startswith(STAND_IN)}
 
@@ -111,7 +111,7 @@ def _credential(name: str, key: str, vault: Vault, report: Report) -> SecretStr:
 def _names(folder: str) -> tuple[str, ...] | OSError:
     try:
         return tuple(sorted(os.listdir(folder)))
-    except FileNotFoundError:  # what has no credentials has no folder
+    except FileNotFoundError:  # a service without credentials has no folder
         return ()
     except OSError as error:
         return error

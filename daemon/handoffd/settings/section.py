@@ -34,10 +34,10 @@ def _reference(name: str) -> dict[str, object]:
 Secret = Annotated[
     SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
 ]
-"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see `secrets`."""
+"""Text that is never shown; in a file also `{credential: NAME}` or `{file: PATH}`, see `secrets`."""
 
 _SIZE = re.compile(r"([0-9]{1,15})(?:(\.[0-9]{1,3})? ?([KMGT])(?:iB)?)?")
-"""As systemd has it, or as `runs` shows it. `GB` is refused: for some it is a power of 1000."""
+"""As systemd or `runs` writes it. `GB` is refused: some people mean a power of 1000."""
 
 
 def _bytes(size: object) -> object:
@@ -54,10 +54,10 @@ def _bytes(size: object) -> object:
 
 
 class Bytes(int):
-    """A number of bytes that is shown as a person would write it: `4G`."""
+    """A number of bytes that is shown as people write it: `4G`."""
 
     def __str__(self) -> str:
-        """Return it in the largest unit in which it is whole."""
+        """Return it in the largest unit that makes it a whole number."""
         unit = next((power for power in (4, 3, 2, 1) if self and self % (1 << 10 * power) == 0), 0)
         return f"{self >> 10 * unit}{' KMGT'[unit].strip()}"
 
@@ -72,10 +72,10 @@ Size = Annotated[
 """Bytes; in a file also with K, M, G or T for a power of 1024: `4G`, `4GiB`, `4 GiB`."""
 
 LONGEST_S = 366 * 24 * 3600
-"""The longest time that a setting may be: more is a slip, and much more no calendar can reckon with."""
+"""The longest time of a setting: more is a mistake, and much more overflows dates."""
 
 Interval = Annotated[float, Field(ge=0.01, le=LONGEST_S)]
-"""Seconds after which something is done again; with less, nothing else would be done."""
+"""Seconds between repetitions; with less, the daemon would do nothing else."""
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Minutes = Annotated[float, Field(gt=0, le=LONGEST_S / 60)]

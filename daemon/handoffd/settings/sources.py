@@ -1,7 +1,7 @@
-"""Layers of settings, one over the other, and for every key which of them won.
+"""Layers of settings, one over the other, and the source of every key.
 
-A mapping is merged key by key, anything else is replaced whole. Paths become absolute while it is
-still known where they were written.
+A mapping is merged key by key, anything else is replaced whole. Relative paths become absolute here,
+where the folder of their layer is known.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def source_of(key: str, sources: Mapping[str, Source]) -> Source | None:
 
 @dataclass(slots=True)
 class Merge:
-    """What the layers read so far say together."""
+    """The layers read so far, merged."""
 
     environ: Mapping[str, str]
     data: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Merge:
     problems: list[Problem] = field(default_factory=list)
 
     def lay(self, values: Mapping[str, Any], source: Callable[[str], Source], base: Path) -> None:
-        """Put `values` over what is there; relative paths among them are meant from `base`."""
+        """Lay `values` over the earlier ones; relative paths are relative to `base`."""
         values = without_empty_keys(values, Settings)
         self._lay(self.data, _with_absolute_paths(values, base, self.environ), "", source)
 
@@ -66,7 +66,7 @@ class Merge:
         return source.name or source.kind, source.line
 
     def _source_near(self, key: str) -> Source | None:
-        """Return the source of anything below `key` or beside it: what is missing was given nowhere."""
+        """Return the source of a key below or beside `key`: a missing key has none itself."""
         while key:
             near = (by for given, by in self.sources.items() if given.startswith(f"{key}."))
             if found := next(near, None):
@@ -91,7 +91,7 @@ class Merge:
             below[name] = value
 
     def _note_items(self, value: Any, key: str, source: Callable[[str], Source]) -> None:
-        """Remember where each item of a list stands, if it is in a file: what is wrong may be one of many."""
+        """Remember the line of each item of a list in a file: one of many may be wrong."""
         inner: Iterable[tuple[object, Any]] = ()
         if isinstance(value, list):
             inner = enumerate(value)
@@ -106,7 +106,7 @@ class Merge:
 
 
 def without_empty_keys(values: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Leave out keys with nothing behind them: all of a section may be commented out."""
+    """Leave out keys without a value: all of a section may be commented out."""
     kept = {}
     for name, value in values.items():
         known = model.model_fields.get(name)
@@ -146,7 +146,7 @@ def _with_absolute_paths(values: dict[str, Any], base: Path, environ: Mapping[st
 
 
 def _with_absolute_groups(scheduling: Mapping[str, Any], absolute: Callable[[str], str]) -> dict[str, Any]:
-    """Return the section with whole paths in its groups; whatever is no list of paths stays as it is."""
+    """Return the section with whole paths in its groups; other values stay as they are."""
     groups = scheduling.get("groups")
     if not isinstance(groups, Mapping):
         return dict(scheduling)
@@ -159,11 +159,11 @@ def _with_absolute_groups(scheduling: Mapping[str, Any], absolute: Callable[[str
 
 
 # --- what is wrong, in words --------------------------------------------------------------------------
-# What pydantic finds gets its place (file and line, variable or flag), its dotted key and the values that
-# would have been accepted. Values that may hold a key are never quoted.
+# A problem has its place (file and line, variable or flag), its dotted key and the allowed values. Values
+# that may contain a secret are never quoted.
 Location = tuple[int | str, ...]
 Locate = Callable[[str], tuple[str, int | None]]
-"""Takes a dotted key; returns the file (variable, flag) it was given in, and the line there."""
+"""Takes a dotted key; returns its file (variable, flag) and line."""
 
 _SHOWN_CHARACTERS = 60
 _MESSAGES = {
@@ -194,11 +194,11 @@ _MESSAGES = {
 }
 _WITHOUT_VALUE = frozenset({"extra_forbidden", "missing", "told_by_other_key", "too_short", "value_error"})
 _WITH_ALLOWED = frozenset({"literal_error", "told_by_other_key"})
-"""The second is ours: a value that another setting is for, which the message names."""
+"""The second is ours: the value belongs to another setting, which the message names."""
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], locate: Locate) -> tuple[Problem, ...]:
-    """Return one Problem for each thing that is wrong."""
+    """Return one Problem for each error."""
     return tuple(_problem(details, model, locate) for details in error.errors(include_url=False))
 
 
@@ -245,7 +245,7 @@ def _words(
 
 
 def _shown(value: Any, field: FieldInfo | None) -> str:
-    """Return `, not …` unless the value may be a secret or says nothing."""
+    """Return `, not …` with the value, unless it may be a secret."""
     text = repr(value)
     if "://" in text or (field is not None and _may_be_secret(field)):
         return ""
@@ -273,7 +273,7 @@ def _owner(model: type[BaseModel], location: Location) -> tuple[type[BaseModel] 
     within = False
     for depth, key in enumerate(location):
         if owner is None:
-            return None, field  # below a field that is no section: an item of a list or mapping
+            return None, field  # below a field that is not a section: an item of a list or mapping
         if isinstance(key, int):
             continue  # an item of a list of sections
         if within:
@@ -288,7 +288,7 @@ def _owner(model: type[BaseModel], location: Location) -> tuple[type[BaseModel] 
 
 
 def _kinds(annotation: Any, *, items: bool = True) -> Iterator[Any]:
-    """Yield what a value may be, and what one of its `items` may be; not what a mapping may hold."""
+    """Yield the types of a value, with `items` also of its items; not the types in a mapping."""
     yield annotation
     origin = get_origin(annotation)
     if origin is Mapping or (origin is tuple and not items):

@@ -1,4 +1,4 @@
-"""Defaults, file, environment and flags: who wins, where it came from, and what is wrong."""
+"""Defaults, file, environment and flags: which wins, the source of each value, and all problems."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def own_file(environ: dict[str, str], text: str) -> Path:
 
 
 def told(loaded: Loaded, key: str) -> tuple[object, str]:
-    """Return value and source of one key, as `explain` tells them."""
+    """Return value and source of one key, as `explain` lists them."""
     return next((found.value, str(found.source)) for found in loaded.explain() if found.key == key)
 
 
-def complaints(flags: dict[str, object], environ: dict[str, str]) -> list[str]:
-    """Return everything that is wrong."""
+def complaints(environ: dict[str, str], *, daemon: bool = False, **flags: object) -> list[str]:
+    """Return all problems."""
     with pytest.raises(InvalidFile) as caught:
-        load(flags, environ)
+        load({key.replace("__", "."): value for key, value in flags.items()}, environ, daemon=daemon)
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_without_any_configuration_there_are_defaults(environ: dict[str, str]) -> None:
-    """Nothing has to be configured."""
+    """No setting is mandatory."""
     state = Path(environ["HOME"], ".local/state/handoffd")
 
     loaded = load({}, environ)
@@ -70,25 +70,22 @@ def test_each_source_wins_over_the_ones_before_it(environ: dict[str, str]) -> No
     assert (4, "default") == told(loaded, "watch.shards")
 
 
-def test_a_file_that_is_named_replaces_the_one_that_is_found(environ: dict[str, str], tmp_path: Path) -> None:
-    """With --config, no other file is read."""
+def test_with_config_no_other_file_is_read(environ: dict[str, str], tmp_path: Path) -> None:
+    """A file that does not exist is an error, not a silent default."""
     own_file(environ, "executor: codex\nlanguage: zh-TW\n")
     named = write(tmp_path / "named.yaml", "executor: gemini\n")
 
     loaded = load({"config": named}, environ)
 
     assert ("gemini", "en", named) == (loaded.settings.executor, loaded.settings.language, loaded.file)
+    missing = complaints(environ, config="/no/such.yaml")
+    assert ["/no/such.yaml: cannot be read (No such file or directory)"] == missing
 
 
-def test_a_file_that_is_named_must_be_there(environ: dict[str, str]) -> None:
-    """A wrong --config is an error, not a silent default."""
-    assert ["/no/such.yaml: cannot be read (No such file or directory)"] == complaints(
-        {"config": "/no/such.yaml"}, environ
-    )
-
-
-def test_paths_are_meant_from_where_they_stand(environ: dict[str, str], tmp_path: Path) -> None:
-    """In a file from its folder, in flags from the working directory; `~` is the home."""
+def test_paths_are_relative_to_the_file_or_the_working_directory(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """To the file's folder in a file, to the working directory in flags; `~` is the home."""
     text = "projects: [shop, ~/till, /srv/../srv/bank]\nstate_dir: state\n"
     file = write(tmp_path / "etc" / "h.yaml", text)
 
@@ -102,7 +99,7 @@ def test_paths_are_meant_from_where_they_stand(environ: dict[str, str], tmp_path
 
 
 def test_the_runtime_directory_follows_the_state_directory(environ: dict[str, str]) -> None:
-    """Its fallback lies in the state directory that won, not in the default one."""
+    """Its fallback is in the state directory that won, not in the default one."""
     assert Path("/srv/h/run") == load({"state_dir": "/srv/h"}, environ).settings.runtime_dir
 
 
@@ -134,26 +131,15 @@ def test_flags_that_were_not_given_change_nothing(environ: dict[str, str]) -> No
     assert ((Path("/srv/shop"),), "codex") == (loaded.settings.projects, loaded.settings.executor)
 
 
-def test_executors_of_file_and_environment_are_merged(environ: dict[str, str]) -> None:
-    """A mapping is merged key by key, a list is replaced whole."""
-    file = own_file(environ, "executors:\n  mine:\n    argv: [a, b]\n    prompt: stdin\n")
-    environ["HANDOFFD_EXECUTORS"] = '{"mine": {"argv": ["c"]}}'
-
-    loaded = load({}, environ)
-
-    assert {"mine": {"argv": ["c"], "prompt": "stdin"}} == loaded.settings.executors
-    assert ("stdin", f"file {file}:4") == told(loaded, "executors.mine.prompt")
-
-
-def test_a_key_with_nothing_behind_it_is_not_given(environ: dict[str, str]) -> None:
+def test_a_key_without_a_value_is_not_given(environ: dict[str, str]) -> None:
     """All of a section, or of a list, may be commented out."""
     own_file(environ, "watch:\n  # step_ms: 5\nprojects:\nlog:\n  level:\nnotify:\n  command:\n")
 
     assert load({}, {"HOME": "/nowhere"}).settings.watch == load({}, environ).settings.watch
 
 
-def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str], tmp_path: Path) -> None:
-    """File, environment and flags are all complained about in one go."""
+def test_all_problems_are_reported_at_once_with_their_places(environ: dict[str, str]) -> None:
+    """Of file, environment and flags."""
     file = own_file(environ, "watch:\n  stepms: 5\nnotify:\n  webhook: {timeout_s: 3}\nexecutor: {a: 1}\n")
     environ |= {
         "HANDOFFD_WATCH__SHARDS": "many",
@@ -162,24 +148,10 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
         "HANDOFFD_WACH__STEP_MS": "5",
     }
 
-    found = complaints({"log.level": "loud"}, environ)
+    found = complaints(environ, log__level="loud")
 
-    known = ", ".join(
-        f"HANDOFFD_{name}__…"
-        for name in (
-            "ROSTER",
-            "WATCH",
-            "SCHEDULE",
-            "EXECUTE",
-            "SCHEDULING",
-            "LIMITS",
-            "CAPS",
-            "NOTIFY",
-            "CONTROL",
-            "RETENTION",
-            "LOG",
-        )
-    )
+    sections = "ROSTER WATCH SCHEDULE EXECUTE SCHEDULING LIMITS CAPS NOTIFY CONTROL RETENTION LOG"
+    known = ", ".join(f"HANDOFFD_{name}__…" for name in sections.split())
     assert sorted(
         [
             f"HANDOFFD_WACH__STEP_MS: there is no such section (allowed: {known})",
@@ -197,11 +169,11 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
 
 
 def test_a_file_that_cannot_be_parsed_hides_no_other_problem(environ: dict[str, str]) -> None:
-    """A syntax error is told together with what is wrong elsewhere."""
+    """A syntax error is reported together with problems elsewhere."""
     file = own_file(environ, "watch: {step_ms: 5\n")
     environ["HANDOFFD_LANGUAGE"] = "fr"
 
-    syntax, language = complaints({}, environ)
+    syntax, language = complaints(environ)
 
     assert syntax.startswith(f"{file}:")
     assert language.startswith("HANDOFFD_LANGUAGE: language: ")
@@ -209,14 +181,14 @@ def test_a_file_that_cannot_be_parsed_hides_no_other_problem(environ: dict[str, 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text\n"])
 def test_a_file_must_hold_settings(environ: dict[str, str], text: str) -> None:
-    """Something that is YAML but no mapping is an error."""
+    """Other YAML is an error."""
     file = own_file(environ, text)
 
-    assert [f"{file}:1: must be lines of the form `key: value`"] == complaints({}, environ)
+    assert [f"{file}:1: must be lines of the form `key: value`"] == complaints(environ)
 
 
-def test_a_secret_is_explained_without_its_key(environ: dict[str, str]) -> None:
-    """`config show` may be pasted into a bug report."""
+def test_a_secret_is_explained_without_its_value(environ: dict[str, str]) -> None:
+    """People paste `config show` into bug reports."""
     own_file(environ, "notify:\n  webhook:\n    url: https://me:pass@hooks.example.org/key?k=key\n")
 
     loaded = load({}, environ)
@@ -225,8 +197,8 @@ def test_a_secret_is_explained_without_its_key(environ: dict[str, str]) -> None:
     assert "key" not in json.dumps([found.value for found in loaded.explain()])
 
 
-def test_secrets_are_read_from_where_the_file_says(environ: dict[str, str], tmp_path: Path) -> None:
-    """From files beside it and from the service manager; a verb in a terminal needs none of the latter."""
+def test_secrets_are_read_from_files_and_credentials(environ: dict[str, str], tmp_path: Path) -> None:
+    """A verb in a terminal needs no credentials; a daemon needs all."""
     file = own_file(
         environ,
         "notify: {webhook: {url: {credential: hook}}}\n"
@@ -242,11 +214,11 @@ def test_secrets_are_read_from_where_the_file_says(environ: dict[str, str], tmp_
     assert [
         f"{file}:1: notify.webhook.url: the credential hook {not_here}",
         f"{file}:3: control.tcp.token: the credential token {not_here}",
-    ] == _refused(environ)
+    ] == complaints(environ, daemon=True)
     environ["CREDENTIALS_DIRECTORY"] = str(tmp_path / "given")
     assert [
         f"{file}:3: control.tcp.token: the service was not given the credential token (allowed: hook)"
-    ] == _refused(environ)
+    ] == complaints(environ, daemon=True)
     write(tmp_path / "given/token", "t" * 20)
     loaded = load({}, environ, daemon=True)
 
@@ -255,15 +227,8 @@ def test_secrets_are_read_from_where_the_file_says(environ: dict[str, str], tmp_
     assert ("…", f"file {file}:2") == told(loaded, "execute.keys.A_KEY")
 
 
-def _refused(environ: dict[str, str]) -> list[str]:
-    """Return why a daemon cannot be run with the settings."""
-    with pytest.raises(InvalidFile) as caught:
-        load({}, environ, daemon=True)
-    return [str(problem) for problem in caught.value.problems]
-
-
 def test_the_files_of_secrets_can_be_followed(environ: dict[str, str]) -> None:
-    """As the settings name them now, be they right or wrong."""
+    """Invalid settings name them, too."""
     given = Given(flags={}, environ=environ)
     assert () == given.secret_files()
 
@@ -274,29 +239,28 @@ def test_the_files_of_secrets_can_be_followed(environ: dict[str, str]) -> None:
     assert () == given.secret_files()
 
 
-def test_a_key_that_is_no_secret_takes_none(environ: dict[str, str]) -> None:
+def test_a_key_that_is_not_secret_takes_no_secret(environ: dict[str, str]) -> None:
     """It would be shown."""
     file = own_file(environ, "log: {level: {file: level}}\n")
     write(file.parent / "level", "debug")
 
-    (complaint,) = complaints({}, environ)
+    (complaint,) = complaints(environ)
 
     assert complaint.startswith(f"{file}:1: log.level: ")
     assert "debug" not in complaint.partition("allowed")[0]
 
 
 @pytest.mark.parametrize("token", ["short", "t" * 513, "t" * 20 + " ", "ü" * 20])
-def test_a_token_is_long_and_goes_into_a_header(environ: dict[str, str], token: str) -> None:
-    """And is not quoted when it is refused."""
+def test_an_invalid_token_is_refused_and_not_quoted(environ: dict[str, str], token: str) -> None:
+    """A token must be long and fit into a header."""
     file = own_file(environ, f"control: {{tcp: {{port: 8321, token: '{token}'}}}}\n")
 
-    (complaint,) = complaints({}, environ)
-
-    assert f"{file}:1: control.tcp.token: must be 20 to 512 characters of ASCII without blanks" == complaint
+    message = f"{file}:1: control.tcp.token: must be 20 to 512 characters of ASCII without blanks"
+    assert [message] == complaints(environ)
 
 
 def test_explain_lists_every_setting(environ: dict[str, str]) -> None:
-    """No setting is left out, and every value is one that JSON knows."""
+    """Every value is a JSON value."""
     own_file(environ, "notify: {webhook: {url: 'http://localhost/'}}\n")
 
     found = {found.key for found in load({}, environ).explain()}
@@ -327,12 +291,12 @@ def _keys(model: BaseModel, path: str = "") -> list[str]:
 
 @pytest.mark.parametrize("text", [None, "", "# nothing yet\n", "test:\n"])
 def test_a_project_without_settings_has_the_defaults(text: str | None) -> None:
-    """No file, an empty one and one full of comments are the same."""
+    """No file, an empty one and one with only comments are the same."""
     assert ProjectSettings() == load_project(text, ".ai/handoffd.yaml")
 
 
 def test_the_settings_of_a_project() -> None:
-    """Everything a project can say."""
+    """All keys are read."""
     text = """
 auto: true
 executor: codex
@@ -355,8 +319,8 @@ test:
     assert ("gotest", "-skip={file}") == (settings.test.report, settings.test.exclude_argument)
 
 
-def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
-    """An agent's or a person's mistake is told with line, key and what would be allowed."""
+def test_a_problem_of_a_projects_settings_has_its_line() -> None:
+    """It has the key and the allowed values, too."""
     text = "auto: maybe\ntest:\n  command: pytest -q\n  raport: junit\nstate_dir: /\n"
 
     with pytest.raises(InvalidFile) as caught:
@@ -374,13 +338,13 @@ def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
 
 @pytest.mark.parametrize("text", ["- a\n", "a: &x b\nc: *x\n", "a: {b: [\n", "auto: true\nauto: false\n"])
 def test_hostile_or_broken_text_is_an_error_and_no_more(text: str) -> None:
-    """Whatever stands in the file, the answer is InvalidFile."""
+    """The reader raises InvalidFile."""
     with pytest.raises(InvalidFile):
         load_project(text, ".ai/handoffd.yaml")
 
 
 def test_all_but_the_language_needs_trust() -> None:
-    """What runs commands, costs money, hands out secrets or weakens a gate is listed, by the same keys."""
+    """Changed and default settings have the same sensitive keys."""
     changed = load_project(
         "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
         "language: zh-TW, group: web, priority: 1, "
@@ -406,15 +370,13 @@ def test_all_but_the_language_needs_trust() -> None:
         ("{caps: {story_usd: 4}}", "{caps: {story_tokens: 100}, auto: true}", ("auto", "caps.story_usd")),
     ],
 )
-def test_a_cap_may_be_lowered_by_anybody_and_raised_by_a_person(
-    before: str, after: str, kept: tuple[str, ...]
-) -> None:
-    """An agent can write the file; it may spend less, and not more."""
+def test_an_agent_may_lower_a_cap_but_not_raise_it(before: str, after: str, kept: tuple[str, ...]) -> None:
+    """An agent can write the file; only a person may allow more."""
     assert kept == held(load_project(after, "f"), load_project(before, "f"))
 
 
-def test_what_is_wrong_with_one_of_many_is_told_at_its_line(environ: dict[str, str]) -> None:
-    """A list of folders has as many places as items."""
+def test_a_problem_of_one_item_of_a_list_has_its_line(environ: dict[str, str]) -> None:
+    """Each item has its own."""
     text = """\
 projects: [~/src/*, 7]
 workspaces:
@@ -437,11 +399,11 @@ workspaces:
         f"{file}:8: workspaces.2.add: must be one of the allowed values, not 'never' (allowed: auto, ask)",
         f"{file}:9: workspaces.2.exclude: must be patterns as in .gitignore, which '!' is not",
         f"{file}:10: workspaces.3.path: is missing",
-    ] == complaints({}, environ)
+    ] == complaints(environ)
 
 
 def test_workspaces_are_paths_or_sections(environ: dict[str, str]) -> None:
-    """Whole ones, from the folder of the file; `config show` has them as plain values."""
+    """Paths become absolute; `config show` has them as plain values."""
     file = own_file(environ, "workspaces: [~/src, {path: ../more, exclude: [old/]}]\n")
 
     loaded = load({}, environ)
@@ -463,25 +425,21 @@ def test_workspaces_are_paths_or_sections(environ: dict[str, str]) -> None:
         ("caps.story_usd", "1e300"),
     ],
 )  # fmt: skip
-def test_a_number_that_nobody_can_reckon_with_is_refused(
-    environ: dict[str, str], key: str, value: str
-) -> None:
-    """A time without end, a pause that is none, more tokens than there are numbers."""
+def test_an_absurd_number_is_refused(environ: dict[str, str], key: str, value: str) -> None:
+    """A time without end, a pause of nothing, more tokens than a number can hold."""
     section, _, name = key.partition(".")
     file = own_file(environ, f"{section}: {{{name}: {value}}}\n")
 
-    (problem,) = complaints({}, environ)
+    (problem,) = complaints(environ)
 
     assert problem.startswith(f"{file}:1: {key}: must be at ")
 
 
-def test_limits_are_told_in_digits(environ: dict[str, str]) -> None:
+def test_limits_are_written_in_digits(environ: dict[str, str]) -> None:
     """Not as a power of ten."""
-    own_file(environ, "roster: {scan_s: 99999999}\n")
+    file = own_file(environ, "roster: {scan_s: 99999999}\n")
 
-    (problem,) = complaints({}, environ)
-
-    assert "must be at most 31622400, not 99999999" in problem
+    assert [f"{file}:1: roster.scan_s: must be at most 31622400, not 99999999"] == complaints(environ)
 
 
 @pytest.mark.parametrize(
@@ -492,7 +450,7 @@ def test_limits_are_told_in_digits(environ: dict[str, str]) -> None:
     ],
 )
 def test_another_order_is_a_change(environ: dict[str, str], first: str, second: str, moved: bool) -> None:
-    """Of groups, the first that names a project counts."""
+    """The first group that names a project counts."""
     own_file(environ, f"scheduling: {{{first}}}\n")
     before = load({}, environ).settings
     own_file(environ, f"scheduling: {{{second}}}\n")

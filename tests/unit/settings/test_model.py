@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from handoffd.settings.model import (
     ExecuteSettings,
@@ -17,12 +17,13 @@ from handoffd.settings.model import (
     WatchSettings,
 )
 from handoffd.settings.notify import NotifySettings, WebhookSettings
+from handoffd.settings.section import Size
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
 
 
-def test_places_follow_from_the_two_directories() -> None:
-    """Everything durable is in the state directory, every socket in the runtime directory."""
+def test_paths_follow_from_the_two_directories() -> None:
+    """All durable files are in the state directory, the sockets in the runtime directory."""
     assert Path("/state/journal.db") == SETTINGS.journal
     assert Path("/state/runs") == SETTINGS.runs_dir
     assert Path("/run/h/control.sock") == SETTINGS.control_socket
@@ -30,7 +31,7 @@ def test_places_follow_from_the_two_directories() -> None:
 
 
 def test_settings_do_not_change() -> None:
-    """What was handed out stays as it was."""
+    """Sections are frozen."""
     with pytest.raises(ValidationError):
         SETTINGS.watch.step_ms = 5  # type: ignore[misc]
 
@@ -38,10 +39,11 @@ def test_settings_do_not_change() -> None:
 @pytest.mark.parametrize(
     ("model", "values"),
     [
-        (WatchSettings, {"stepms": 5}),
-        (WatchSettings, {"step_ms": 0}),
-        (WatchSettings, {"sweep_s": "inf"}),
-        (WatchSettings, {"shards": 11}),
+        *[
+            (WatchSettings, row)
+            for row in ({"stepms": 5}, {"step_ms": 0}, {"sweep_s": "inf"}, {"shards": 11})
+        ],
+        (WatchSettings, {"sweep_s": float("nan")}),
         (ExecuteSettings, {"memory_max": "63M"}),
         (ExecuteSettings, {"memory_max": "2097152T"}),
         (ExecuteSettings, {"tasks_max": 1}),
@@ -49,6 +51,8 @@ def test_settings_do_not_change() -> None:
         (RetentionSettings, {"notices_days": 999_999}),
         (RetentionSettings, {"journal_days": 999_999}),
         (Settings, {"state_dir": "relative", "runtime_dir": "/run"}),
+        (Settings, {"state_dir": "~/x", "runtime_dir": "/run"}),
+        (Settings, {"state_dir": "/a\0b", "runtime_dir": "/run"}),
         (Settings, {"state_dir": "/state", "runtime_dir": "/run", "projects": ["relative"]}),
         (NotifySettings, {"command": []}),
         (NotifySettings, {"events": ["everything"]}),
@@ -57,14 +61,14 @@ def test_settings_do_not_change() -> None:
         (ProjectSettings, {"external_edits": "ignore"}),
     ],
 )
-def test_what_makes_no_sense_is_refused(model: type[Any], values: dict[str, object]) -> None:
-    """Unknown keys, numbers out of range, empty commands and names that are none are errors."""
+def test_invalid_settings_are_refused(model: type[Any], values: dict[str, object]) -> None:
+    """Unknown keys, numbers out of range, relative paths, empty commands and invalid names are errors."""
     with pytest.raises(ValidationError):
         model.model_validate(values)
 
 
 def test_a_project_belongs_to_the_first_group_that_names_it() -> None:
-    """By its root, or by a pattern of it."""
+    """A group names roots or patterns of roots."""
     groups = {"web": {"projects": ["/srv/web*"]}, "all": {"projects": ["/srv/*"]}}
     scheduling = SchedulingSettings.model_validate({"groups": groups})
 
@@ -72,8 +76,8 @@ def test_a_project_belongs_to_the_first_group_that_names_it() -> None:
     assert ["web", "all", None] == found
 
 
-def test_a_route_leads_from_a_group_that_is_there() -> None:
-    """Else its notices would go everywhere."""
+def test_a_route_cannot_name_an_unknown_group() -> None:
+    """Its notices would go nowhere."""
     values = {
         "state_dir": "/state", "runtime_dir": "/run", "scheduling": {"groups": {"web": {}}},
         "notify": {"command": ["true"], "routes": [{"projects": ["group:wbe"], "to": ["command"]}]},
@@ -86,28 +90,50 @@ def test_a_route_leads_from_a_group_that_is_there() -> None:
     assert "no group 'wbe' (groups: web)" in error["msg"]
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "file:///etc/passwd",
-        "ftp://host/x",
-        "host/x",
-        "https:///path",
-        "http://host:99999/",
-        "http://h/a b",
-        "http://h/é",
-    ],
-)
-def test_only_whole_web_addresses_are_webhooks(url: str) -> None:
-    """Anything else is refused without being quoted: it may hold a key."""
+ADDRESSES = (
+    "file:///etc/passwd", "ftp://host/x", "host/x", "https:///path", "http://host:99999/", "http://h/a b",
+    "http://h/é",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_a_webhook_needs_a_whole_web_address(url: str) -> None:
+    """The message about another one does not quote it: it may contain a secret."""
     with pytest.raises(ValidationError) as caught:
         WebhookSettings.model_validate({"url": url})
 
     assert url not in caught.value.errors()[0]["msg"]
 
 
-def test_a_webhook_is_not_shown_by_accident() -> None:
-    """The text of the settings holds no key."""
-    settings = WebhookSettings.model_validate({"url": "https://hooks.example.org/key"})
+@pytest.mark.parametrize(
+    ("given", "count", "shown"),
+    [
+        ("4G", 4 << 30, "4G"),
+        ("2GiB", 2 << 30, "2G"),
+        ("2 GiB", 2 << 30, "2G"),
+        ("2 G", 2 << 30, "2G"),
+        ("512MiB", 512 << 20, "512M"),
+        ("1.5 GiB", 1536 << 20, "1536M"),
+        ("0.125K", 128, "128"),
+        ("1536M", 1536 << 20, "1536M"),
+        ("1024M", 1 << 30, "1G"),
+        (1 << 20, 1 << 20, "1M"),
+        ("100", 100, "100"),
+        ("0", 0, "0"),
+    ],
+)
+def test_a_size_has_a_unit(given: str | int, count: int, shown: str) -> None:
+    """It is shown with the largest unit that makes it a whole number."""
+    found = TypeAdapter(Size).validate_python(given)
+    assert (count, shown) == (found, str(found))
+    assert count == TypeAdapter(Size).validate_python(shown)
 
-    assert "key" not in f"{settings!r} {settings}"
+
+SIZES = ["4 gigs", "4g", "4GB", "4Gib", "4  GiB", "4Gi", "1.5", ".5G", "-1", "9999999999999999", "٣"]
+
+
+@pytest.mark.parametrize("given", [*SIZES, "", -1, True, 1.5, None])
+def test_an_invalid_size_is_refused(given: object) -> None:
+    """The message has examples of valid ones; some people mean a power of 1000 by GB."""
+    with pytest.raises(ValidationError, match="must be a size such as 512M"):
+        TypeAdapter(Size).validate_python(given)

@@ -1,4 +1,4 @@
-"""The settings of notices: sinks and their names, where routes lead, times."""
+"""The settings of notices: sinks and their names, routes, times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def notify(**values: Any) -> NotifySettings:
 
 
 def test_the_simple_forms_are_sinks_with_the_name_of_their_form() -> None:
-    """Beside those that have names of their own."""
+    """Sinks with names of their own follow them."""
     settings = notify(command=["true"], command_timeout_s=5, ntfy=NTFY, sinks={"phone": {"ntfy": NTFY}})
 
     sinks = settings.named()
@@ -29,8 +29,8 @@ def test_the_simple_forms_are_sinks_with_the_name_of_their_form() -> None:
     assert {} == notify().named()
 
 
-def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
-    """A program can count by itself; either can be said otherwise."""
+def test_many_notices_at_once_become_one_for_sinks_that_reach_people() -> None:
+    """A program gets each; a setting changes either."""
     sinks = notify(
         command=["true"], ntfy=NTFY,
         sinks={"a": {"apprise": {"urls": ["json://x"]}}, "b": {"ntfy": NTFY, "burst": False},
@@ -54,7 +54,7 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"ntfy": {**NTFY, "server": "ntfy.sh"}}, "ntfy.server", "whole address"),
         ({"ntfy": {**NTFY, "priority": {"done": 6}}}, "ntfy.priority.done", "less than or equal to 5"),
         ({"apprise": {}}, "apprise", "exactly one of these: urls, config_file"),
-        ({"apprise": {"urls": ["# none\n"]}}, "apprise", "no address"),
+        ({"apprise": {"urls": ["# none\n"]}}, "apprise", "contains no address"),
         ({"apprise": {"config_file": "urls"}}, "apprise.config_file", "whole path"),
         ({"routes": [{"to": ["phone"]}]}, "routes", "no sink 'phone' (sinks: none)"),
         ({"ntfy": NTFY, "routes": [{"to": ["phone"]}]}, "routes", "(sinks: ntfy)"),
@@ -65,9 +65,9 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"remind": {"after_min": [0]}}, "remind.after_min.0", "greater than 0"),
         ({"quiet": {"start": "22", "end": "07:00"}}, "quiet.start", "from 00:00 to 23:59"),
         ({"quiet": {"start": "22:00", "end": "24:00"}}, "quiet.end", "from 00:00 to 23:59"),
-        ({"quiet": {**NIGHT, "timezone": "Europe/Bonn"}}, "quiet.timezone", "no time zone"),
-        ({"quiet": {**NIGHT, "timezone": "../etc"}}, "quiet.timezone", "no time zone"),
-        ({"quiet": {"start": "07:00", "end": "07:00"}}, "quiet", "nothing would ever be told"),
+        ({"quiet": {**NIGHT, "timezone": "Europe/Bonn"}}, "quiet.timezone", "be a time zone"),
+        ({"quiet": {**NIGHT, "timezone": "../etc"}}, "quiet.timezone", "be a time zone"),
+        ({"quiet": {"start": "07:00", "end": "07:00"}}, "quiet", "no notice would ever be sent"),
         ({"digest": {}}, "digest", "exactly one of these: at, every_h"),
         ({"digest": {"at": "07:30", "every_h": 2}}, "digest", "exactly one"),
         ({"digest": {"every_h": 1e300}}, "digest.every_h", "less than or equal to 8784"),
@@ -76,8 +76,8 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"burst": {"most": 0}}, "burst.most", "greater than or equal to 1"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(values: dict[str, Any], key: str, words: str) -> None:
-    """With its key."""
+def test_invalid_settings_are_refused(values: dict[str, Any], key: str, words: str) -> None:
+    """The error has the key."""
     with pytest.raises(ValidationError) as caught:
         notify(**values)
 
@@ -85,8 +85,8 @@ def test_what_makes_no_sense_is_refused(values: dict[str, Any], key: str, words:
     assert (key, True) == (".".join(map(str, error["loc"])), words in error["msg"]), error["msg"]
 
 
-def test_escalations_are_named_where_their_kind_decides_something() -> None:
-    """Whether they wake somebody, are collected, and how loud they are."""
+def test_escalations_may_be_urgent_collected_and_have_a_priority() -> None:
+    """Only routes and `events` refuse that kind."""
     settings = notify(
         ntfy={**NTFY, "priority": {"escalation": 4}}, quiet={**NIGHT, "urgent": ["escalation"]},
         digest={"at": "07:30", "kinds": ["escalation"]},
@@ -96,8 +96,8 @@ def test_escalations_are_named_where_their_kind_decides_something() -> None:
     assert {"escalation": 4} == settings.ntfy.priority
 
 
-def test_one_mistake_in_a_sink_is_not_told_as_another_of_the_routes() -> None:
-    """Which would be there if it were right."""
+def test_a_route_to_an_invalid_sink_is_no_second_problem() -> None:
+    """The sink exists once its own problem is fixed."""
     with pytest.raises(ValidationError) as caught:
         notify(sinks={"phone": {"ntfy": {}}}, routes=[{"to": ["phone"]}])
 
@@ -105,22 +105,22 @@ def test_one_mistake_in_a_sink_is_not_told_as_another_of_the_routes() -> None:
 
 
 def test_secrets_are_not_shown_by_accident() -> None:
-    """Topics, tokens and addresses are keys."""
+    """Topics, tokens and addresses are secrets."""
     settings = notify(
         ntfy={"topic": "key1", "token": "key2"}, apprise={"urls": ["tgram://key3/key4"]},
-        sinks={"x": {"ntfy": {"topic": "key5"}}},
+        sinks={"x": {"ntfy": {"topic": "key5"}}}, webhook={"url": "https://hooks.example.org/key"},
     )  # fmt: skip
 
     assert "key" not in f"{settings!r} {settings}"
 
 
-def test_a_sink_with_the_topic_of_the_example_is_switched_off_by_name() -> None:
-    """It stays a sink that routes may name; nothing is sent by it, and the warning says which it is."""
+def test_a_sink_with_the_topic_of_the_example_is_switched_off() -> None:
+    """Routes may name it; it sends nothing, and a warning names it."""
     example = {"topic": EXAMPLE_TOPIC}
     settings = notify(ntfy=example, sinks={"phone": {"ntfy": NTFY}}, routes=[{"to": ["ntfy"]}])
 
     assert ["ntfy", "phone"] == list(settings.named())
     assert ["phone"] == list(settings.in_use())
     (warning,) = settings.warnings
-    assert warning.startswith("the sink ntfy is switched off: its topic is a-name-that-is-hard-to-guess")
+    assert warning.startswith("the sink ntfy is switched off: its topic, a-name-that-is-hard-to-guess, is")
     assert () == notify(ntfy=NTFY).warnings

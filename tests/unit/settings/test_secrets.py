@@ -1,4 +1,4 @@
-"""Secrets that the settings only refer to."""
+"""Secrets outside the settings file."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def _fetched(values: dict[str, Any], vault: Vault) -> tuple[dict[str, Any], Prob
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A folder with a secret of its own, and one that a service manager hands over."""
+    """A folder with a file that holds a secret, and with a credential of the service."""
     (tmp_path / "credentials").mkdir()
     (tmp_path / "credentials/hook").write_text("https://example.org/KEY\n", encoding="utf-8")
     (tmp_path / "own").write_text("  sk-1\r\n", encoding="utf-8")
     return tmp_path
 
 
-def test_a_secret_takes_the_place_of_what_refers_to_it(base: Path) -> None:
-    """Wherever it stands, without the line's end, and as something that is not shown."""
+def test_a_secret_takes_the_place_of_its_reference(base: Path) -> None:
+    """At any depth, without the line's end, and as a type that is not shown."""
     values = {
         "notify": {
             "webhook": {"url": {"credential": "hook"}},
@@ -65,7 +65,7 @@ def test_a_secret_takes_the_place_of_what_refers_to_it(base: Path) -> None:
         {"credential": "hook"},
     ],
 )
-def test_what_refers_to_no_secret_is_left_as_it_is(base: Path, values: dict[str, Any]) -> None:
+def test_other_values_stay_as_they_are(base: Path, values: dict[str, Any]) -> None:
     """Executors and prices have keys of their own."""
     assert (values, []) == _fetched(values, _vault(base))
 
@@ -82,8 +82,8 @@ def test_what_refers_to_no_secret_is_left_as_it_is(base: Path, values: dict[str,
         ({"file": "long"}, "long is too long to be a secret"),
     ],
 )
-def test_a_secret_that_is_not_there_is_a_problem(base: Path, value: dict[str, str], message: str) -> None:
-    """Of the key that wants it, with the ones that are there."""
+def test_a_missing_or_unusable_secret_is_a_problem(base: Path, value: dict[str, str], message: str) -> None:
+    """It has the key of the setting, and lists the credentials that exist."""
     (base / "empty").write_text("\n", encoding="utf-8")
     (base / "binary").write_bytes(b"\xff")
     (base / "long").write_bytes(b"x" * 65_537)
@@ -96,8 +96,8 @@ def test_a_secret_that_is_not_there_is_a_problem(base: Path, value: dict[str, st
     assert (("hook",) if "not given" in message else ()) == allowed
 
 
-def test_credentials_that_cannot_be_looked_at_are_not_called_missing(base: Path) -> None:
-    """Whoever looks for a credential that is there wants to know what is in the way of it."""
+def test_a_folder_of_credentials_that_cannot_be_read_is_named(base: Path) -> None:
+    """The credential is not called missing."""
     (base / "file").touch()
     vault = Vault(environ={"CREDENTIALS_DIRECTORY": str(base / "file")}, base=base, required=True)
 
@@ -107,7 +107,7 @@ def test_credentials_that_cannot_be_looked_at_are_not_called_missing(base: Path)
 
 
 def test_outside_of_the_service_there_are_stand_ins(base: Path) -> None:
-    """A verb in a terminal can read the settings; a daemon there cannot do without the secret."""
+    """A verb in a terminal can read the settings; a daemon there needs the secret."""
     values = {"notify": {"webhook": {"url": {"credential": "hook"}}}}
 
     found, problems = _fetched(values, _vault(base, service=False, required=False))
@@ -119,13 +119,13 @@ def test_outside_of_the_service_there_are_stand_ins(base: Path) -> None:
     ]
 
 
-def test_a_stand_in_is_handed_to_nobody() -> None:
-    """What the environment has under that name is right then."""
+def test_a_stand_in_does_not_hide_the_variable_of_the_environment() -> None:
+    """Only real secrets are set."""
     assert {"A": "sk-1"} == opened({"A": SecretStr("sk-1"), "B": SecretStr(f"{STAND_IN}b")})
 
 
-def test_the_files_that_hold_secrets_are_known(base: Path) -> None:
-    """Whether they are there or not, each once; executors and prices have keys of their own."""
+def test_the_files_of_secrets_are_listed(base: Path) -> None:
+    """Each once, whether it exists or not; executors and prices have keys of their own."""
     values = {
         "notify": {"webhook": {"url": {"credential": "hook"}}, "urls": ["x", {"file": "own"}]},
         "execute": {"keys": {"A": {"file": "/no/such"}, "B": {"file": "own"}}},

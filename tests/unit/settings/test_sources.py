@@ -1,4 +1,4 @@
-"""Layers are merged key by key, and every key knows who gave it."""
+"""Layers are merged key by key, and every key has its source."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_sections_are_merged_and_lists_replaced() -> None:
 
 
 def test_a_section_and_a_value_replace_each_other() -> None:
-    """No source is left over from what was replaced."""
+    """The sources of the replaced values go, too."""
     assert {"watch": SECOND} == merged({"watch": {"step_ms": 1}}, {"watch": 5}).sources
     assert {"watch.step_ms": SECOND} == merged({"watch": 5}, {"watch": {"step_ms": 1}}).sources
 
 
-def test_the_source_of_an_item_is_that_of_its_list() -> None:
-    """Lists are given as a whole; a neighbour in a section says nothing of a key."""
+def test_the_source_of_an_item_is_the_one_of_its_list() -> None:
+    """Its neighbours in a section have their own."""
     merge = merged({"notify": {"command": ["a"]}})
 
     assert FIRST == source_of("notify.command.0", merge.sources)
     assert source_of("notify.backoff_s", merge.sources) is None
 
 
-def test_what_is_missing_is_looked_for_beside_what_was_given() -> None:
-    """A missing key has no line; its section has."""
+def test_a_missing_key_is_located_at_its_neighbours() -> None:
+    """It has no line itself; its section has."""
     merge = merged({"notify": {"webhook": {"timeout_s": 1}}})
 
     assert ("f", 3) == merge.locate("notify.webhook.url")
@@ -55,7 +55,7 @@ def test_what_is_missing_is_looked_for_beside_what_was_given() -> None:
 
 
 def test_paths_become_absolute() -> None:
-    """Relative ones from the layer's base, `~` from the home; what is no path is left for validation."""
+    """Relative ones start at the layer's base, `~` is the home; validation refuses other values."""
     merge = merged({"state_dir": "s", "runtime_dir": "~", "projects": ["~/a", "../b", 3, ""]})
 
     assert (Path("/base/s"), Path("/home/ann")) == (merge.data["state_dir"], merge.data["runtime_dir"])
@@ -63,7 +63,7 @@ def test_paths_become_absolute() -> None:
 
 
 def test_patterns_of_groups_become_absolute() -> None:
-    """As paths of projects do; what is no list of texts is left for validation."""
+    """As paths of projects do; validation refuses other values."""
     groups = {"web": {"slots": 2, "projects": ["~/web/*", "shops/*", 3]}, "odd": 4, "none": {"projects": "x"}}
     merge = merged({"scheduling": {"per_project": 1, "groups": groups}})
 
@@ -78,13 +78,13 @@ def test_patterns_of_groups_become_absolute() -> None:
     assert {"groups": 3} == merged({"scheduling": {"groups": 3}}).data["scheduling"]
 
 
-def test_keys_with_nothing_behind_them_are_left_out() -> None:
-    """Only where nothing is itself a value does it stay; unknown keys stay to be complained about."""
+def test_keys_without_a_value_are_left_out() -> None:
+    """Except where null is a value; unknown keys stay, for validation to refuse."""
     values = {"watch": None, "log": {"level": None}, "notify": {"command": None}, "nonsense": None}
 
     assert {"log": {}, "notify": {"command": None}, "nonsense": None} == without_empty_keys(values, Settings)
 
 
-def test_a_source_says_where() -> None:
-    """Sources are shown to people."""
+def test_a_source_as_text() -> None:
+    """`config show` prints sources."""
     assert ("file f:3", "flag --x", "default") == (str(FIRST), str(SECOND), str(DEFAULT))
