@@ -63,26 +63,28 @@ NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager
 
 
 # --- the tree -----------------------------------------------------------------------------------------
-def parsed(module: Path) -> ast.Module:
-    """Return the syntax tree of a module of the package."""
-    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+@cache
+def source(module: Path) -> str:
+    """Return the text of a module of the package."""
+    return (PACKAGE / module).read_text(encoding="utf-8")
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield every function and method."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+@cache
+def nodes(module: Path) -> tuple[ast.AST, ...]:
+    """Return everything in the syntax tree of a module, the tree itself first."""
+    return tuple(ast.walk(ast.parse(source(module))))
 
 
 def lines_of(module: Path) -> int:
     """Return how long a module is."""
-    return len((PACKAGE / module).read_text("utf-8").splitlines())
+    return len(source(module).splitlines())
 
 
 @cache
 def imported(module: Path) -> set[Path]:
     """Return the modules of the package that a module imports, wherever in its text."""
     names = set()
-    for node in ast.walk(parsed(module)):
+    for node in nodes(module):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
@@ -93,9 +95,11 @@ def imported(module: Path) -> set[Path]:
 
 def stands_alone(module: Path) -> bool:
     """Return whether a module is a file for a reason of its own: a verb, a port, or a program."""
-    classes = [node for node in parsed(module).body if isinstance(node, ast.ClassDef)]
+    tree, *_ = nodes(module)
+    assert isinstance(tree, ast.Module)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     port = bool(classes) and all("Protocol" in map(ast.unparse, node.bases) for node in classes)
-    program = "__main__" in (PACKAGE / module).read_text("utf-8")
+    program = "__main__" in source(module)
     return module.stem == "__init__" or module.parts[0] == "cli" or port or program
 
 
@@ -171,7 +175,8 @@ def test_no_function_is_longer_than_can_be_read_at_once() -> None:
     found = {
         f"{module}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
         for module in MODULES
-        for node in functions(parsed(module))
+        for node in nodes(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
     assert LONG_FUNCTIONS == {name: lines for name, lines in found.items() if lines > FUNCTION_LINES}
@@ -190,7 +195,7 @@ def test_reports_say_one_project_and_not_one_projects() -> None:
         for module in MODULES
         if module.parts[0] not in {"engine", "protocol", "rehearsal"}
         and module.parts[:2] != ("execute", "reports")
-        for text in ast.walk(parsed(module))
+        for text in nodes(module)
         if isinstance(text, ast.JoinedStr)
         for value, words in pairwise(text.values)
         if isinstance(value, ast.FormattedValue) and isinstance(words, ast.Constant)
@@ -282,8 +287,7 @@ def test_every_exit_code_has_a_place_in_the_docs() -> None:
 
 def error_codes() -> set[str]:
     """Return every code with which the package refuses something, from its source."""
-    nodes = (node for module in MODULES for node in ast.walk(parsed(module)))
-    found = {text for node in nodes for text in _codes(node)}
+    found = {text for module in MODULES for node in nodes(module) for text in _codes(node)}
     return {text for text in found if re.fullmatch(r"[A-Z][A-Z_]+", text)}
 
 
@@ -328,10 +332,7 @@ def test_every_dependency_is_used() -> None:
     modules = {"pyyaml": "yaml"}
     names = {re.split(r"[<>=!\[ ;]", requirement)[0] for requirement in project["dependencies"]}
     imported = {
-        name.split(".")[0]
-        for module in MODULES
-        for node in ast.walk(parsed(module))
-        for name in imports_of(node)
+        name.split(".")[0] for module in MODULES for node in nodes(module) for name in imports_of(node)
     }
 
     unused = {name for name in names if modules.get(name, name.replace("-", "_")) not in imported}
@@ -368,7 +369,7 @@ def test_the_architecture_names_files_and_functions_that_exist() -> None:
     names = {
         node.name
         for module in MODULES
-        for node in ast.walk(parsed(module))
+        for node in nodes(module)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
