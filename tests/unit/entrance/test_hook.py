@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.commands import environment, program
+from tests.support.commands import Commands, Said, environment
 from tests.support.eventually import eventually_sync
 from tests.support.hooking import ARGV, daemon_saying, event, hand_over, hook, standing, state_in
 
 from handoffd import dispatch, start_story
-from handoffd.entrance.hook import ENDING_S, LIMIT_S
+from handoffd.entrance.hook import ENDING_S, LIMIT_S, reply_to
 from handoffd.execute.environment import MARK as OF_A_RUN
 from handoffd.hooks.claude_settings import TIMEOUTS_S
-from handoffd.hooks.event import EVENTS
+from handoffd.hooks.event import BLOCKED, EVENTS, PASSED, Reply
 
 
 @pytest.fixture
@@ -29,68 +29,52 @@ def env(alone: Path) -> dict[str, str]:
 
 @pytest.fixture
 def root(alone: Path) -> Path:
-    """A project whose first step somebody has taken."""
+    """A project whose first step a person has taken."""
     return _taken(alone / "shop")
 
 
-@pytest.fixture
-def checked(alone: Path) -> Path:
-    """Such a project, in which a post_check looks for a file `good`."""
-    folder = alone / "checked"
-    (folder / ".ai").mkdir(parents=True)
-    rules = "steps:\n  bdd:\n    post_check: test -e good || { echo it is bad; exit 1; }\n"
-    (folder / ".ai/step-rules.yaml").write_text(rules, encoding="utf-8")
-    return _taken(folder)
-
-
-def _taken(root: Path) -> Path:
-    """Take the first step's prompt in this process, where commands look for no daemon either."""
-    root.mkdir(exist_ok=True)
+def _taken(root: Path, rule: str = "") -> Path:
+    """Take the first step's prompt in this process, where no daemon is found either."""
+    (root / ".ai").mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
+    if rule:
+        (root / ".ai/step-rules.yaml").write_text(f"steps: {{bdd: {{{rule}}}}}", encoding="utf-8")
     start_story(root, "US-001")
     assert "dispatched" == dispatch(root).type
     return root
 
 
-def _failing_at_most(attempts: int, alone: Path) -> Path:
-    """Return a project whose first step, which somebody has taken, has so many attempts and never passes."""
-    (alone / "bad/.ai").mkdir(parents=True)
-    rules = f"steps:\n  bdd:\n    max_attempts: {attempts}\n    post_check: echo it is bad; exit 1\n"
-    (alone / "bad/.ai/step-rules.yaml").write_text(rules, encoding="utf-8")
-    return _taken(alone / "bad")
+GOOD = "post_check: 'test -e good || { echo it is bad; exit 1; }'"
+BAD = "post_check: 'echo it is bad; exit 1'"
 
 
-def _kinds(root: Path, env: dict[str, str]) -> list[str]:
-    said = program("events", str(root), "--json", env=env)
-    return [json.loads(line)["kind"] for line in said.lines]
+def _here(raw: bytes, env: dict[str, str]) -> Reply:
+    """Return the reply of a hook in this process, which has imported everything already."""
+    return reply_to(raw, None, env)
 
 
 @pytest.mark.parametrize("name", [*EVENTS, "PreToolUse"])
-def test_where_there_is_no_project_it_is_silent(alone: Path, env: dict[str, str], name: str) -> None:
+def test_without_a_project_it_is_silent(alone: Path, env: dict[str, str], name: str) -> None:
     """And leaves no trace."""
-    said = hook(event(alone, name), env)
-
-    assert (0, "", "") == (said.code, said.out, said.err)
+    assert Said(0, "", "") == hook(event(alone, name), env)
     assert not (alone / "state").exists()
 
 
-def test_what_is_not_looked_after_is_left_alone(alone: Path, env: dict[str, str]) -> None:
-    """Another tool's project, also with a hand-off; its state is as it was."""
+def test_a_project_that_is_not_supervised_is_left_alone(alone: Path, env: dict[str, str]) -> None:
+    """Another tool's project, also with a hand-off; its state does not change."""
     root = standing(alone / "foreign")
     hand_over(root)
     (root / ".ai/step-rules.yaml").write_text("steps: {bdd: {tests: green}}", encoding="utf-8")
     before = (root / ".ai/STATE.json").read_bytes()
 
-    assert (0, "", "") == (
-        hook(event(root), env).code,
-        hook(event(root), env).out,
-        hook(event(root), env).err,
-    )
+    assert Said(0, "", "") == hook(event(root), env)
     assert before == (root / ".ai/STATE.json").read_bytes()
 
 
-def test_a_handoff_is_applied_once_and_nobody_waits_for_it(root: Path, env: dict[str, str]) -> None:
-    """However many hooks there are, from whichever folder below."""
+def test_a_handoff_is_applied_once_in_the_background(
+    root: Path, env: dict[str, str], handoffd: Commands
+) -> None:
+    """However many hooks there are, from any folder of the project."""
     (root / "src").mkdir()
     hand_over(root)
     hooks = [
@@ -102,14 +86,17 @@ def test_a_handoff_is_applied_once_and_nobody_waits_for_it(root: Path, env: dict
         for process, name in zip(hooks, EVENTS, strict=False)
     ]
 
+    def kinds() -> list[str]:
+        return [json.loads(line)["kind"] for line in handoffd("events", str(root), "--json").lines]
+
     assert [0] * 4 == [process.returncode for process in hooks]
     assert [(b"", b"")] * 4 == said
     eventually_sync(lambda: state_in(root)["status"] == "pass")
-    eventually_sync(lambda: _kinds(root, env).count("handoff_arrived") == 1)
+    eventually_sync(lambda: kinds().count("handoff_arrived") == 1)
 
 
-def test_what_nobody_waited_for_is_told_by_the_next_hook(root: Path, env: dict[str, str]) -> None:
-    """Once; and it is not tried again, for the same hand-off."""
+def test_the_next_hook_reports_an_error_of_the_background(root: Path, env: dict[str, str]) -> None:
+    """Once; and no hook tries the same hand-off again."""
     (root / ".ai/HANDOFF.md").write_text("---\nstatus: [\n", encoding="utf-8")
     first = hook(event(root, "SubagentStop"), env)
     eventually_sync(lambda: bool(list((root.parent / "state/hooks").glob("*.last"))))
@@ -122,20 +109,43 @@ def test_what_nobody_waited_for_is_told_by_the_next_hook(root: Path, env: dict[s
     eventually_sync(lambda: state_in(root)["status"] == "pass")
 
 
-def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str]) -> None:
-    """It waits for the check, says what failed, and is silent the next time."""
-    hand_over(checked)
-    said, again = hook(event(checked), env), hook(event(checked), env)
+def test_a_failed_check_sends_the_agent_back(alone: Path, env: dict[str, str]) -> None:
+    """The hook waits for the check and reports the failure; the next hook is silent."""
+    root = _taken(alone / "checked", GOOD)
+    hand_over(root)
+    said = hook(event(root), env)
 
     assert (2, "") == (said.code, said.out)
     assert "bdd attempt 1 of US-001 is failing: post_check failed: it is bad" in said.err
-    assert ("failing", False) == (state_in(checked)["status"], state_in(checked)["lint_pass"])
-    assert (0, "", "") == (again.code, again.out, again.err)
+    assert ("failing", False) == (state_in(root)["status"], state_in(root)["lint_pass"])
+    assert Said(0, "", "") == hook(event(root), env)
+
+
+def test_a_person_sees_that_a_check_passed(alone: Path, env: dict[str, str]) -> None:
+    """In the form that Claude Code shows."""
+    root = _taken(alone / "checked", GOOD)
+    (root / "good").touch()
+    hand_over(root)
+    said = hook(event(root), env)
+
+    assert (0, "") == (said.code, said.err)
+    assert "handoffd: bdd attempt 1 of US-001 is pass" in json.loads(said.out)["systemMessage"]
+
+
+def test_an_agent_that_was_sent_back_may_stop(alone: Path, env: dict[str, str]) -> None:
+    """The hand-off is applied all the same."""
+    root = _taken(alone / "checked", GOOD)
+    hand_over(root)
+    reply = _here(event(root, stop_hook_active=True), env)
+
+    assert (PASSED, "") == (reply.code, reply.text)
+    assert "post_check failed" in reply.note
+    assert "failing" == state_in(root)["status"]
 
 
 @pytest.mark.parametrize("last", ["applied", "taken", "stale"])
 def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -> None:
-    """It lets a caller go before long ones have; they may end between two questions, too."""
+    """It answers before long checks have ended; they may end between two questions, too."""
     root = standing(alone / "slow")
     hand_over(root)
     running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
@@ -148,8 +158,8 @@ def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -
     assert "bdd attempt 1 of US-001 is failing: 2 tests fail" in said.err
 
 
-def test_a_session_s_end_has_no_time_to_ask_again(alone: Path) -> None:
-    """Claude Code ends the hook after a minute; the person is told what still runs."""
+def test_the_end_of_a_session_leaves_no_time_to_ask_again(alone: Path) -> None:
+    """Claude Code ends the hook after a minute; the person sees that checks still run."""
     root = standing(alone / "slow")
     hand_over(root)
     running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
@@ -173,44 +183,25 @@ def _in_time(root: Path, env: dict[str, str]) -> str:
     return said.stdout.decode()
 
 
-def test_five_mended_attempts_send_nobody_back_five_times(alone: Path, env: dict[str, str]) -> None:
-    """Each is a new attempt with a new hand-off; a step that passed unseen begins anew."""
-    root = _failing_at_most(9, alone)
-    said = []
+def test_new_attempts_do_not_send_an_agent_back_again_and_again(alone: Path, env: dict[str, str]) -> None:
+    """Each hand-off is of a new attempt; after a step that passed unseen the count begins again."""
+    root = _taken(alone / "bad", f"max_attempts: 9, {BAD}")
+    replies = []
     for number in range(4):
-        hand_over(root, summary=f"mended {number}")
-        said.append(hook(event(root, "TeammateIdle"), env))
+        hand_over(root, summary=f"repaired {number}")
+        replies.append(_here(event(root, "TeammateIdle"), env))
 
-    assert [2, 2, 0, 0] == [one.code for one in said]
-    assert "sent back twice already" in json.loads(said[-1].out)["systemMessage"]
+    assert [BLOCKED, BLOCKED, PASSED, PASSED] == [one.code for one in replies]
+    assert "sent back twice already" in replies[-1].note
     assert 4 == state_in(root)["attempt"]
     standing(root, status="pass")
-    assert (0, "", "") == ((passed := hook(event(root, "Stop"), env)).code, passed.out, passed.err)
+    passed = _here(event(root), env)
+    assert (PASSED, "", "") == (passed.code, passed.text, passed.note)
     (tally,) = (alone / "state/hooks").glob("*.json")
     assert {} == json.loads(tally.read_text(encoding="utf-8"))["sessions"]
 
 
-def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) -> None:
-    """In the form that Claude Code shows."""
-    (checked / "good").touch()
-    hand_over(checked)
-    said = hook(event(checked), env)
-
-    assert (0, "") == (said.code, said.err)
-    assert "handoffd: bdd attempt 1 of US-001 is pass" in json.loads(said.out)["systemMessage"]
-
-
-def test_an_agent_that_is_at_it_again_may_stop(checked: Path, env: dict[str, str]) -> None:
-    """The hand-off is applied all the same."""
-    hand_over(checked)
-    said = hook(event(checked, stop_hook_active=True), env)
-
-    assert (0, "") == (said.code, said.err)
-    assert "post_check failed" in json.loads(said.out)["systemMessage"]
-    assert "failing" == state_in(checked)["status"]
-
-
-def test_a_step_without_a_handoff_is_asked_for_once(root: Path, env: dict[str, str]) -> None:
+def test_a_hook_asks_once_for_a_missing_handoff(root: Path, env: dict[str, str]) -> None:
     """At the end of a turn; a subagent has other work."""
     said = [hook(event(root, name), env).code for name in ("SubagentStop", "TeammateIdle", "Stop", "Stop")]
 
@@ -219,25 +210,24 @@ def test_a_step_without_a_handoff_is_asked_for_once(root: Path, env: dict[str, s
 
 
 def test_inside_a_run_of_ours_nothing_is_done(root: Path, env: dict[str, str]) -> None:
-    """Its hand-off is heard when it ends."""
+    """The daemon applies its hand-off when it ends."""
     hand_over(root)
-    said = hook(event(root), {**env, OF_A_RUN: "d1"})
 
-    assert (0, "", "") == (said.code, said.out, said.err)
+    assert Said(0, "", "") == hook(event(root), {**env, OF_A_RUN: "d1"})
     assert "running" == state_in(root)["status"]
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative"), event("/\ud800")])
-def test_what_is_no_event_stops_nobody(env: dict[str, str], raw: bytes) -> None:
-    """One line, and an exit code that Claude Code goes on after."""
+def test_wrong_input_stops_no_agent(env: dict[str, str], raw: bytes) -> None:
+    """One line, and an exit code after which Claude Code goes on."""
     said = hook(raw, env)
 
     assert (1, "", 1) == (said.code, said.out, len(said.err.splitlines()))
     assert "Error" not in said.err
 
 
-def test_settings_that_cannot_be_read_stop_nobody(root: Path, env: dict[str, str]) -> None:
-    """Whatever is wrong on our side."""
+def test_settings_that_cannot_be_read_stop_no_agent(root: Path, env: dict[str, str]) -> None:
+    """One line names the file."""
     wrong = root / "handoffd.yaml"
     wrong.write_text("state_dir: [\n", encoding="utf-8")
     bare = {name: value for name, value in env.items() if not name.startswith("HANDOFFD_")}
@@ -247,81 +237,88 @@ def test_settings_that_cannot_be_read_stop_nobody(root: Path, env: dict[str, str
     assert "handoffd.yaml" in said.err
 
 
-def test_at_a_terminal_it_says_who_it_is_for(env: dict[str, str]) -> None:
-    """Instead of waiting for what nobody will type."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_without_an_event_it_names_the_command_to_install_it(env: dict[str, str], terminal: bool) -> None:
+    """At a terminal, instead of waiting for input, and where its standard input is closed."""
     ours, theirs = pty.openpty()
-    try:
-        said = subprocess.run(
-            ARGV, env=env, stdin=theirs, capture_output=True, text=True, timeout=60, check=False
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-    assert 1 == said.returncode
-    assert "handoffd hooks install" in said.stderr
-
-
-def test_without_a_standard_input_it_says_so(env: dict[str, str]) -> None:
-    """In one line."""
-    words = ["/bin/sh", "-c", '"$@" <&-', "sh", *ARGV]
-    said = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+    words = ARGV if terminal else ("/bin/sh", "-c", '"$@" <&-', "sh", *ARGV)
+    said = subprocess.run(
+        words, env=env, stdin=theirs, capture_output=True, text=True, timeout=60, check=False
+    )
+    os.close(ours)
+    os.close(theirs)
 
     assert (1, "", 1) == (said.returncode, said.stdout, len(said.stderr.splitlines()))
-    assert "standard input is closed" in said.stderr
+    assert terminal == ("standard input is closed" not in said.stderr)
     assert "handoffd hooks install" in said.stderr
 
 
-def test_a_handoff_written_when_no_attempt_is_left_is_told(alone: Path, env: dict[str, str]) -> None:
-    """To the person, once; it stops nobody."""
-    root = _failing_at_most(1, alone)
+def test_a_person_learns_that_a_handoff_came_after_the_last_attempt(alone: Path, env: dict[str, str]) -> None:
+    """Once; it stops no agent."""
+    root = _taken(alone / "bad", f"max_attempts: 1, {BAD}")
     hand_over(root)
-    assert 2 == hook(event(root), env).code
-    hand_over(root, summary="mended")
-    said = [hook(event(root, name), env) for name in ("SubagentStop", "Stop")]
+    assert BLOCKED == _here(event(root), env).code
+    hand_over(root, summary="repaired")
+    first, second = (_here(event(root, name), env) for name in ("SubagentStop", "Stop"))
 
-    assert [(0, "")] * 2 == [(one.code, one.err) for one in said]
-    note = json.loads(said[0].out)["systemMessage"]
-    assert f"A person is needed; next: handoffd retry {root}" in note
-    assert "" == said[1].out
+    assert [(PASSED, "")] * 2 == [(one.code, one.text) for one in (first, second)]
+    assert f"A person is needed; next: handoffd retry {root}" in first.note
+    assert "" == second.note
 
 
-def test_a_module_of_the_project_is_not_taken_for_ours(root: Path, env: dict[str, str]) -> None:
+def test_a_module_of_the_project_is_not_imported(root: Path, env: dict[str, str]) -> None:
     """An agent works there, and may have written anything."""
     for name in ("json", "handoffd", "socket"):
         (root / f"{name}.py").write_text("raise SystemExit(2)", encoding="utf-8")
-    said = subprocess.run(
-        ARGV,
-        input=event(root, "SubagentStop"),
-        env=env,
-        cwd=root,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    raw = event(root, "SubagentStop")
+    said = subprocess.run(ARGV, input=raw, env=env, cwd=root, capture_output=True, timeout=60, check=False)
 
     assert (0, b"") == (said.returncode, said.stderr)
 
 
 def test_the_usual_ways_out_import_next_to_nothing(root: Path, env: dict[str, str]) -> None:
-    """No project; nothing to hand over; a word to the agent."""
+    """Without a project; with nothing to hand over; with a word to the agent."""
     code = (
         "import os, sys; from handoffd.entrance.hook import reply_to\n"
         "reply_to(sys.stdin.buffer.read(), None, os.environ); print(*sys.modules)"
     )
-    heavy = {
-        "pydantic",
-        "anyio",
-        "click",
-        "dataclasses",
-        "pathlib",
-        "typing",
-        "http",
-        "http.client",
-        "inspect",
-    }
+    heavy = {"pydantic", "anyio", "click", "dataclasses", "pathlib", "typing", "http", "inspect"}
     for raw in (event("/"), event(root, "SubagentStop"), event(root)):
         said = subprocess.run(
             [sys.executable, "-c", code], input=raw, env=env, capture_output=True, timeout=60, check=True
         )
         assert not heavy & set(said.stdout.decode().split())
+
+
+# --- work in the background --------------------------------------------------------------------------
+def test_the_caller_ends_before_the_work(tmp_path: Path) -> None:
+    """Its streams end, and the work is done all the same."""
+    gate, done = tmp_path / "gate", tmp_path / "done"
+    os.mkfifo(gate)
+    code = (
+        "import sys; from handoffd.entrance.hook import later\n"
+        "def work():\n"
+        "    open(sys.argv[1]).read(); print('unheard'); open(sys.argv[2], 'w').write('x')\n"
+        "later(work); print('gone on')"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(gate), str(done)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+
+    assert ("gone on\n", "", False) == (said.stdout, said.stderr, done.exists())
+    gate.write_text("now", encoding="utf-8")
+    eventually_sync(done.exists)
+
+
+def test_work_that_fails_in_the_background_fails_alone(tmp_path: Path) -> None:
+    """Its process ends there and does not run the caller's code."""
+    code = (
+        "import sys; from handoffd.entrance.hook import later\n"
+        "def work(): open(sys.argv[1], 'a').write('x'); raise RuntimeError\n"
+        "later(work); open(sys.argv[1], 'a').write('y')"
+    )
+    log = tmp_path / "log"
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, timeout=60, check=True)
+
+    eventually_sync(lambda: sorted(log.read_text(encoding="utf-8")) == ["x", "y"])

@@ -10,8 +10,9 @@ import pytest
 from tests.support.commands import Commands, environment, program
 
 from handoffd.entrance import offline
+from handoffd.entrance.offline import peek
 from handoffd.entrance.place import Place
-from handoffd.errors import Locked, StoreError
+from handoffd.errors import InvalidFile, Locked, Refused, StoreError
 from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.settings.model import Settings
 
@@ -52,7 +53,7 @@ def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) ->
 
 
 def test_a_folder_that_is_silent_is_not_looked_into(root: Path, settings: Settings) -> None:
-    """What the journal knows of the project is told all the same."""
+    """The answer has what the journal knows all the same."""
     offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
     (root / ".ai/STATE.json").write_text("broken", encoding="utf-8")
 
@@ -100,7 +101,7 @@ def test_a_story_begins_where_another_tool_left_a_state(root: Path, settings: Se
 
 
 def test_a_verb_needs_the_lock(root: Path, settings: Settings) -> None:
-    """While a daemon has it, the daemon is to be asked."""
+    """While a daemon has it, only the daemon may give verbs."""
     settings.state_dir.mkdir()
     with acquire(daemon_lock_path(settings.state_dir), "a test"), pytest.raises(Locked):
         offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
@@ -114,7 +115,7 @@ WRONG = {".ai/handoffd.yaml": "language: en\nauto: [\n", ".ai/step-rules.yaml": 
 def test_a_file_that_is_wrong_always_has_an_editor(
     root: Path, handoffd: Commands, words: tuple[str, ...], file: str
 ) -> None:
-    """Whoever finds it: the place in full, and every problem for programs."""
+    """For each verb that reads it: the command with the line, and every problem for programs."""
     if words == ("trust",):
         handoffd("add", str(root))
     (root / ".ai").mkdir(exist_ok=True)
@@ -132,7 +133,7 @@ def test_a_file_that_is_wrong_always_has_an_editor(
     assert file == told["problems"][0]["file"]
 
 
-def test_a_look_tells_of_what_is_wrong_on_the_disk(root: Path, settings: Settings) -> None:
+def test_a_look_finds_what_is_wrong_on_the_disk(root: Path, settings: Settings) -> None:
     """A STATE.json that cannot be read, a project that is gone."""
     offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
 
@@ -151,3 +152,90 @@ def test_gates_stay_shut_for_executors_without_a_daemon_too(root: Path) -> None:
     said = program("approve", str(root), "--json", env=environment(root.parent, HANDOFFD_RUN="d1"))
 
     assert (1, "INSIDE_EXECUTOR") == (said.code, said.json["code"])
+
+
+# --- a look at a folder that is not supervised -------------------------------------------------------
+BDD = '{"project": "shop", "story": "US-2", "step": "bdd", "status": "pending"}'
+
+
+def shop(folder: Path, state: str) -> str:
+    """Make a project with this STATE.json, and return its root."""
+    (folder / ".ai").mkdir()
+    (folder / ".ai/STATE.json").write_text(state)
+    return str(folder)
+
+
+def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Return every file below a folder, with when it was written."""
+    return {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_peek_shows_the_prompt_and_changes_nothing(tmp_path: Path) -> None:
+    """The prompt names no dispatch: there is none."""
+    root = shop(tmp_path, BDD)
+    before = files(tmp_path)
+
+    seen = peek(root, "en")
+
+    assert ("bdd", 1, "dispatched") == (seen["step"], seen["attempt"], seen["result"]["type"])
+    assert "US-2" in seen["prompt"]
+    assert "dispatch: null" in seen["prompt"]
+    assert ["PROJECT_CONTEXT.md is missing", "PROJECT_MEMORY.md is missing"] == seen["warnings"]
+    assert before == files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "step"),
+    [
+        ('"step": "contract", "status": "pass"', "needs_human", "review"),
+        ('"step": "update-memory", "status": "pass"', "done", "done"),
+        ('"step": "impl", "status": "pending", "blocked_by": ["US-9"]', "blocked", "impl"),
+        ('"step": "impl", "status": "pending", "blocked_by": ["US-1"]', "dispatched", "impl"),
+        ('"step": "impl", "status": "failing", "max_attempts": 5', "dispatched", "impl"),
+        ('"step": "impl", "status": "running"', "already_running", "impl"),
+    ],
+)
+def test_a_peek_has_the_outcome_of_the_next_turn(tmp_path: Path, more: str, kind: str, step: str) -> None:
+    """Stories that were done before count; a command in the answer is for this project."""
+    root = shop(tmp_path, f'{{"project": "shop", "story": "US-2", {more}}}')
+    (tmp_path / "PROJECT_MEMORY.md").write_text("## DONE\n- US-1: prices\n")
+
+    seen = peek(root, "en")
+
+    assert (kind, step) == (seen["result"]["type"], seen["step"])
+    assert (kind in {"dispatched", "already_running"}) == (seen["prompt"] is not None)
+    assert "{project}" not in str(seen)
+
+
+@pytest.mark.parametrize(("context", "step"), [(False, "bootstrap"), (True, "bdd")])
+def test_a_peek_without_a_story_has_no_prompt(tmp_path: Path, context: bool, step: str) -> None:
+    """The step is the one at which it would begin."""
+    root = shop(tmp_path, '{"project": "shop", "step": "bootstrap", "status": "pending"}')
+    if context:
+        (tmp_path / "PROJECT_CONTEXT.md").write_text("A shop.\n")
+
+    seen = peek(root, "en")
+
+    assert ("blocked", step, None) == (seen["result"]["type"], seen["step"], seen["prompt"])
+
+
+def test_a_peek_uses_the_files_of_the_project(tmp_path: Path) -> None:
+    """Its table and its language; without the latter, the given one."""
+    root = shop(tmp_path, BDD.replace("bdd", "audit"))
+    (tmp_path / ".ai/step-rules.yaml").write_text(
+        "steps:\n  bdd: {next_on_pass: audit}\n"
+        "  audit: {next_on_pass: done, next_on_fail: bdd, step_instruction: {en: Count the cents.}}\n"
+    )
+    assert "Count the cents." in peek(root, "en")["prompt"]
+    assert "步驟：audit" in peek(root, "zh-TW")["prompt"]
+    (tmp_path / ".ai/handoffd.yaml").write_text("language: zh-TW\n")
+    assert "步驟：audit" in peek(root, "en")["prompt"]
+
+
+def test_a_peek_needs_a_state(tmp_path: Path) -> None:
+    """With a meaning."""
+    with pytest.raises(Refused) as refused:
+        peek(str(tmp_path), "en")
+    assert "NOT_INITIALIZED" == refused.value.code
+    with pytest.raises(InvalidFile):
+        peek(shop(tmp_path, BDD.replace("pending", "finished")), "en")

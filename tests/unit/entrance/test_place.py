@@ -1,4 +1,4 @@
-"""Where the daemon is looked for, and what a project is called by."""
+"""Where commands look for the daemon, and the name of a project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.entrance.place import Place
+from handoffd.entrance.place import Place, by_name
 from handoffd.errors import InvalidFile
 
 
@@ -33,7 +33,7 @@ def _place(home: Path, config: str | None = None, **environ: str) -> Place:
     ],
 )
 def test_the_short_way_leads_where_the_settings_say(tmp_path: Path, environ: dict[str, str]) -> None:
-    """Finding the socket without the settings gives what the settings would."""
+    """Finding the socket without the settings has the same result."""
     place = _place(tmp_path, **environ)
 
     assert place.settings().control_socket == place.socket()
@@ -42,7 +42,7 @@ def test_the_short_way_leads_where_the_settings_say(tmp_path: Path, environ: dic
 @pytest.mark.parametrize(
     "text", ["runtime_dir: /run/mine\n", "state_dir: /var/mine\n", "log:\n  level: debug\n"]
 )
-def test_a_settings_file_is_heard(tmp_path: Path, text: str) -> None:
+def test_a_settings_file_counts(tmp_path: Path, text: str) -> None:
     """The usual one, or the one that is named."""
     usual = tmp_path / ".config/handoffd/handoffd.yaml"
     usual.parent.mkdir(parents=True)
@@ -54,8 +54,8 @@ def test_a_settings_file_is_heard(tmp_path: Path, text: str) -> None:
     assert tmp_path / "here/control.sock" == _place(tmp_path, config=str(named)).socket()
 
 
-def test_a_settings_file_that_says_nothing_of_it_is_not_parsed(tmp_path: Path) -> None:
-    """Its mistakes are for `config check` and `run`, not for every `status`."""
+def test_a_settings_file_without_directories_is_not_parsed(tmp_path: Path) -> None:
+    """`config check` and `run` report its mistakes, not every `status`."""
     broken = tmp_path / "broken.yaml"
     broken.write_text("nonsense: [", encoding="utf-8")
 
@@ -69,27 +69,30 @@ def test_a_settings_file_that_says_nothing_of_it_is_not_parsed(tmp_path: Path) -
     assert "handoffd config check" == invalid.value.hint
 
 
-def test_a_settings_file_that_is_missing_is_said(tmp_path: Path) -> None:
-    """Whoever names a file means that one."""
+def test_a_named_settings_file_must_exist(tmp_path: Path) -> None:
+    """No other file replaces it."""
     with pytest.raises(InvalidFile):
         _place(tmp_path, config=str(tmp_path / "none.yaml")).socket()
 
 
 def test_a_project_is_a_name_or_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon runs elsewhere: whatever is a path here leaves as an absolute one."""
+    """The daemon runs elsewhere: every path here becomes an absolute one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/eve")
     (tmp_path / "shop").mkdir()
-    place = _place(tmp_path)
+    expected = {
+        None: tmp_path, ".": tmp_path, "..": tmp_path.parent, "shop": tmp_path / "shop",
+        "./shop": tmp_path / "shop", "x/../x/y": tmp_path / "x/y", "~/code": "/home/eve/code",
+        "api": "api", "shop-2": "shop-2",
+    }  # fmt: skip
 
-    assert [str(tmp_path), str(tmp_path / "shop"), str(tmp_path / "x/y"), str(tmp_path.parent), "api"] == [
-        place.project(word) for word in (None, "shop", "x/../x/y", "..", "api")
-    ]
-    assert "/home/eve/code" == place.project("~/code")
+    assert {word: str(path) for word, path in expected.items()} == {
+        word: _place(tmp_path).project(word) for word in expected
+    }
 
 
 def test_finding_the_socket_needs_no_settings_library(tmp_path: Path) -> None:
-    """Also with a settings file that is beside the point."""
+    """Also with a settings file that has no directories."""
     (tmp_path / "c.yaml").write_text("executor: claude\n", encoding="utf-8")
     code = (
         "import sys; from handoffd.entrance.place import Place; "
@@ -101,3 +104,49 @@ def test_finding_the_socket_needs_no_settings_library(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert not {"pydantic", "yaml"} & set(said.stdout.split())
+
+
+SHOP = {"project": "/srv/a/long/way/to/shop", "called": "shop"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("handoffd approve {0} --story US-001", "handoffd approve shop --story US-001"),
+        ("handoffd rules check {0}", "handoffd rules check shop"),
+        ("handoffd abort {0} && handoffd start {0} US-0", "handoffd abort shop && handoffd start shop US-0"),
+        ("ls -ld {0}; or: handoffd remove {0}", "ls -ld {0}; or: handoffd remove shop"),
+        ("git -C {0} status", "git -C {0} status"),
+        ("handoffd log --follow {0}", "handoffd log --follow {0}"),
+        ("handoffd add {0}/below", "handoffd add {0}/below"),
+    ],
+)
+def test_a_command_calls_its_project_by_name(text: str, shown: str) -> None:
+    """Only where handoffd takes a name; other programs need the path."""
+    root = SHOP["project"]
+
+    assert shown.format(root) == by_name(text.format(root), SHOP)
+
+
+@pytest.mark.parametrize("name", [None, "/srv/a/long/way/to/shop", "-v", "two words", "a;b", "here"])
+def test_a_name_that_would_mean_something_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """Several projects share it, it is an option, a shell would split it, or a folder here has it."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = f"handoffd approve {SHOP['project']}"
+
+    assert text == by_name(text, SHOP | {"called": name})
+    assert text == by_name(text, {"project": SHOP["project"]})  # of an older daemon
+
+
+def test_the_name_of_a_folder_that_is_the_project_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Path and name lead to the same one."""
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path)
+    root = str(tmp_path / "shop")
+
+    assert "handoffd approve shop" == by_name(f"handoffd approve {root}", {"project": root, "called": "shop"})

@@ -1,4 +1,4 @@
-"""What is made of a hook's standard input."""
+"""What a hook reads on its standard input, and what it replies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import pytest
 from tests.support.hooking import event
 
-from handoffd.hooks.event import EVENTS, MAX_BYTES, NotAnEventError, parse_event
+from handoffd.hooks.event import EVENTS, MAX_BYTES, NotAnEventError, Reply, parse_event
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_of_ours_is_understood(name: str) -> None:
-    """With the fields that count; the others are left out."""
+    """With the fields that we use, without the others."""
     found = parse_event(event("/srv/shop", name, team_name="shop", reason="other"))
 
     assert found is not None
@@ -28,7 +28,7 @@ def test_every_other_event_is_none(name: str) -> None:
 
 @pytest.mark.parametrize(("value", "continued"), [(True, True), (False, False), ("yes", True), (None, True)])
 def test_an_agent_that_was_sent_back_is_known(value: object, continued: bool) -> None:
-    """When in doubt it was: a loop is worse than a word unsaid."""
+    """In doubt it was sent back: a loop is worse than a missing word."""
     found = parse_event(event("/srv/shop", stop_hook_active=value))
 
     assert found is not None
@@ -38,13 +38,7 @@ def test_an_agent_that_was_sent_back_is_known(value: object, continued: bool) ->
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"hello",
-        b"[]",
-        b"{}",
-        b'"Stop"',
-        b"\xff\xfe",
-        b"[" * 100_000,
+        *(b"", b"hello", b"[]", b"{}", b'"Stop"', b"\xff\xfe", b"[" * 100_000),
         json.dumps({"hook_event_name": 5, "cwd": "/"}).encode(),
         event("relative"),
         event("/srv\0/shop"),
@@ -53,14 +47,14 @@ def test_an_agent_that_was_sent_back_is_known(value: object, continued: bool) ->
         event("/srv/shop", last_assistant_message="x" * MAX_BYTES),
     ],
 )
-def test_what_is_no_event_is_said(raw: bytes) -> None:
-    """Whatever the bytes are, that is one exception."""
+def test_anything_else_is_no_event(raw: bytes) -> None:
+    """It raises the same exception for all bytes."""
     with pytest.raises(NotAnEventError):
         parse_event(raw)
 
 
-def test_a_path_that_is_no_utf_8_is_a_path() -> None:
-    """Python writes its bytes as halves of characters; any other half is none."""
+def test_a_path_that_is_not_utf_8_is_a_path() -> None:
+    """Python writes its bytes as certain halves of characters; other halves are none."""
     found = parse_event(event("/srv/\udcff"))
 
     assert found is not None
@@ -74,3 +68,10 @@ def test_a_session_is_a_short_text() -> None:
     assert long is not None
     assert odd is not None
     assert (200, "") == (len(long.session), odd.session)
+
+
+def test_a_reply_is_fit_for_a_terminal_and_an_agent() -> None:
+    """Control characters become visible, lines stay lines, and a flood is cut."""
+    assert "a?[2Jb\nc" == Reply(2, text="a\x1b[2Jb\nc").text
+    assert 8000 == len(Reply(2, text="x" * 100_000).text)
+    assert ("", "", 0) == (Reply().text, Reply().note, Reply().code)
