@@ -216,7 +216,7 @@ def in_a_house_of_its_own(command: str) -> tuple[str, ...]:
     """Return words that run what follows in a user namespace, after a command; skips where there is none."""
     prefix = ("unshare", "--user", "--map-root-user", "sh", "-c", f'{command} && exec "$@"', "sh")
     if subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("user namespaces are not allowed here; watch/test_shard.py has the limit as an error")
+        pytest.skip("user namespaces are not allowed here; watch/test_watchfiles_backend.py has the limit")
     return prefix
 
 

@@ -1,12 +1,14 @@
-"""What every back end promises the watcher, asked of each of them without it."""
+"""The promises of every back end, without the watcher; which one is used, and its demand on the kernel."""
 
 from __future__ import annotations
 
-import inspect
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -14,16 +16,15 @@ from tests.support.eventually import eventually
 from tests.unit.watch.watching import project, publish
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.backend import Backend
+from handoffd.watch.backend import Backend, Demand, demand
 from handoffd.watch.folders import Place, folder_identity
 from handoffd.watch.inotify_backend import InotifyBackend
+from handoffd.watch.watcher import backend_of
 from handoffd.watch.watchfiles_backend import WatchfilesBackend
-
-_ASKED = [name for name, _ in inspect.getmembers(Backend, inspect.isfunction) if not name.startswith("_")]
 
 
 class Recorder:
-    """A listener that keeps what it is told."""
+    """A listener that keeps its calls."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -45,7 +46,7 @@ class Recorder:
         self.overflows += 1
 
     def barred(self, root: str) -> str | None:
-        """Return what was said of it."""
+        """Return why it was barred."""
         return self.bars.get(root)
 
     def bar(self, root: str, why: str) -> None:
@@ -68,32 +69,23 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 @asynccontextmanager
-async def running(backend: Backend) -> AsyncIterator[Recorder]:
-    """Run a back end for as long as the block lasts."""
+async def running(backend: Backend, *roots: Path) -> AsyncIterator[Recorder]:
+    """Run a back end that has placed these, for as long as the block lasts."""
     recorder = Recorder()
+    for root in roots:
+        backend.add(str(root))
     with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             group.start_soon(backend.run, recorder)
+            await eventually(lambda: all(map(recorder.where, roots)))
             yield recorder
             group.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("kind", [InotifyBackend, WatchfilesBackend])
-@pytest.mark.parametrize("name", _ASKED)
-def test_everything_asked_for_is_there(kind: type, name: str) -> None:
-    """With the same parameters, and awaited where it is awaited."""
-    asked, given = getattr(Backend, name), getattr(kind, name)
-
-    assert list(inspect.signature(asked).parameters) == list(inspect.signature(given).parameters)
-    assert inspect.iscoroutinefunction(asked) == inspect.iscoroutinefunction(given)
-
-
-async def test_what_is_placed_is_heard(backend: Backend, tmp_path: Path) -> None:
-    """Whether it was added before it ran or later; where it is watched is said."""
+async def test_a_placed_project_is_heard(backend: Backend, tmp_path: Path) -> None:
+    """Whether it was added before the run or later; the listener gets its place."""
     first, second = project(tmp_path, "first"), project(tmp_path, "second")
-    backend.add(str(first))
-    async with running(backend) as told:
-        await eventually(lambda: told.where(first))
+    async with running(backend, first) as told:
         backend.add(str(second))
         await eventually(lambda: told.where(second))
         for root in (first, second):
@@ -106,23 +98,21 @@ async def test_what_is_placed_is_heard(backend: Backend, tmp_path: Path) -> None
     assert folder_identity(f"{second}/.ai") == place.ai
 
 
-async def test_what_cannot_be_watched_is_placed_with_the_reason(backend: Backend, tmp_path: Path) -> None:
-    """Nobody waits for it in vain."""
-    backend.add(str(tmp_path / "missing"))
-    async with running(backend) as told:
-        place = await eventually(lambda: told.where(tmp_path / "missing"))
+async def test_a_project_that_cannot_be_watched_is_placed_with_the_reason(
+    backend: Backend, tmp_path: Path
+) -> None:
+    """The watcher does not wait for it in vain."""
+    async with running(backend, tmp_path / "missing") as told:
+        place = told.where(tmp_path / "missing")
 
     assert place is not None
     assert (None, "the project's folder is missing") == (place.folder, place.why_not)
 
 
-async def test_who_is_barred_is_not_watched(backend: Backend, tmp_path: Path) -> None:
+async def test_a_barred_project_is_not_watched(backend: Backend, tmp_path: Path) -> None:
     """Until it is renewed without a bar."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
-    backend.add(str(root))
-    backend.add(str(other))
-    async with running(backend) as told:
-        await eventually(lambda: told.where(root) and told.where(other))
+    async with running(backend, root, other) as told:
         told.bar(str(root), "it never rests")
         told.found.clear()
         backend.renew([str(root)])
@@ -142,12 +132,10 @@ async def test_who_is_barred_is_not_watched(backend: Backend, tmp_path: Path) ->
     assert (None, "it never rests", True) == (place.folder, place.why_not, unheard)
 
 
-async def test_a_folder_that_goes_is_told_of_and_found_anew(backend: Backend, tmp_path: Path) -> None:
-    """Where there is none it is waited for in the root."""
+async def test_a_folder_that_vanishes_is_reported_and_found_anew(backend: Backend, tmp_path: Path) -> None:
+    """Until it is there again, the root is watched."""
     root = project(tmp_path)
-    backend.add(str(root))
-    async with running(backend) as told:
-        await eventually(lambda: told.where(root))
+    async with running(backend, root) as told:
         os.rename(root / ".ai", root / "old")
         await eventually(lambda: str(root) in told.gone)
         backend.renew([str(root)])
@@ -162,9 +150,61 @@ async def test_a_project_that_was_removed_is_not_placed_any_more(backend: Backen
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
     backend.add(str(root))
     backend.remove(str(root))
-    backend.add(str(other))
-    async with running(backend) as told:
-        await eventually(lambda: told.where(other))
+    async with running(backend, other) as told:
         assert told.where(root) is None
         backend.add(str(root))
         await eventually(lambda: told.where(root))
+
+
+# --- which one is used -------------------------------------------------------------------------------
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no inotify")
+
+
+def test_each_can_be_asked_for() -> None:
+    """By its name."""
+    assert isinstance(backend_of(WatchSettings(backend="inotify")), InotifyBackend)
+    assert isinstance(backend_of(WatchSettings(backend="watchfiles")), WatchfilesBackend)
+
+
+@ON_LINUX
+def test_on_linux_the_default_is_inotify() -> None:
+    """And watchfiles, which is not used, is not loaded."""
+    assert isinstance(backend_of(WatchSettings()), InotifyBackend)
+
+    script = (
+        "import sys\n"
+        "from handoffd.settings.model import WatchSettings\n"
+        "from handoffd.watch.watcher import backend_of\n"
+        "backend_of(WatchSettings())\n"
+        "sys.exit('watchfiles' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": "daemon"})
+
+
+# --- what it needs of the kernel ---------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("roots", "needed"),
+    [
+        (0, (0, 2, 0)), (1, (2, 2, 16)), (250, (500, 2, 4000)), (251, (501, 3, 4000)),
+        (1000, (1250, 5, 4000)), (2000, (2500, 5, 8000)), (2001, (2502, 5, 8016)),
+    ],
+)  # fmt: skip
+def test_with_watchfiles_the_fullest_shard_is_there_twice(roots: int, needed: tuple[int, int, int]) -> None:
+    """A shard for 250 projects, four at most by default."""
+    watches, instances, events = needed
+    settings = WatchSettings(backend="watchfiles")
+
+    assert Demand(watches=watches, instances=instances, events=events) == demand(roots, settings)
+
+
+def test_shards_are_a_setting() -> None:
+    """With one shard, everything is there twice for a moment."""
+    settings = WatchSettings(backend="watchfiles", shards=1)
+
+    assert Demand(watches=2000, instances=2, events=16000) == demand(1000, settings)
+
+
+@pytest.mark.parametrize("backend_name", ["inotify", pytest.param("auto", marks=ON_LINUX)])
+def test_read_directly_it_is_a_watch_for_each_project(backend_name: Literal["inotify", "auto"]) -> None:
+    """In one instance; the kernel reports an overflow, so its queue may have any length."""
+    assert Demand(watches=1000, instances=1, events=0) == demand(1000, WatchSettings(backend=backend_name))

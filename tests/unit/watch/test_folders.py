@@ -1,4 +1,4 @@
-"""What of a project can be watched, read from real folders."""
+"""Where a project is watched, and its signature, read from real folders."""
 
 from __future__ import annotations
 
@@ -17,22 +17,16 @@ def _project(path: Path) -> Path:
     return path
 
 
-def test_the_ai_folder_is_the_place_to_watch(tmp_path: Path) -> None:
-    """With an `.ai` folder, that folder is watched, and its identity is known."""
+def test_the_ai_folder_is_watched_or_else_the_root(tmp_path: Path) -> None:
+    """With the folder's identity, if it exists; a project that is missing cannot be watched."""
     root = _project(tmp_path / "a")
 
-    place = place_of(str(root))
+    with_folder, without, missing = map(place_of, (str(root), str(tmp_path), str(tmp_path / "gone")))
 
-    assert str(root / ".ai") == place.folder
-    assert folder_identity(str(root / ".ai")) == place.ai
-    assert place.why_not is None
-
-
-def test_without_an_ai_folder_the_root_is_watched(tmp_path: Path) -> None:
-    """A missing `.ai` is waited for in the root itself."""
-    place = place_of(str(tmp_path))
-
-    assert (str(tmp_path), NOWHERE) == (place.folder, place.ai)
+    assert (str(root / ".ai"), None) == (with_folder.folder, with_folder.why_not)
+    assert folder_identity(str(root / ".ai")) == with_folder.ai
+    assert (str(tmp_path), NOWHERE) == (without.folder, without.ai)
+    assert "the project's folder is missing" == missing.why_not
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -47,11 +41,6 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 
     assert (None, ".ai is not a folder") == (place.folder, place.why_not)
     assert signature(str(root)) == NOWHERE
-
-
-def test_a_missing_project_is_named_as_such(tmp_path: Path) -> None:
-    """A root that is not there cannot be watched, and the reason says so."""
-    assert "the project's folder is missing" == place_of(str(tmp_path / "gone")).why_not
 
 
 def test_every_way_of_writing_changes_the_signature(tmp_path: Path) -> None:
@@ -81,22 +70,16 @@ def test_every_way_of_writing_changes_the_signature(tmp_path: Path) -> None:
     assert all(differ(before, after) for before, after in pairwise(seen))
 
 
-def test_files_we_do_not_know_are_not_news(tmp_path: Path) -> None:
-    """Whatever else an agent keeps in `.ai` does not change the signature."""
+def test_a_signature_holds_the_folder_and_the_known_files(tmp_path: Path) -> None:
+    """An agent's other files in `.ai` do not change it; without a folder it has none."""
     root = _project(tmp_path / "a")
+    for name in NAMES:
+        (root / ".ai" / name).touch()
     before = signature(str(root))
     (root / ".ai" / "notes.txt").write_text("x", encoding="utf-8")
 
     assert not differ(before, signature(str(root)))
-
-
-def test_a_signature_tells_the_folder_it_is_of(tmp_path: Path) -> None:
-    """Whatever lies in it; and none where there is none."""
-    root = _project(tmp_path / "a")
-    for name in NAMES:
-        (root / ".ai" / name).touch()
-
-    assert folder_identity(str(root / ".ai")) == identity_in(signature(str(root)))
+    assert folder_identity(str(root / ".ai")) == identity_in(before)
     assert identity_in(signature(str(tmp_path))) == NOWHERE
 
 
@@ -115,7 +98,7 @@ def test_which_file_it_is_is_part_of_the_signature(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("year_s", [-(2**31), 2**34 - 2**31 - 1])
-def test_any_time_that_a_file_system_keeps_is_borne(tmp_path: Path, year_s: int) -> None:
+def test_any_time_of_a_file_system_is_accepted(tmp_path: Path, year_s: int) -> None:
     """Before 1970, and beyond what nanoseconds in a signed number reach."""
     root = _project(tmp_path / "a")
     file = root / ".ai" / "HANDOFF.md"
@@ -127,11 +110,11 @@ def test_any_time_that_a_file_system_keeps_is_borne(tmp_path: Path, year_s: int)
 
 
 LATER_NS = 2**62
-"""A time at which no folder has been changed recently."""
+"""Long after any folder was changed."""
 
 
-def test_names_that_were_not_there_are_looked_for_when_the_folder_has_changed(tmp_path: Path) -> None:
-    """Each name that comes, goes or is replaced changes it; what is in a file that stays is seen as well."""
+def test_missing_names_are_looked_for_when_the_folder_has_changed(tmp_path: Path) -> None:
+    """As it does when a name comes, goes or is replaced; a write to a file that stays is seen as well."""
     root = _project(tmp_path / "a")
     ai = root / ".ai"
     before = signature(str(root), now_ns=LATER_NS)
@@ -151,7 +134,7 @@ def test_names_that_were_not_there_are_looked_for_when_the_folder_has_changed(tm
 
 
 def test_a_folder_that_was_changed_just_now_is_not_relied_upon(tmp_path: Path) -> None:
-    """It may be changed again at what its clock calls the same time."""
+    """It may change again within one step of its clock."""
     root = _project(tmp_path / "a")
     changed_ns = (root / ".ai").stat().st_ctime_ns
 
@@ -160,13 +143,13 @@ def test_a_folder_that_was_changed_just_now_is_not_relied_upon(tmp_path: Path) -
 
     assert recent != long_ago
     assert not differ(recent, long_ago)
-    # As if the clock stood still: the name is new and the folder as before.
+    # As if the clock had stopped: the name is new and the folder unchanged.
     (root / ".ai" / "HANDOFF.md").touch()
     assert differ(recent, signature(str(root), recent, now_ns=LATER_NS))
 
 
-def test_a_folder_that_is_as_before_is_not_searched(tmp_path: Path) -> None:
-    """Only what was in it is looked at."""
+def test_an_unchanged_folder_is_not_searched(tmp_path: Path) -> None:
+    """Only the files that were in it are read."""
     root = _project(tmp_path / "a")
     (root / ".ai" / "HANDOFF.md").touch()
     complete = signature(str(root), now_ns=LATER_NS)

@@ -1,4 +1,4 @@
-"""What is special about watching by inotify: every way of writing, lost events, limits, one watch for two."""
+"""Watching by inotify: every way of writing, lost events, limits, one watch for two."""
 
 from __future__ import annotations
 
@@ -34,31 +34,19 @@ def _append(file: Path) -> None:
         opened.write("more")
 
 
-def _truncate(file: Path) -> None:
-    os.truncate(file, 1)
-
-
 def _move_away(file: Path) -> None:
     file.rename(file.with_name("elsewhere"))
 
 
-def _link(file: Path) -> None:
-    os.link(file, file.with_name("executor-result"))
-
-
-def _point(file: Path) -> None:
-    file.with_name("executor-result").symlink_to("nowhere")
-
-
 WAYS: dict[str, Callable[[Path], None]] = {
     "append": _append,
-    "truncate without closing": _truncate,
+    "truncate without closing": lambda file: os.truncate(file, 1),
     "set its time": lambda file: os.utime(file, (1, 1)),
     "make it unreadable": lambda file: file.chmod(0),
     "delete": Path.unlink,
     "move away": _move_away,
-    "link": _link,
-    "symbolic link": _point,
+    "link": lambda file: os.link(file, file.with_name("executor-result")),
+    "symbolic link": lambda file: file.with_name("executor-result").symlink_to("nowhere"),
     "a folder in its place": lambda file: file.with_name("step-rules.yaml").mkdir(),
 }
 
@@ -74,15 +62,13 @@ async def test_every_way_of_changing_a_file_is_hinted(tmp_path: Path, way: str) 
 
 
 @pytest.mark.parametrize("away", [Path.unlink, _move_away])
-async def test_what_goes_is_not_hinted_at_once(tmp_path: Path, away: Callable[[Path], None]) -> None:
-    """Whoever is told and writes it again is not in the way of `rm -r`: what came after it is heard first."""
+async def test_a_file_that_vanishes_is_not_hinted_at_once(
+    tmp_path: Path, away: Callable[[Path], None]
+) -> None:
+    """Writing it again must not get in the way of `rm -r`: a later change elsewhere is heard first."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
     publish(root, "x")
-    backend = InotifyBackend()
-    for one in (root, other):
-        backend.add(str(one))
-    async with running_alone(backend) as told:
-        await eventually(lambda: told.where(root) and told.where(other))
+    async with running_alone(InotifyBackend(), root, other) as told:
         away(root / ".ai" / "HANDOFF.md")
         publish(other, "x")
         await eventually(lambda: str(root) in told.heard)
@@ -91,7 +77,7 @@ async def test_what_goes_is_not_hinted_at_once(tmp_path: Path, away: Callable[[P
 
 
 async def test_a_file_that_stays_open_is_hinted(tmp_path: Path) -> None:
-    """Each time something is written, as long as nobody closes it."""
+    """After each write, before it is closed."""
     root = project(tmp_path)
     async with watching(UNSWEPT, root) as (_, hints):
         with (root / ".ai" / "HANDOFF.md").open("w") as opened:
@@ -118,7 +104,7 @@ async def test_noise_is_not_hinted(tmp_path: Path) -> None:
         assert 2 == hints.count[str(root)]
 
 
-async def test_names_that_are_no_utf8_are_like_any_other(tmp_path: Path) -> None:
+async def test_names_that_are_not_utf8_are_like_any_other(tmp_path: Path) -> None:
     """Inside a project and on the way to it."""
     root = project(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
     async with watching(UNSWEPT, root) as (watcher, hints):
@@ -128,14 +114,11 @@ async def test_names_that_are_no_utf8_are_like_any_other(tmp_path: Path) -> None
         assert {} == watcher.degraded
 
 
-async def test_one_that_comes_or_goes_is_nobody_elses_business(tmp_path: Path) -> None:
-    """Nobody else is placed again, and so nobody else is looked at."""
+async def test_a_project_that_comes_or_goes_disturbs_no_other(tmp_path: Path) -> None:
+    """No other is placed again, and so no other is swept."""
     roots = [project(tmp_path, str(number)) for number in range(5)]
     backend = InotifyBackend()
-    for root in roots[:4]:
-        backend.add(str(root))
-    async with running_alone(backend) as told:
-        await eventually(lambda: 4 == len(told.found))
+    async with running_alone(backend, *roots[:4]) as told:
         told.found.clear()
         backend.remove(str(roots[0]))
         backend.add(str(roots[4]))
@@ -147,14 +130,11 @@ async def test_one_that_comes_or_goes_is_nobody_elses_business(tmp_path: Path) -
     assert {str(roots[1])} == set(told.gone)
 
 
-async def test_to_recover_is_to_place_everybody_again(tmp_path: Path) -> None:
+async def test_recovery_places_all_projects_again(tmp_path: Path) -> None:
     """A watch may have ended unheard; a new folder may have the number of the old one."""
     roots = [project(tmp_path, str(number)) for number in range(5)]
     backend = InotifyBackend()
-    for root in roots:
-        backend.add(str(root))
-    async with running_alone(backend) as told:
-        await eventually(lambda: 5 == len(told.found))
+    async with running_alone(backend, *roots) as told:
         told.found.clear()
         backend.recover()
         await eventually(lambda: 5 == len(told.found))
@@ -189,13 +169,11 @@ def watches_of(backend: InotifyBackend) -> int:
     return Path(f"/proc/self/fdinfo/{kernel.descriptor}").read_text().count("inotify wd:")
 
 
-async def test_a_watch_that_ended_before_anybody_knew_whose_it_was_is_made_again(tmp_path: Path) -> None:
+async def test_a_watch_that_ended_before_it_was_noted_is_made_again(tmp_path: Path) -> None:
     """Its event came while the thread that made it was on its way back."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
     backend = InotifyBackend()
-    backend.add(str(root))
-    async with running_alone(backend) as told:
-        await eventually(lambda: told.where(root))
+    async with running_alone(backend, root) as told:
         backend._placing = {str(root), str(other)}
         backend._sort(packed(Event(7_000_001, IN_IGNORED, b"")), told)
         assert backend._take_over(str(root), 7_000_001)
@@ -226,7 +204,7 @@ def inotify_descriptors() -> int:
 
 
 async def test_two_projects_that_are_one_folder_are_both_hinted(tmp_path: Path) -> None:
-    """The kernel has one watch for both; who is left keeps it."""
+    """The kernel has one watch for both; the one that remains keeps it."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     real, linked = project(tmp_path / "real"), tmp_path / "link" / "project"
@@ -242,30 +220,30 @@ async def test_two_projects_that_are_one_folder_are_both_hinted(tmp_path: Path) 
 
 
 async def test_changes_without_a_pause_are_few_hints(tmp_path: Path) -> None:
-    """Though each of them could be read by itself; and the neighbour is hinted at once."""
+    """Though the loop could read each by itself; and the neighbour is hinted at once."""
     noisy, quiet = project(tmp_path, "noisy"), project(tmp_path, "quiet")
     async with watching(UNSWEPT, noisy, quiet) as (_, hints):
-        for number in range(1000):
+        for number in range(200):
             publish(noisy, str(number))
             await anyio.lowlevel.checkpoint()
         publish(quiet, "heard")
         await eventually(hints.saw(quiet, "heard"))
 
-    assert hints.count[str(noisy)] < 500
+    assert hints.count[str(noisy)] < 100
 
 
 @pytest.mark.skipif(QUEUED > ROOM_FOR_ALL, reason="the machine's queue is too long to be filled in a test")
-async def test_lost_events_are_made_good_by_a_sweep(tmp_path: Path) -> None:
-    """A real overflow over a few names: what came last was told to nobody, and is found all the same."""
+async def test_lost_events_are_made_up_for_by_a_sweep(tmp_path: Path) -> None:
+    """A real overflow over a few names: the last change has no event, and is found all the same."""
     noisy, other, replaced = (project(tmp_path, name) for name in ("noisy", "other", "replaced"))
     async with watching(UNSWEPT, noisy, other, replaced) as (_, hints):
         publish(replaced, "heard, so that the sweep has no reason to think it deaf")
-        for number in range(QUEUED // 2 + 100):  # while nobody reads; two events each
+        for number in range(QUEUED // 2 + 100):  # the loop reads none of these; two events each
             os.utime(noisy / ".ai", (number, number))
             (noisy / ".ai" / "noise").touch()
         publish(other, "lost")
         shutil.rmtree(replaced / ".ai")
-        (replaced / ".ai").mkdir()  # as likely as not with the number that the other one had
+        (replaced / ".ai").mkdir()  # perhaps with the same inode
         await eventually(hints.saw(other, "lost"))
         for root in (other, replaced):
             await until_the_watch_hears(root, hints)
@@ -273,7 +251,6 @@ async def test_lost_events_are_made_good_by_a_sweep(tmp_path: Path) -> None:
 
 async def until_the_watch_hears(root: Path, hints: Hints) -> None:
     """Make changes until one of them is hinted: at last the watch is set up again."""
-
     heard = False
     while not heard:
         text = f"at {anyio.current_time()}"
@@ -289,9 +266,9 @@ async def test_other_settings_apply_at_once(tmp_path: Path) -> None:
     async with watching(UNSWEPT, root) as (watcher, hints):
         root.rename(tmp_path / "old")
         other.rename(root)
-        publish(root, "of this no event tells")
+        publish(root, "without an event")
         watcher.configure(UNSWEPT.model_copy(update={"sweep_s": 0.05}))
-        await eventually(hints.saw(root, "of this no event tells"))
+        await eventually(hints.saw(root, "without an event"))
 
 
 # --- in a namespace of its own ------------------------------------------------------------------------
@@ -338,7 +315,7 @@ anyio.run(main)
 def test_at_the_systems_limit_the_rest_is_swept_until_there_is_room(
     tmp_path: Path, limit: str, value: int, refused: int
 ) -> None:
-    """What is watched stays watched; who is not is hinted by the sweep, and watched when it can be."""
+    """Watched projects stay watched; the sweep hints the others, until they can be watched as well."""
     roots = [project(tmp_path, str(number)) for number in range(10)]
     script = f"""
     async with watching(OFTEN, *roots) as (watcher, hints):
@@ -354,7 +331,7 @@ def test_at_the_systems_limit_the_rest_is_swept_until_there_is_room(
 
 
 def test_a_folder_that_is_mounted_over_and_unmounted_is_followed(tmp_path: Path) -> None:
-    """The end of the mount is told; what lies below is watched from then on."""
+    """The kernel reports the end of the mount; the folder below is watched from then on."""
     root = project(tmp_path)
     script = """
     root, folder = roots[0], str(roots[0] / ".ai")

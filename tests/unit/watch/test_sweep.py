@@ -26,13 +26,23 @@ def roots(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in "abc"]
 
 
-async def test_the_first_sight_is_only_remembered(roots: list[str]) -> None:
-    """Whoever adds a project looks at it anyway; the sweep only hints what changes later."""
-    hints: list[str] = []
-    sweeper = Sweeper(hints.append)
-    for root in roots:
-        sweeper.add(root)
+@pytest.fixture
+def hints() -> list[str]:
+    """The roots that were hinted, in order."""
+    return []
 
+
+@pytest.fixture
+def sweeper(roots: list[str], hints: list[str]) -> Sweeper:
+    """A sweeper with all three, which has not looked yet."""
+    made = Sweeper(hints.append)
+    for root in roots:
+        made.add(root)
+    return made
+
+
+async def test_the_first_sight_is_only_remembered(sweeper: Sweeper, hints: list[str]) -> None:
+    """The caller that adds a project looks at it anyway; the sweep only hints later changes."""
     swept = await sweeper.sweep_now()
 
     assert [] == hints
@@ -52,12 +62,8 @@ async def test_the_first_sight_is_hinted_when_asked_for(roots: list[str]) -> Non
     assert [roots[0]] == hints
 
 
-async def test_a_change_is_hinted_once(roots: list[str]) -> None:
+async def test_a_change_is_hinted_once(roots: list[str], sweeper: Sweeper, hints: list[str]) -> None:
     """A changed project is hinted by the next sweep and not by the one after it."""
-    hints: list[str] = []
-    sweeper = Sweeper(hints.append)
-    for root in roots:
-        sweeper.add(root)
     await sweeper.sweep_now()
     _write(roots[1], "STATE.json", "{}")
 
@@ -68,12 +74,10 @@ async def test_a_change_is_hinted_once(roots: list[str]) -> None:
     assert (frozenset({roots[1]}), frozenset()) == (first.changed, second.changed)
 
 
-async def test_only_the_roots_asked_for_are_looked_at(roots: list[str]) -> None:
+async def test_only_the_roots_asked_for_are_swept(
+    roots: list[str], sweeper: Sweeper, hints: list[str]
+) -> None:
     """A sweep of some roots leaves the news of the others for later."""
-    hints: list[str] = []
-    sweeper = Sweeper(hints.append)
-    for root in roots:
-        sweeper.add(root)
     await sweeper.sweep_now()
     for root in roots:
         _write(root, "executor-result", "status: pass")
@@ -85,11 +89,8 @@ async def test_only_the_roots_asked_for_are_looked_at(roots: list[str]) -> None:
     assert sorted(roots) == sorted(hints)
 
 
-async def test_a_removed_root_is_forgotten(roots: list[str]) -> None:
-    """Nothing is said of a project that was removed."""
-    hints: list[str] = []
-    sweeper = Sweeper(hints.append)
-    sweeper.add(roots[0])
+async def test_a_removed_root_is_forgotten(roots: list[str], sweeper: Sweeper, hints: list[str]) -> None:
+    """A project that was removed is not hinted."""
     await sweeper.sweep_now()
     sweeper.remove(roots[0])
     _write(roots[0], "HANDOFF.md", "two!")
@@ -98,11 +99,8 @@ async def test_a_removed_root_is_forgotten(roots: list[str]) -> None:
     assert [] == hints
 
 
-async def test_a_folder_that_is_another_one_is_told_of(roots: list[str]) -> None:
+async def test_a_replaced_folder_is_reported(roots: list[str], sweeper: Sweeper) -> None:
     """Compared with the one that was there last; only once."""
-    sweeper = Sweeper(lambda _: None)
-    for root in roots:
-        sweeper.add(root)
     await sweeper.sweep_now()
     os.rename(f"{roots[0]}/.ai", f"{roots[0]}/old")
     os.mkdir(f"{roots[0]}/.ai")
@@ -112,11 +110,8 @@ async def test_a_folder_that_is_another_one_is_told_of(roots: list[str]) -> None
     assert frozenset() == (await sweeper.sweep_now()).moved
 
 
-async def test_a_folder_is_compared_with_the_one_expected(roots: list[str]) -> None:
-    """At the first sight as well: what was watched may have been replaced before it was looked at."""
-    sweeper = Sweeper(lambda _: None)
-    for root in roots:
-        sweeper.add(root)
+async def test_a_folder_is_compared_with_the_one_expected(roots: list[str], sweeper: Sweeper) -> None:
+    """At the first sight as well: it may have been replaced before it was swept."""
     expected = {roots[0]: folder_identity(f"{roots[0]}/.ai"), roots[1]: NOWHERE, roots[2]: b"another one"}
 
     swept = await sweeper.sweep_now(expected, expected=expected)
@@ -139,8 +134,8 @@ async def test_more_projects_than_one_slice(tmp_path: Path) -> None:
     assert frozenset(roots) == swept.changed
 
 
-async def test_a_root_that_is_removed_while_it_is_looked_at_is_not_hinted(roots: list[str]) -> None:
-    """Nor is it known again, whatever the thread comes back with."""
+async def test_a_root_that_is_removed_during_its_visit_is_not_hinted(roots: list[str]) -> None:
+    """The thread's late result does not add it again."""
     hints: list[str] = []
     sweeper = Sweeper(hints.append)
     sweeper.add(roots[0], hint_first=True)

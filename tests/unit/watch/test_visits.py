@@ -1,4 +1,4 @@
-"""A disk that hangs takes nobody's time but its own."""
+"""A disk that hangs holds up no other project."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Disks:
     """Folders that answer with their name in capitals, but for those that hang."""
 
     def __init__(self, *hanging: str) -> None:
-        self.mended = {root: threading.Event() for root in hanging}
+        self.repaired = {root: threading.Event() for root in hanging}
         self.asked: list[str] = []
 
     def look(self, root: str) -> str:
-        """Answer when this one is mended."""
+        """Answer as soon as this one is repaired."""
         self.asked.append(root)
-        if root in self.mended:
-            self.mended[root].wait()
+        if root in self.repaired:
+            self.repaired[root].wait()
         return root.upper()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Let all of them answer."""
-        for event in self.mended.values():
+        for event in self.repaired.values():
             event.set()
 
 
@@ -37,7 +37,7 @@ def hanging() -> Iterator[Disks]:
     """Two folders that hang until the end of the test."""
     disks = Disks("b", "d")
     yield disks
-    disks.mend()
+    disks.repair()
 
 
 async def test_all_that_answer_are_visited() -> None:
@@ -49,8 +49,8 @@ async def test_all_that_answer_are_visited() -> None:
     assert {} == await Visits().pay([], disks.look)
 
 
-async def test_who_hangs_is_left_behind(hanging: Disks) -> None:
-    """The others are visited, each once; and those that hang not again while they do."""
+async def test_a_folder_that_hangs_is_left_behind(hanging: Disks) -> None:
+    """The others are visited, each once; it is not visited again while it hangs."""
     visits = Visits(limit_s=0.05)
 
     found = await visits.pay(list("abcde"), hanging.look)
@@ -61,11 +61,11 @@ async def test_who_hangs_is_left_behind(hanging: Disks) -> None:
     assert ["a"] == hanging.asked
 
 
-async def test_who_answers_late_is_visited_again(hanging: Disks) -> None:
-    """What it said then is too old."""
+async def test_a_folder_that_answers_late_is_visited_again(hanging: Disks) -> None:
+    """Its late answer is too old."""
     visits = Visits(limit_s=0.05)
     await visits.pay(["a", "b", "c"], hanging.look)
-    hanging.mend()
+    hanging.repair()
     await eventually(lambda: not visits.silent)
 
     assert {"b": "B"} == await visits.pay(["b"], hanging.look)

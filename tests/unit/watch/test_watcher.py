@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +16,13 @@ from tests.unit.watch.watching import Hints, project, publish, watching
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Listener
-from handoffd.watch.folders import NOWHERE, place_of
+from handoffd.watch.folders import NAMES, NOWHERE, place_of
 from handoffd.watch.watcher import Watcher
 
-BACK_ENDS = ("inotify", "watchfiles")
 
-
-@pytest.fixture(params=BACK_ENDS)
+@pytest.fixture(params=["inotify", "watchfiles"])
 def unswept(request: pytest.FixtureRequest) -> WatchSettings:
-    """Settings of each back end; what is hinted with these was hinted by the watch itself."""
+    """Settings of each back end, with which every hint comes from the watch itself."""
     return WatchSettings(backend=request.param, sweep_s=3600)
 
 
@@ -35,28 +32,20 @@ def swept_often(unswept: WatchSettings) -> WatchSettings:
     return unswept.model_copy(update={"sweep_s": 0.1})
 
 
-async def test_a_renamed_file_is_hinted(tmp_path: Path, unswept: WatchSettings) -> None:
-    """Publishing by rename is seen every time, not only the first."""
-    root = project(tmp_path)
-    async with watching(unswept, root) as (_, hints):
+async def test_every_file_of_the_protocol_is_hinted(tmp_path: Path, unswept: WatchSettings) -> None:
+    """Each time it is published by a rename, not only the first time."""
+    roots = {name: project(tmp_path, name) for name in NAMES}
+    async with watching(unswept, *roots.values()) as (_, hints):
+        for name, root in roots.items():
+            publish(root, "x", name)
+        await eventually(lambda: all(2 <= count for count in hints.count.values()))
         for text in ("one", "two", "three"):
-            publish(root, text)
-            await eventually(hints.saw(root, text))
-
-
-@pytest.mark.parametrize("name", ["executor-result", "STATE.json", "step-rules.yaml", "handoffd.yaml"])
-async def test_every_file_of_the_protocol_is_hinted(
-    tmp_path: Path, name: str, unswept: WatchSettings
-) -> None:
-    """Each of the files we know is watched."""
-    root = project(tmp_path)
-    async with watching(unswept, root) as (_, hints):
-        publish(root, "x", name)
-        await eventually(lambda: 2 <= hints.count[str(root)])
+            publish(roots["HANDOFF.md"], text)
+            await eventually(hints.saw(roots["HANDOFF.md"], text))
 
 
 async def test_a_removed_project_is_not_hinted(tmp_path: Path, unswept: WatchSettings) -> None:
-    """After `remove` nothing more is said of a project, though its watch may live on for a moment."""
+    """After `remove` a project gets no more hints, though its watch may live on for a moment."""
     kept, removed = project(tmp_path, "kept"), project(tmp_path, "removed")
     async with watching(unswept, kept, removed) as (watcher, hints):
         watcher.remove(str(removed))
@@ -104,44 +93,42 @@ async def test_nothing_is_lost_while_projects_come_and_go(tmp_path: Path, unswep
         await eventually(lambda: all(hints.saw(root, last[root])() for root in busy))
 
 
-async def test_an_ai_folder_that_comes_late_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
-    """A project without `.ai` is hinted when the folder appears, and watched from then on."""
-    async with watching(unswept, tmp_path) as (watcher, hints):
-        (tmp_path / ".ai").mkdir()
-        publish(tmp_path, "first")
-        await eventually(hints.saw(tmp_path, "first"))
-        publish(tmp_path, "second")
-        await eventually(hints.saw(tmp_path, "second"))
-        assert {} == watcher.degraded
+def made_anew(root: Path, text: str) -> None:
+    """Delete `.ai`, if it is there, and make it again, as a switch between branches does."""
+    shutil.rmtree(root / ".ai", ignore_errors=True)
+    (root / ".ai").mkdir()
+    publish(root, text)
 
 
-async def test_an_ai_folder_deleted_and_made_again_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
-    """Twice over, as a switch between branches would do it."""
+def replaced_by_rename(root: Path, text: str) -> None:
+    """Put another project's `.ai`, with its hand-off, in the place of this one's."""
+    other = project(root.parent, f"other {text}")
+    publish(other, text)
+    (root / ".ai").rename(root / f"old {text}")
+    (other / ".ai").rename(root / ".ai")
+
+
+@pytest.mark.parametrize(
+    ("is_there", "change"), [(False, made_anew), (True, made_anew), (True, replaced_by_rename)]
+)
+async def test_another_ai_folder_is_watched(
+    tmp_path: Path, unswept: WatchSettings, is_there: bool, change: Callable[[Path, str], None]
+) -> None:
+    """It is hinted when it appears, and watched from then on; the second one, too."""
     root = project(tmp_path)
-    async with watching(unswept, root) as (_, hints):
+    if not is_there:
+        (root / ".ai").rmdir()
+    async with watching(unswept, root) as (watcher, hints):
         for text in ("one", "two"):
-            shutil.rmtree(root / ".ai")
-            (root / ".ai").mkdir()
-            publish(root, text)
+            change(root, text)
             await eventually(hints.saw(root, text))
             publish(root, f"{text} again")
             await eventually(hints.saw(root, f"{text} again"))
-
-
-async def test_an_ai_folder_replaced_by_rename_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
-    """The folder that is there counts, not the one that was watched."""
-    root, other = project(tmp_path, "root"), project(tmp_path, "other")
-    publish(other, "from the other")
-    async with watching(unswept, root) as (_, hints):
-        (root / ".ai").rename(root / "old")
-        (other / ".ai").rename(root / ".ai")
-        await eventually(hints.saw(root, "from the other"))
-        publish(root, "later")
-        await eventually(hints.saw(root, "later"))
+        assert {} == watcher.degraded
 
 
 async def test_a_project_replaced_whole_is_found_by_the_sweep(tmp_path: Path, unswept: WatchSettings) -> None:
-    """Renaming the project's own folder sends no event at all; its new inode tells."""
+    """Renaming the project's own folder sends no event at all; its new inode shows it."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
     async with watching(unswept, root) as (watcher, hints):
         root.rename(tmp_path / "old")
@@ -155,7 +142,7 @@ async def test_a_project_replaced_whole_is_found_by_the_sweep(tmp_path: Path, un
 async def test_a_project_that_is_missing_is_swept_until_it_is_there(
     tmp_path: Path, swept_often: WatchSettings
 ) -> None:
-    """A root that does not exist costs nobody anything and is taken up when it appears."""
+    """A root that does not exist does not hold up the others, and is watched when it appears."""
     there, missing = project(tmp_path, "there"), tmp_path / "missing"
     async with watching(swept_often, there, missing) as (watcher, hints):
         assert {str(missing): "the project's folder is missing"} == watcher.degraded
@@ -187,41 +174,44 @@ async def test_a_folder_that_comes_and_goes_all_the_time_is_left_to_the_sweep(
 ) -> None:
     """One restless project cannot keep the others' watch under construction for ever."""
     restless, quiet = project(tmp_path, "restless"), project(tmp_path, "quiet")
+    reason = "its .ai folder comes and goes all the time"
     async with watching(unswept, restless, quiet) as (watcher, hints):
 
-        def degraded_by_unrest() -> bool:
+        async def degraded_by_unrest() -> bool:
             (restless / ".ai").rmdir()
             (restless / ".ai").mkdir()
-            return str(restless) in watcher.degraded
+            why = watcher.degraded.get(str(restless), reason)
+            if why != reason:  # a rebuild met the moment without the folder
+                await watcher.sweep_now()
+            return str(restless) in watcher.degraded and why == reason
 
-        await eventually(degraded_by_unrest)
+        is_degraded: bool = await eventually(degraded_by_unrest)
+        assert is_degraded
         publish(quiet, "heard")
         await eventually(hints.saw(quiet, "heard"))
 
-    assert "its .ai folder comes and goes all the time" == watcher.degraded[str(restless)]
+    assert reason == watcher.degraded[str(restless)]
+
+
+class Broken(Hints):
+    """A callback that fails."""
+
+    def take(self, root: str) -> None:
+        """Look, and raise."""
+        super().take(root)
+        raise RuntimeError("the listener is broken")
 
 
 async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path, unswept: WatchSettings) -> None:
     """An error in the callback is logged; the next hint comes all the same."""
-    root, calls = project(tmp_path), Counter[str]()
-
-    def touched(root: str) -> None:
-        calls[root] += 1
-        raise RuntimeError("the listener is broken")
-
-    watcher = Watcher(touched, unswept)
-    watcher.add(str(root))
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(watcher.run)
-            await eventually(lambda: 1 == calls[str(root)])
-            publish(root, "x")
-            await eventually(lambda: 2 <= calls[str(root)])
-            group.cancel_scope.cancel()
+    root = project(tmp_path)
+    async with watching(unswept, root, hints=Broken()) as (_, hints):
+        publish(root, "x")
+        await eventually(hints.saw(root, "x"))
 
 
 async def test_it_can_be_run_again_after_it_ended(tmp_path: Path, unswept: WatchSettings) -> None:
-    """Whoever contains a crash of the watcher may simply run it again."""
+    """After a crash of the watcher its owner may run it again."""
     root, hints = project(tmp_path), Hints()
     watcher = Watcher(hints.take, unswept)
     watcher.add(str(root))
@@ -247,7 +237,7 @@ async def test_a_thousand_projects(tmp_path: Path, unswept: WatchSettings) -> No
 
 
 class Told:
-    """A back end that watches nothing and keeps what it was asked for."""
+    """A back end that watches nothing and keeps its calls."""
 
     def __init__(self) -> None:
         self.renewed: list[str] = []
@@ -275,8 +265,8 @@ class Told:
         await anyio.sleep_forever()
 
 
-async def test_a_folder_replaced_between_placing_and_looking_is_watched_anew(tmp_path: Path) -> None:
-    """And so is one that came meanwhile; what is as it was placed is left alone."""
+async def test_a_folder_replaced_before_its_first_sweep_is_watched_anew(tmp_path: Path) -> None:
+    """And so is one that appeared meanwhile; the others are left alone."""
     replaced, came, same = (project(tmp_path, name) for name in ("replaced", "came", "same"))
     told, hints = Told(), Hints()
     watcher = Watcher(hints.take, WatchSettings(), told)
@@ -307,4 +297,4 @@ async def test_after_lost_events_everything_is_swept_and_the_back_end_recovers(t
         group.cancel_scope.cancel()
 
     assert hints.saw(root, "lost")()
-    assert [str(root)] == told.renewed  # nobody had heard of its change
+    assert [str(root)] == told.renewed  # it had no hint of its change

@@ -1,4 +1,4 @@
-"""Projects of the watcher's tests, a watcher that runs, and what it hinted."""
+"""Projects for the watcher's tests, a running watcher, and its hints."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ class Hints:
 
 
 @asynccontextmanager
-async def watching(settings: WatchSettings, *roots: Path) -> AsyncIterator[tuple[Watcher, Hints]]:
+async def watching(
+    settings: WatchSettings, *roots: Path, hints: Hints | None = None
+) -> AsyncIterator[tuple[Watcher, Hints]]:
     """Run a watcher over `roots` that has given each its first hint."""
-    hints = Hints()
+    hints = hints or Hints()
     watcher = Watcher(hints.take, settings)
     with anyio.fail_after(300):
         async with anyio.create_task_group() as group:
