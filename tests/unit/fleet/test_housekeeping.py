@@ -19,7 +19,7 @@ from tests.support.house import NOW, House, at, dispatch_of, house, make_project
 from tests.support.recorded import BLOG, SHOP, spoil, story, write
 from tests.support.runs import run_spec
 from tests.unit.journal.making import record
-from tests.unit.journal.test_pruning import carried_out, played
+from tests.unit.journal.test_retention import carried_out, played
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, StoreError

@@ -54,7 +54,7 @@ def record(
     effects: tuple[Effect, ...] = (),
     result: Result | None = None,
     at: datetime = NOW,
-    why: str = "a test says so",
+    why: str = "for a test",
     text: str | None = None,
 ) -> Record:
     """Return a record; a note on a pending bdd unless told otherwise."""

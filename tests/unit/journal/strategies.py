@@ -1,6 +1,6 @@
 """Hypothesis strategies for every value the journal holds, made from the types themselves.
 
-A field that somebody adds to an event is therefore generated, and must survive the journal, too.
+So a field that is added to an event is generated, and must survive the journal, too.
 """
 
 from __future__ import annotations

@@ -63,20 +63,16 @@ def test_unknown_keys_of_a_state_keep_their_place() -> None:
 
 
 def test_a_document_cannot_pass_itself_off_as_a_wrapper() -> None:
-    """Keys that look like the journal's own stay what they are: somebody's data."""
+    """Keys that look like the journal's own stay foreign data."""
     forged = {"$state": {"layout": [], "document": {"project": "evil"}}}
     state = State.model_validate({"project": "shop", "$state": forged, "x": forged})
 
-    again = decode_event(encode(StateEdited(state=state)))
-
-    assert StateEdited(state=state) == again
+    assert StateEdited(state=state) == decode_event(encode(StateEdited(state=state)))
 
 
 def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     """Broken output of an agent neither stops the journal nor gets into it."""
-    written = encode(Exit(code=1, tail="half \ud83d of it"))
-
-    assert Exit(code=1, tail="half ? of it") == decode_exit(written)
+    assert Exit(code=1, tail="half ? of it") == decode_exit(encode(Exit(code=1, tail="half \ud83d of it")))
 
 
 @pytest.mark.parametrize("odd", [2**64, -(2**63) - 1, 1e22, 5e-324, "\u2028", "\x7f", {"$": 1}, {"": []}])
@@ -84,9 +80,7 @@ def test_whatever_json_knows_is_kept(odd: object) -> None:
     """Also what the fast writer has no form for, or writes in another one than Python does."""
     state = State.model_validate({"project": "shop", "x": odd})
 
-    again = decode_event(encode(StateEdited(state=state)))
-
-    assert StateEdited(state=state) == again
+    assert StateEdited(state=state) == decode_event(encode(StateEdited(state=state)))
 
 
 def test_a_text_of_an_older_release_is_read() -> None:

@@ -1,14 +1,18 @@
+"""What a decision writes; the step tables and the keys of requests that are kept with it."""
+
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from tests.unit.journal.making import KEY, NOW, dispatch, record, track
+from tests.support.playbook import shipped_rules, with_rule
+from tests.unit.journal.conftest import Golden
+from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
+import handoffd
 from handoffd.engine.decision import StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, ChecksFinished, ExecutorExited, ExecutorStarted
 from handoffd.engine.run import Exit
@@ -16,23 +20,17 @@ from handoffd.engine.track import Phase, StopReason, Track
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches, projects, queries
-from handoffd.journal.codec import moment
-from handoffd.journal.commit import finish_effect, prepare, write_record
-from handoffd.journal.database import open_database
+from handoffd.journal.codec import decode_rules, moment
+from handoffd.journal.commit import KEPT, RuleTexts, finish_effect, keep_rules, prepare, write_record
+from handoffd.journal.journal import Journal
 from handoffd.journal.projects import put_baseline, put_projects, put_trusted, retire_project
 from handoffd.journal.records import Newcomer, Record
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 
+# --- records -----------------------------------------------------------------------------------------
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
 CHECKLIST = WriteChecklist(story="US-1", task_type="story")
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A new journal."""
-    with closing(open_database(tmp_path / "journal.db")) as connection:
-        yield connection
 
 
 def write(db: sqlite3.Connection, *records: Record) -> list[int]:
@@ -62,13 +60,9 @@ def test_half_a_surrogate_pair_in_a_reason_is_recorded_as_a_question_mark(db: sq
 def test_numbers_and_ids_are_never_used_twice(db: sqlite3.Connection) -> None:
     """Followers and adapters remember them, even when old rows are removed one day."""
     write_record(db, prepare(record(effects=(STOP,))))
-    for statement in (
-        "DELETE FROM effects",
-        "DELETE FROM tracks",
-        "DROP TRIGGER events_remain",
-        "DELETE FROM events",
-    ):
-        db.execute(statement)
+    db.execute("DROP TRIGGER events_remain")
+    for table in ("effects", "tracks", "events"):
+        db.execute(f"DELETE FROM {table}")
 
     again = write_record(db, prepare(record(effects=(STOP,))))
 
@@ -85,7 +79,7 @@ def test_an_event_keeps_where_the_track_stood_before_and_after(db: sqlite3.Conne
 
 
 def test_a_record_without_a_projection_keeps_the_last_digest(db: sqlite3.Connection) -> None:
-    """What lies on the disk is still what was projected before."""
+    """The file on the disk is still the text projected before."""
     write(db, record(text="one"), record(text=None))
 
     (stored,) = queries.tracks(db)
@@ -127,13 +121,8 @@ def test_a_run_is_told_once(db: sqlite3.Connection) -> None:
 
     assert (later[1], later[3]) == (run.started_at, run.ended_at)
     assert ("pass", "all green", Exit(code=0, seconds=60)) == (run.result, run.why, run.exit)
-    assert ("US-1", "bdd", 1, "claude", NOW) == (
-        run.story,
-        run.step,
-        run.attempt,
-        run.executor,
-        run.decided_at,
-    )
+    begun = (run.story, run.step, run.attempt, run.executor, run.decided_at)
+    assert ("US-1", "bdd", 1, "claude", NOW) == begun
 
 
 def test_a_verdict_closes_only_runs_of_its_own_track(db: sqlite3.Connection) -> None:
@@ -146,9 +135,8 @@ def test_a_verdict_closes_only_runs_of_its_own_track(db: sqlite3.Connection) -> 
         record(after=track(status=Status.FAILING)),
     )
 
-    assert {"d1": "failing", "d2": None} == {
-        run.id: run.result for run in dispatches.dispatches(db, None, 10)
-    }
+    results = {run.id: run.result for run in dispatches.dispatches(db, None, 10)}
+    assert {"d1": "failing", "d2": None} == results
 
 
 def test_an_effect_is_done_once(db: sqlite3.Connection) -> None:
@@ -173,12 +161,6 @@ def test_a_track_that_could_not_be_read_back_is_not_written(db: sqlite3.Connecti
 
     assert "UNWRITABLE" == caught.value.code
     assert 0 == queries.newest(db)
-
-
-def test_a_path_that_is_not_utf8_is_refused() -> None:
-    """SQLite's text is UTF-8, and a mangled path would be another project."""
-    with pytest.raises(StoreError, match="not UTF-8"):
-        prepare(record(key=KEY._replace(project="/srv/caf\udce9")))
 
 
 def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
@@ -217,3 +199,119 @@ def test_moments_sort_as_text() -> None:
 
     assert "2026-01-31T22:15:09.000000+00:00" == moment(here)
     assert moment(here) < moment(here + timedelta(microseconds=1))
+
+
+# --- step tables -------------------------------------------------------------------------------------
+def test_a_table_is_written_once_and_named_by_its_content() -> None:
+    """It comes back as it was, so that decisions can be made again; many projects share one text."""
+    texts = RuleTexts()
+    rules = with_rule("impl", step_instruction={"zh-TW": "寫最少的程式"}, post_check="go vet ./... && true")
+
+    first = texts.written(rules)
+
+    assert rules == decode_rules(first.body)
+    assert first is texts.written(rules)
+    assert first == RuleTexts().written(rules.model_copy())
+    assert (digest_of(first.body), handoffd.__version__) == (first.digest, first.engine)
+
+
+def test_many_tables_do_not_fill_the_memory() -> None:
+    """Tables not seen for long are written anew, with the same digest."""
+    texts, first = RuleTexts(), shipped_rules()
+    before = texts.written(first)
+
+    for number in range(1, 100):
+        texts.written(with_rule("impl", max_attempts=number))
+
+    assert before is not texts.written(first)
+    assert before == texts.written(first)
+
+
+def test_a_table_has_one_row_for_each_release_that_decides_by_it(db: sqlite3.Connection) -> None:
+    """A change of the engine is as good as one of the table."""
+    text = RuleTexts().written(shipped_rules())
+
+    numbers = [keep_rules(db, one) for one in (text, replace(text, engine="9.9"), text)]
+
+    assert numbers[0] == numbers[2] != numbers[1]
+    assert 2 == db.execute("SELECT count(*) FROM rulebooks").fetchone()[0]
+
+
+# --- requests with a key -----------------------------------------------------------------------------
+async def test_a_key_is_claimed_once(journal: Journal) -> None:
+    """A second request with the key gets the first one."""
+    assert None is await journal.requests.claim("k", "one", NOW)
+
+    known = await journal.requests.claim("k", "two", NOW)
+
+    assert known is not None
+    assert ("one", None, None, None) == (known.fingerprint, known.seq, known.status, known.body)
+
+
+async def test_an_event_is_committed_with_its_key(journal: Journal) -> None:
+    """In one transaction; the first one counts, and a key that was not claimed is ignored."""
+    await journal.requests.claim("k", "one", NOW)
+    first = await journal.commit(replace(record(), request="k"))
+    await journal.commit(replace(record(), request="k"))
+    await journal.commit(replace(record(), request="unknown"))
+
+    known = await journal.requests.claim("k", "one", NOW)
+
+    assert known is not None
+    assert first.seq == known.seq
+
+
+async def test_an_answer_is_kept_for_a_day(journal: Journal) -> None:
+    """Then the key is free again."""
+    await journal.requests.claim("k", "one", NOW)
+    await journal.requests.answer("k", 409, '{"type": "error"}')
+
+    kept = await journal.requests.claim("k", "one", NOW + KEPT)
+    gone = await journal.requests.claim("k", "one", NOW + KEPT + timedelta(microseconds=1))
+
+    assert kept is not None
+    assert (409, '{"type": "error"}', None) == (kept.status, kept.body, gone)
+
+
+async def test_only_a_claim_that_nothing_came_of_is_released(journal: Journal) -> None:
+    """What became an event, or has an answer, stays."""
+    for key in ("nothing", "event", "answer"):
+        await journal.requests.claim(key, "one", NOW)
+    await journal.commit(replace(record(), request="event"))
+    await journal.requests.answer("answer", 200, "{}")
+
+    for key in ("nothing", "event", "answer"):
+        await journal.requests.release(key)
+
+    again = [await journal.requests.claim(key, "one", NOW) for key in ("nothing", "event", "answer")]
+    assert [True, False, False] == [known is None for known in again]
+
+
+async def test_an_event_that_is_not_committed_leaves_its_key_without_one(place: Path) -> None:
+    """All or nothing, also after the file was opened again."""
+    async with opened(place) as journal:
+        await journal.requests.claim("k", "one", NOW)
+    async with opened(place) as journal:
+        known = await journal.requests.claim("k", "one", NOW)
+
+    assert known is not None
+    assert None is known.seq
+
+
+@pytest.mark.parametrize("schema", [1, 3, 4])
+async def test_an_older_journal_takes_keys(golden: Golden, schema: int) -> None:
+    """After its migration."""
+    async with opened(golden(schema)) as journal:
+        assert None is await journal.requests.claim("k", "one", NOW)
+
+
+async def test_a_journal_of_schema_5_opens_with_its_keys(golden: Golden) -> None:
+    """One became an event, the other has an answer."""
+    async with opened(golden(5)) as journal:
+        requests = journal.requests
+        done, answered = [await requests.claim(key, "x", NOW) for key in ("key-1", "key-2")]
+
+    assert done is not None
+    assert answered is not None
+    assert (1, None, None) == (done.seq, done.status, done.body)
+    assert (None, 200, '{"type": "reloaded"}') == (answered.seq, answered.status, answered.body)

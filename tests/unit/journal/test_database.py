@@ -1,26 +1,47 @@
+"""The journal's file: opened, looked at from outside, migrated, checked."""
+
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.support.recorded import SHOP, spoil
+from tests.unit.journal.making import NOW
 
 from handoffd.errors import StoreError
-from handoffd.journal.database import open_database, open_reader
-from handoffd.journal.schema import VERSION
+from handoffd.journal.database import (
+    Fault,
+    gaps,
+    glance,
+    integrity,
+    open_database,
+    open_reader,
+    projections,
+    projects,
+    references,
+    restores,
+)
+from handoffd.journal.journal import Journal
+from handoffd.journal.schema import STEPS, VERSION, Step, migrate, version_of
+
+Question = Callable[[sqlite3.Connection], Iterable[Fault]]
 
 
+# --- opening it ---------------------------------------------------------------------------------------
 def pragma(connection: sqlite3.Connection, name: str) -> object:
     """Return the value of a setting of SQLite."""
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def test_a_new_journal_is_private_and_durable(tmp_path: Path) -> None:
-    """Nobody else reads it, and a commit is on the disk when it returns."""
+    """Only its owner reads it, and a commit is on the disk when it returns."""
     path = tmp_path / "handoffd" / "journal.db"
 
     with closing(open_database(path)) as connection:
@@ -35,23 +56,15 @@ def test_a_new_journal_is_private_and_durable(tmp_path: Path) -> None:
         assert 0o700 == stat.S_IMODE(path.parent.stat().st_mode)
 
 
-def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
-    """A state directory in a shared place must not lock its other users out."""
-    tmp_path.chmod(0o755)
+def test_an_empty_file_in_a_shared_folder_becomes_a_journal(place: Path) -> None:
+    """As a crash before the tables leaves it; the folder keeps its mode for its other users."""
+    place.touch()
+    place.parent.chmod(0o755)
 
-    open_database(tmp_path / "journal.db").close()
+    open_database(place).close()
 
-    assert 0o755 == stat.S_IMODE(tmp_path.stat().st_mode)
-
-
-def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
-    """A crash between creating the file and its tables does no harm."""
-    path = tmp_path / "journal.db"
-    path.touch()
-
-    open_database(path).close()
-
-    with closing(open_reader(path)) as reader:
+    assert 0o755 == stat.S_IMODE(place.parent.stat().st_mode)
+    with closing(open_reader(place)) as reader:
         assert [(str(VERSION),)] == reader.execute("SELECT value FROM meta").fetchall()
 
 
@@ -83,42 +96,42 @@ def scribble(path: Path) -> None:
 
 def modernise(path: Path) -> None:
     """Pretend that a later release wrote it."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE meta SET value = '999'")
+    spoil(path, "UPDATE meta SET value = '999'")
 
 
 def estrange(path: Path) -> None:
     """Put another program's database in its place."""
     path.unlink()
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE bookmarks (url)")
+    spoil(path, "CREATE TABLE bookmarks (url)")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "code"),
+    ("ruin", "code", "use"),
     [
-        (damage, "CORRUPT_JOURNAL"),
-        (truncate, "CORRUPT_JOURNAL"),
-        (scribble, "NOT_A_JOURNAL"),
-        (estrange, "NOT_A_JOURNAL"),
-        (modernise, "NEWER_SCHEMA"),
+        (damage, "CORRUPT_JOURNAL", open_database),
+        (truncate, "CORRUPT_JOURNAL", open_database),
+        (scribble, "NOT_A_JOURNAL", open_database),
+        (estrange, "NOT_A_JOURNAL", open_database),
+        (modernise, "NEWER_SCHEMA", open_database),
+        (scribble, "NOT_A_JOURNAL", glance),
+        (modernise, "NEWER_SCHEMA", glance),
     ],
 )
-def test_what_cannot_be_used_is_refused_and_left_alone(tmp_path: Path, spoil: object, code: str) -> None:
-    """A file we cannot read is somebody's history: reported with a remedy, never replaced."""
-    path = tmp_path / "journal.db"
-    open_database(path).close()
-    assert callable(spoil)
-    spoil(path)
-    before = hashlib.sha256(path.read_bytes()).hexdigest()
+def test_an_unusable_journal_is_refused_and_left_alone(
+    place: Path, ruin: Callable[[Path], None], code: str, use: Callable[[Path], object]
+) -> None:
+    """It may hold a user's history: the error names a remedy, and the file is never replaced."""
+    open_database(place).close()
+    ruin(place)
+    before = hashlib.sha256(place.read_bytes()).hexdigest()
 
     with pytest.raises(StoreError) as caught:
-        open_database(path)
+        use(place)
 
     assert code == caught.value.code
-    assert str(path) in caught.value.message
+    assert str(place) in caught.value.message
     assert caught.value.hint
-    assert before == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert before == hashlib.sha256(place.read_bytes()).hexdigest()
 
 
 def test_a_place_that_cannot_hold_it_is_named(tmp_path: Path) -> None:
@@ -129,3 +142,193 @@ def test_a_place_that_cannot_hold_it_is_named(tmp_path: Path) -> None:
         open_database(tmp_path / "state" / "journal.db")
 
     assert str(tmp_path / "state") in caught.value.message
+
+
+# --- a look from outside ------------------------------------------------------------------------------
+async def test_a_glance_shows_schema_and_roots(journal: Journal, place: Path) -> None:
+    """While a daemon has the journal open for writing."""
+    await journal.add_project("/srv/shop", "shop", NOW)
+    found = glance(place)
+
+    assert found is not None
+    assert (VERSION, ("/srv/shop",)) == (found.schema, found.roots)
+
+
+def test_no_journal_is_none_and_an_empty_one_is_empty(place: Path) -> None:
+    """Nothing is made by looking."""
+    assert glance(place) is None
+    assert not place.exists()
+    place.touch()
+    found = glance(place)
+    assert found is not None
+    assert (0, ()) == (found.schema, found.roots)
+
+
+# --- the schema ---------------------------------------------------------------------------------------
+@pytest.fixture
+def empty() -> Iterator[sqlite3.Connection]:
+    """An empty database in autocommit mode."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def migrated(empty: sqlite3.Connection) -> sqlite3.Connection:
+    """A database of the current schema."""
+    migrate(empty, "journal.db")
+    return empty
+
+
+def test_only_the_first_migration_has_work_to_do(empty: sqlite3.Connection) -> None:
+    """Version 0 is the empty file; every start migrates."""
+    assert 0 == version_of(empty, "journal.db")
+
+    migrate(empty, "journal.db")
+    assert VERSION == version_of(empty, "journal.db")
+
+    before = list(empty.iterdump())
+    migrate(empty, "journal.db")
+    assert before == list(empty.iterdump())
+
+
+def test_a_later_step_goes_on_from_where_the_file_is(migrated: sqlite3.Connection) -> None:
+    """An old journal keeps its rows and gets what is new."""
+    migrated.execute("INSERT INTO projects (root, name, added_at) VALUES ('/srv/shop', 'shop', '2026-01-31')")
+
+    migrate(migrated, "journal.db", (*STEPS, ("ALTER TABLE projects ADD COLUMN colour TEXT",)))
+
+    assert VERSION + 1 == version_of(migrated, "journal.db")
+    assert [("shop", None)] == migrated.execute("SELECT name, colour FROM projects").fetchall()
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(migrated: sqlite3.Connection) -> None:
+    """Half a migration does not exist."""
+    before = list(migrated.iterdump())
+    broken: Step = ("CREATE TABLE whole (x INTEGER) STRICT", "CREATE TABLE half (x) STRICT")
+
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(migrated, "journal.db", (*STEPS, broken))
+
+    assert before == list(migrated.iterdump())
+    assert not migrated.in_transaction
+
+
+def test_a_newer_schema_is_refused(empty: sqlite3.Connection) -> None:
+    """What we do not know we do not touch."""
+    migrate(empty, "journal.db", (*STEPS, ("CREATE TABLE later (x INTEGER) STRICT",)))
+
+    with pytest.raises(StoreError, match="newer handoffd") as caught:
+        migrate(empty, "journal.db")
+
+    assert "NEWER_SCHEMA" == caught.value.code
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE moz_places (url)", "CREATE TABLE meta (key, value)"])
+def test_a_foreign_database_is_refused(empty: sqlite3.Connection, statement: str) -> None:
+    """Another program's tables are not mixed with ours."""
+    empty.execute(statement)
+
+    with pytest.raises(StoreError, match=r"no journal of handoffd") as caught:
+        migrate(empty, "places.sqlite")
+
+    assert "NOT_A_JOURNAL" == caught.value.code
+
+
+@pytest.mark.parametrize("statement", ["UPDATE events SET why = 'forged'", "DELETE FROM events"])
+def test_events_can_only_be_added(migrated: sqlite3.Connection, statement: str) -> None:
+    """History is not rewritten, not even by our own mistakes."""
+    migrated.execute(
+        "INSERT INTO events (at, project, track, kind, event, result, why)"
+        " VALUES ('t', 'p', 'main', 'k', '{}', '{}', 'w')"
+    )
+
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        migrated.execute(statement)
+
+
+# --- what can be wrong with it ------------------------------------------------------------------------
+def ask(path: Path, question: Question) -> list[tuple[str, int | None]]:
+    """Return kinds and numbers of the faults that are found."""
+    with closing(sqlite3.connect(path)) as db:
+        return [(fault.kind, fault.seq) for fault in question(db)]
+
+
+def messages(path: Path, question: Question) -> list[str]:
+    """Return the faults in words."""
+    with closing(sqlite3.connect(path)) as db:
+        return [fault.message for fault in question(db)]
+
+
+def newest(path: Path) -> int:
+    """Return the highest number."""
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute("SELECT max(seq) FROM events").fetchone()[0])
+
+
+def test_a_sound_journal_has_no_fault(recorded: Path) -> None:
+    """As the daemon leaves it."""
+    for question in (integrity, references, gaps, projections, projects):
+        assert [] == ask(recorded, question), question.__name__
+
+
+def test_missing_events_are_found_wherever_they_are_missing(recorded: Path) -> None:
+    """At the beginning, in the middle, several in a row, and at the end."""
+    last = newest(recorded)
+
+    spoil(recorded, f"DELETE FROM events WHERE seq IN (1, 5, 6, {last})")
+
+    assert [("missing", 1), ("missing", 5), ("missing", last)] == ask(recorded, gaps)
+    assert "events 5 to 6 are missing" in messages(recorded, gaps)
+
+
+def test_numbers_that_a_restore_left_out_are_not_missing(recorded: Path) -> None:
+    """They go on above the numbers of the journal that was replaced."""
+    last = newest(recorded)
+    note = json.dumps([{"at": "2026-01-31T22:15:09+00:00", "after": last, "next": last + 10}])
+
+    spoil(recorded, f"UPDATE sqlite_sequence SET seq = {last + 9} WHERE name = 'events'")
+    assert [("missing", last + 1)] == ask(recorded, gaps)
+
+    spoil(recorded, "INSERT INTO meta VALUES ('restored', :note)", values={"note": note})
+    assert [] == ask(recorded, gaps)
+    with closing(sqlite3.connect(recorded)) as db:
+        assert [last] == [one["after"] for one in restores(db)]
+
+
+def test_rows_that_belong_to_nothing_are_found(recorded: Path) -> None:
+    """Effects, tracks and dispatches of an event that is gone."""
+    spoil(recorded, "DELETE FROM events WHERE seq = 3")
+
+    assert {"reference"} == {kind for kind, _ in ask(recorded, references)}
+
+
+def test_texts_of_state_that_no_event_made_are_found(recorded: Path) -> None:
+    """They could make a user's edit look like ours."""
+    spoil(recorded, f"INSERT INTO projections VALUES ('{SHOP.project}', 'main', 'forged', 2)")
+    assert [("projection", 2)] == ask(recorded, projections)
+
+    spoil(recorded, "DELETE FROM projections")
+    assert [("projection", None)] == ask(recorded, projections)
+
+
+def test_projects_that_are_not_in_the_list_are_found(recorded: Path) -> None:
+    """By a track, an event or a dispatch of theirs; one that was removed is in the list."""
+    spoil(recorded, "UPDATE projects SET removed_at = '2026-02-01'")
+    assert [] == ask(recorded, projects)
+
+    newest_run = "SELECT max(seq) FROM dispatches"
+    spoil(recorded, f"UPDATE dispatches SET project = '/srv/forged' WHERE seq = ({newest_run})")
+    assert ["/srv/forged has a history, but is not in the list of projects"] == messages(recorded, projects)
+
+    spoil(recorded, "DELETE FROM projects", "DELETE FROM tracks")
+    assert [("project", None)] * 2 == ask(recorded, projects)
+
+
+def test_a_damaged_file_is_described(recorded: Path) -> None:
+    """In SQLite's words, without a traceback."""
+    content = bytearray(recorded.read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    recorded.write_bytes(content)
+
+    assert {"damaged"} == {kind for kind, _ in ask(recorded, integrity)}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.unit.journal.making import dispatch, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
 from handoffd.engine import track as tracks
 from handoffd.journal.database import open_database
@@ -18,11 +17,10 @@ from handoffd.journal.latest import EXTERNAL, latest
 from handoffd.protocol.state import Status
 
 ROOT = "/srv/shop ?#%41"
-T0 = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def _written(path: Path, status: str | None, executor: str | None, *, last: str | None = None) -> None:
-    """Write a journal whose project stands like that: who has its dispatch, and who had the one before."""
+    """Write a journal of one project: its status, the executor of its dispatch, and of the one before."""
     with closing(open_database(path)) as db:
         body = '{"ledger": {"dispatch": null}}'
         if executor is not None:
@@ -55,7 +53,7 @@ def _written(path: Path, status: str | None, executor: str | None, *, last: str 
 def test_whose_attempt_it_is(
     tmp_path: Path, status: str, executor: str | None, last: str | None, theirs: bool
 ) -> None:
-    """That which runs, else the one before."""
+    """Of the attempt that runs, else of the one before."""
     _written(tmp_path / "journal ?#%.db", status, executor, last=last)
     found = latest(str(tmp_path / "journal ?#%.db"), ROOT)
 
@@ -63,36 +61,29 @@ def test_whose_attempt_it_is(
     assert (True, theirs) == (found.known, found.theirs)
 
 
-async def test_what_the_journal_itself_writes_is_read(tmp_path: Path) -> None:
-    """While it is open for writing; another project is not known."""
-    path = tmp_path / "journal.db"
-    journal = await Journal.open(path)
-    try:
-        await journal.add_project("/srv/shop", "shop", T0)
-        await journal.commit(record(after=track(status=Status.RUNNING)))
-        before, unknown = latest(str(path), "/srv/shop"), latest(str(path), "/srv/other")
-        await journal.commit(record(after=track(status=Status.RUNNING, dispatch=dispatch())))
-        after = latest(str(path), "/srv/shop")
-        await journal.remove_project("/srv/shop", T0)
-        removed = latest(str(path), "/srv/shop")
-    finally:
-        await journal.close()
+async def test_an_open_journal_is_read(journal: Journal, place: Path) -> None:
+    """While a daemon writes to it; other projects, and removed ones, are not known."""
 
-    assert before is not None
-    assert after is not None
-    assert unknown is not None
-    assert removed is not None
-    assert (True, True, True, False) == (before.known, before.theirs, after.known, after.theirs)
-    assert (False, False) == (unknown.known, removed.known)
+    def seen(root: str = KEY.project) -> tuple[bool, bool]:
+        found = latest(str(place), root)
+        assert found is not None
+        return found.known, found.theirs
+
+    await journal.add_project(KEY.project, "shop", NOW)
+    await journal.commit(record(after=track(status=Status.RUNNING)))
+    assert ((True, True), (False, False)) == (seen(), seen("/srv/other"))
+    await journal.commit(record(after=track(status=Status.RUNNING, dispatch=dispatch())))
+    assert (True, False) == seen()
+    await journal.remove_project(KEY.project, NOW)
+    assert (False, False) == seen()
 
 
-def test_a_journal_that_does_not_tell_is_none(tmp_path: Path) -> None:
-    """There is none, it is no journal, or of another time."""
-    path = tmp_path / "journal.db"
-    assert latest(str(path), ROOT) is None
-    assert not path.exists()
-    path.write_bytes(b"no database" * 100)
-    assert latest(str(path), ROOT) is None
+def test_without_a_readable_journal_there_is_no_answer(place: Path) -> None:
+    """It is missing, or another file."""
+    assert latest(str(place), ROOT) is None
+    assert not place.exists()
+    place.write_bytes(b"no database" * 100)
+    assert latest(str(place), ROOT) is None
 
 
 def test_it_is_the_engines_word_for_others() -> None:
@@ -103,8 +94,8 @@ def test_it_is_the_engines_word_for_others() -> None:
 def test_it_costs_no_more_than_sqlite() -> None:
     """A hook waits for it."""
     code = "import sys; import handoffd.journal.latest; print(*sys.modules)"
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert not {"pydantic", "structlog", "dataclasses", "pathlib", "anyio"} & set(said.stdout.split())
+    assert not {"pydantic", "structlog", "dataclasses", "pathlib", "anyio"} & set(done.stdout.split())

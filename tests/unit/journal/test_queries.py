@@ -1,38 +1,36 @@
+"""Rows as values, and sums over them."""
+
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.events import Noted, StateEdited
-from handoffd.engine.track import StopReason, TrackKey
+from handoffd.engine.events import Noted, NoticeGivenUp, StateEdited
+from handoffd.engine.run import Finding
+from handoffd.engine.track import HeldEdit, Limit, Queued, StopReason, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches, queries
 from handoffd.journal.commit import prepare, write_record
-from handoffd.journal.database import open_database
+from handoffd.journal.journal import Journal
 from handoffd.journal.projects import put_projects
-from handoffd.journal.records import Newcomer
-from handoffd.protocol.state import State
+from handoffd.journal.records import Newcomer, Outgoing
+from handoffd.protocol.state import State, Status
 
+# --- rows --------------------------------------------------------------------------------------------
 BLOG = TrackKey("/srv/blog")
+
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A new journal."""
-    with closing(open_database(tmp_path / "journal.db")) as connection:
-        yield connection
 
 
 def test_events_come_in_order_from_a_number_on(db: sqlite3.Connection) -> None:
     """A follower asks for what is after the last one it has seen, of one project or of all."""
+    assert 0 == queries.newest(db)
     for number in range(6):
         write_record(db, prepare(record(Noted(text=f"{number}"), key=KEY if number % 2 else BLOG)))
 
@@ -77,68 +75,54 @@ def test_a_row_that_cannot_be_read_is_named(db: sqlite3.Connection, body: str) -
 
 
 GARBLED = "UPDATE tracks SET body = '{'"
+
 OTHER_BODY = """UPDATE tracks SET body = replace(body, '"pending"', '"pass"')"""
+
 PUT_BACK = "UPDATE tracks SET seq = 1"
+
 OTHERS = "UPDATE tracks SET seq = (SELECT seq FROM events WHERE project = '/srv/blog')"
+
 NOWHERE = "UPDATE tracks SET seq = 99"
+
 UNSHOWN = "UPDATE tracks SET digest = 'other'"
+
 MOVED = "UPDATE tracks SET status = 'pass'"
+
 REMOVED = "DELETE FROM tracks"
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "why", "story"),
     [
-        (OTHER_BODY, "its body is not the one that event 2, its last one, has left"),
-        (GARBLED, "its body is not the one that event 2, its last one, has left"),
-        (PUT_BACK, "it was put back to event 1, and there are later ones"),
-        (OTHERS, "event 3, which it names as its last one, is not one of its events"),
-        (NOWHERE, "event 99, which it names as its last one, is not one of its events"),
-        (UNSHOWN, "it expects another STATE.json than event 2, its last one, has made"),
-        (MOVED, "event 2, its last one, has left it at another step or status"),
-        (REMOVED, "it is gone, and event 2 is there"),
+        (OTHER_BODY, "its body is not the one that event 2, its last one, has left", None),
+        (GARBLED, "its body is not the one that event 2, its last one, has left", None),
+        (PUT_BACK, "it was put back to event 1, and there are later ones", None),
+        (OTHERS, "event 3, which it names as its last one, is not one of its events", None),
+        (NOWHERE, "event 99, which it names as its last one, is not one of its events", None),
+        (UNSHOWN, "it expects another STATE.json than event 2, its last one, has made", "US-1"),
+        (MOVED, "event 2, its last one, has left it at another step or status", "US-1"),
+        (REMOVED, "it is gone, and event 2 is there", None),
     ],
 )
-def test_what_was_changed_by_hand_is_told_of(db: sqlite3.Connection, change: str, why: str) -> None:
-    """Whatever of a row somebody has edited; the other project is as its events have left it."""
-    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root="/srv/blog", name="blog")], NOW)
-    for key in (KEY, KEY, TrackKey("/srv/blog")):
+def test_a_row_that_was_changed_by_hand_is_shown_as_its_last_event_left_it(
+    db: sqlite3.Connection, change: str, why: str, story: str | None
+) -> None:
+    """Step and status at least, all of the body if the event vouches for it; other projects are untouched."""
+    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root=BLOG.project, name="blog")], NOW)
+    for key in (KEY, KEY, BLOG):
         write_record(db, prepare(record(key=key, text="{}")))
     assert [None, None] == [stored.unsound for stored in queries.tracks(db)]
 
-    db.execute("PRAGMA foreign_keys = OFF")  # as it is in the hands of who edits it
+    db.execute("PRAGMA foreign_keys = OFF")  # as it is for a person who edits the file
     db.execute(f"{change} WHERE project = '/srv/shop'")
 
-    told = {stored.key.project: stored.unsound for stored in queries.tracks(db)}
-    assert {KEY.project: why, "/srv/blog": None} == told
-    assert [why] == [stored.unsound for stored in queries.tracks(db, [KEY.project])]
-
-
-@pytest.mark.parametrize("change", [OTHER_BODY, GARBLED, PUT_BACK, OTHERS, NOWHERE, REMOVED])
-def test_of_what_was_changed_by_hand_the_events_are_told(db: sqlite3.Connection, change: str) -> None:
-    """The step and the status that its last event has left; nothing of a body that no event has left."""
-    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root="/srv/blog", name="blog")], NOW)
-    for key in (KEY, KEY, TrackKey("/srv/blog")):
-        write_record(db, prepare(record(key=key, text="{}")))
-    db.execute("PRAGMA foreign_keys = OFF")
-    db.execute("""UPDATE tracks SET body = replace(body, 'US-005', 'US-999') WHERE project = '/srv/shop'""")
-    db.execute(f"{change} WHERE project = '/srv/shop'")
-
-    (told,) = queries.tracks(db, [KEY.project])
-
-    state = told.track.state
+    unsound = {stored.key: stored.unsound for stored in queries.tracks(db)}
+    assert {KEY: why, BLOG: None} == unsound
+    (found,) = queries.tracks(db, [KEY.project])
+    state = found.track.state
     assert state is not None
-    assert ("shop", None, "bdd", "pending") == (state.project, state.story, state.step, state.status)
-
-
-@pytest.mark.parametrize("change", [UNSHOWN, MOVED])
-def test_a_body_that_its_last_event_has_left_is_told(db: sqlite3.Connection, change: str) -> None:
-    """Though the row says something else beside it."""
-    write_record(db, prepare(record(text="{}")))
-    before = next(iter(queries.tracks(db))).track.state
-    db.execute(change)
-
-    assert before == next(iter(queries.tracks(db))).track.state
+    assert ("shop", story, "bdd", "pending") == (state.project, state.story, state.step, state.status)
+    assert why == found.unsound
 
 
 @pytest.mark.parametrize("order", ["{", '{"kind": "unheard_of"}', "[]"])
@@ -148,15 +132,14 @@ def test_an_order_that_cannot_be_read_makes_its_track_unsound(db: sqlite3.Connec
         write_record(db, prepare(record(key=key, effects=(STOP,))))
     db.execute("UPDATE effects SET effect = ? WHERE project = ?", (order, KEY.project))
 
-    told = {stored.key: stored.unsound for stored in queries.tracks(db)}
-
-    assert {KEY: "order 1, of event 1, cannot be read", BLOG: None} == told
+    unsound = {stored.key: stored.unsound for stored in queries.tracks(db)}
+    assert {KEY: "order 1, of event 1, cannot be read", BLOG: None} == unsound
     assert [BLOG] == [pending.key for pending in queries.pending_effects(db)]
     db.execute("UPDATE effects SET outcome = 'done'")
     assert {None} == {stored.unsound for stored in queries.tracks(db)}
 
 
-def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -> None:
+def test_a_question_about_some_roots_is_answered_for_these_alone(db: sqlite3.Connection) -> None:
     """What one project costs does not depend on how many there are."""
     for key in (KEY, BLOG):
         write_record(db, prepare(record(key=key, effects=(STOP,))))
@@ -167,6 +150,127 @@ def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -
     assert [BLOG] == [order.key for order in queries.pending_effects(db, BLOG.project)]
 
 
-def test_the_newest_number_of_an_empty_journal_is_nought(db: sqlite3.Connection) -> None:
-    """Followers of an empty journal start before its first event."""
-    assert 0 == queries.newest(db)
+# --- sums --------------------------------------------------------------------------------------------
+async def add(journal: Journal, root: str, after: Track, *, at: datetime = NOW) -> None:
+    """Add a project whose track is like this."""
+    await journal.add_project(root, root[1:], NOW)
+    await journal.commit(record(key=TrackKey(root), after=after, at=at))
+
+
+async def test_supervised_tracks_are_counted(journal: Journal) -> None:
+    """By step and status; a project that was removed is history."""
+    for root, status in (("/a", Status.PASS), ("/b", Status.PASS), ("/c", Status.FAILING)):
+        await add(journal, root, track(status=status))
+    await add(journal, "/gone", track(status=Status.PASS))
+    await journal.remove_project("/gone", NOW)
+
+    found = await journal.counts()
+
+    assert {("bdd", "pass"): 2, ("bdd", "failing"): 1} == found.tracks
+    assert (4, 0) == (found.newest_event, found.orders_pending)
+    assert found.database_bytes > 0
+
+
+async def test_stories_that_wait_are_counted(journal: Journal) -> None:
+    """Of all projects."""
+    waiting = track().with_ledger(backlog=(Queued(story="US-2"), Queued(story="US-3")))
+    for root in ("/a", "/b"):
+        await add(journal, root, waiting)
+
+    assert 4 == (await journal.counts()).backlog
+
+
+async def test_notices_by_sink_and_outcome(journal: Journal) -> None:
+    """One on its way is `waiting`, one that must not be sent before the morning is `held`."""
+    notice = Outgoing(id="n1", key=KEY, at=NOW, body="{}", sinks=("webhook",), effect=None)
+    late = replace(notice, id="n3", held={"webhook": "quiet"})
+    await journal.outbox.keep([notice, replace(notice, id="n2"), late], 0)
+    (first, _) = await journal.outbox.waiting("webhook", 0, 10)
+    await journal.outbox.delivered(first.number, 1)
+
+    found = await journal.counts()
+
+    expected = {("webhook", "delivered"): 1, ("webhook", "waiting"): 1, ("webhook", "held"): 1}
+    assert expected == found.deliveries
+
+
+async def test_tracks_that_wait_for_people(journal: Journal) -> None:
+    """The supervised ones; they are counted again when something has happened."""
+    for root, status in (("/a", Status.PASS), ("/b", Status.NEEDS_HUMAN), ("/gone", Status.NEEDS_HUMAN)):
+        await add(journal, root, track(status=status))
+    assert 2 == await journal.gates()
+    await journal.remove_project("/gone", NOW)
+    assert 1 == await journal.gates()
+    await journal.commit(record(key=TrackKey("/a"), after=track(status=Status.TIMEOUT)))
+    assert 2 == await journal.gates()
+
+
+async def test_since_when_the_oldest_waits(journal: Journal) -> None:
+    """A track that waits for no person does not count, however old."""
+    for day, status in enumerate((Status.PASS, Status.NEEDS_HUMAN, Status.TIMEOUT)):
+        await add(journal, f"/{'abc'[day]}", track(status=status), at=NOW + timedelta(days=day))
+    assert NOW + timedelta(days=1) == (await journal.counts()).waiting_since
+    await journal.commit(record(key=TrackKey("/b"), after=track(), at=NOW + timedelta(days=5)))
+    assert NOW + timedelta(days=2) == (await journal.counts()).waiting_since
+    await journal.remove_project("/c", NOW)
+    assert (await journal.counts()).waiting_since is None
+
+
+async def test_what_happens_while_it_waits_does_not_begin_the_wait_anew(journal: Journal) -> None:
+    """A note, and a notice that a dead sink never took: no person acted, and it waits since it came there."""
+    gate, key = track(status=Status.NEEDS_HUMAN), TrackKey("/a")
+    given_up = NoticeGivenUp(sink="webhook", count=1, first="n1", why="refused")
+    await add(journal, "/a", track(), at=NOW - timedelta(days=9))
+    await journal.commit(record(key=key, after=gate))
+    noted = gate.with_note("look at the log")
+    await journal.commit(record(key=key, after=noted, at=NOW + timedelta(days=1)))
+    await journal.commit(record(given_up, key=key, after=noted, at=NOW + timedelta(days=2)))
+
+    assert NOW == (await journal.counts()).waiting_since
+
+
+async def test_a_story_that_was_pending_before_waits_since_its_notice(journal: Journal) -> None:
+    """It took its time in a line, and then its cap was reached; what happens later begins nothing anew."""
+    capped, at, key = track().with_ledger(capped=_CAP), NOW + timedelta(days=3), TrackKey("/a")
+    await add(journal, "/a", track())
+    await journal.commit(record(key=key, after=capped, at=at))
+    assert at == (await journal.counts()).waiting_since  # the notice is not recorded yet
+    told = Outgoing(id="n1", key=key, at=at, body="{}", sinks=(), effect=None, opens=(key, 0))
+    await journal.outbox.keep([told], 0)
+    await journal.commit(record(key=key, after=capped.with_note("?"), at=at + timedelta(days=1)))
+
+    assert at == (await journal.counts()).waiting_since
+
+
+_CAP = Finding(scope="story", unit="usd", cap=1.0, spent=2.0)
+_LIMIT = Limit(account="claude", executor="claude", kind="limit", since=NOW, until=NOW)
+_HELD = HeldEdit(state=State(project="p"), why="gate")
+
+
+@pytest.mark.parametrize(
+    ("there", "waits", "blocked"),
+    [
+        (track(status=Status.NEEDS_HUMAN), 1, 0),
+        (track(status=Status.TIMEOUT), 1, 0),
+        (track(status=Status.PENDING), 0, 0),
+        (track(status=Status.RUNNING), 0, 0),
+        (track(status=Status.PENDING).with_ledger(paused_by="ann"), 0, 0),
+        (track(status=Status.PENDING).with_ledger(paused_by="handoffd", remedy="handoffd doctor"), 1, 1),
+        (track(status=Status.PENDING).with_ledger(capped=_CAP), 1, 1),
+        (track(status=Status.PENDING).with_ledger(told="blocked by US-0"), 0, 1),
+        (track(status=Status.PENDING).with_ledger(told="a usage limit", limited=(_LIMIT,)), 0, 0),
+        (track(status=Status.PASS).with_ledger(held_edit=_HELD), 1, 0),
+        (track(status=Status.NEEDS_HUMAN).with_ledger(closed=True), 0, 0),
+        (Track(), 0, 0),
+    ],
+)
+async def test_tracks_that_wait_and_tracks_that_are_blocked(
+    journal: Journal, there: Track, waits: int, blocked: int
+) -> None:
+    """For a person, or by a story, as notices report it, whatever the status in STATE.json is."""
+    await add(journal, "/a", there)
+
+    found = await journal.counts()
+
+    assert (waits, blocked) == (found.waiting_for_people, found.blocked)
+    assert waits == await journal.gates()
