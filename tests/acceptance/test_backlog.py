@@ -87,7 +87,9 @@ def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
         assert {1} == set(begun(daemon, project).values())
         assert ["US-005"] == daemon.track(project)["backlog"]
         assert daemon.track(project)["next_story"] is None
-        assert any("US-005 waits for US-999" in (one["why"] or "") for one in daemon.told(project))
+        eventually_sync(
+            lambda: any("US-005 waits for US-999" in (one["why"] or "") for one in daemon.told(project))
+        )
         assert "clean" == verified(daemon)
 
 
@@ -303,6 +305,7 @@ def test_what_is_due_behind_a_story_in_flight_waits_in_the_backlog(tmp_path: Pat
         daemon.start()
 
         eventually_sync(lambda: schedule(daemon, project)["last_outcome"] == "queued")
+        eventually_sync(lambda: len(daemon.track(project)["backlog"]) == 2)
         [asked, waiting] = daemon.get("/v1/backlog", project=str(project))["stories"]
         assert ("US-002", None) == (asked["story"], asked["schedule"])
         assert ("nightly", "custom", "Look around.") == (

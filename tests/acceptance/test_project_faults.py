@@ -270,5 +270,7 @@ def test_nothing_is_dispatched_into_a_merge(tmp_path: Path) -> None:
         git(project, "cherry-pick", "--abort")
         daemon.wait_at(project, "review", "needs_human")
         assert "ok" == condition(daemon, project)
-        eventually_sync(lambda: daemon.get("/v1/notices")["waiting"][0]["kind"] == "needs_human")
+        eventually_sync(
+            lambda: ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
+        )
         assert len(set(starts(project))) == len(starts(project))

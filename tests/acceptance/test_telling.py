@@ -50,12 +50,12 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
             assert "US-001" == waiting["story"]
             daemon.kill()
             daemon.start()
-            eventually_sync(lambda: 2 == [kind for kind, _ in told(server)].count("reminder"))
+            # What was sent just before the kill may come twice, under one id.
+            eventually_sync(lambda: 2 == len({name for kind, name in told(server) if kind == "reminder"}))
             daemon.verb("approve", project, story="US-001")
             eventually_sync(lambda: [] == daemon.get("/v1/notices")["waiting"])
 
-        ids = [name for kind, name in told(server) if kind == "reminder"]
-        assert 2 == len(set(ids))
+        assert 2 == len({name for kind, name in told(server) if kind == "reminder"})
         assert {"escalation"} == {body["kind"] for _, _, _, body in boss.requests}
 
 
@@ -72,11 +72,11 @@ def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tm
             assert ("blocked", repair_command(str(project), "missing")) == (waiting["kind"], waiting["next"])
             daemon.kill()
             daemon.start()
-            eventually_sync(lambda: 3 == len(told(server)))
+            eventually_sync(lambda: 3 == len(set(told(server))))
             away.rename(project)
             eventually_sync(lambda: [] == daemon.get("/v1/notices")["waiting"])
 
-        assert ["blocked", "reminder", "reminder"] == [kind for kind, _ in told(server)]
+        assert ["blocked", "reminder", "reminder"] == [kind for kind, _ in dict.fromkeys(told(server))]
 
 
 def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice(tmp_path: Path) -> None:

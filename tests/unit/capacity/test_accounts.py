@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.house import NOW, House, dispatch_of, house, track_of
+from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.capacity.accounts import Accounts, lift
 from handoffd.engine.events import Event, ExecutorExited, LimitLifted, SpawnRefused
@@ -57,6 +56,11 @@ class Lines:
         found, self.woken = self.woken, []
         return found
 
+    def words(self, key: TrackKey, now: datetime) -> str | None:
+        """Return what a track waits for."""
+        wait = self.accounts.wait_of(key, now)
+        return wait.words(now) if wait is not None else None
+
 
 @pytest.fixture
 def lines() -> Lines:
@@ -87,18 +91,11 @@ def test_after_a_limit_one_track_tries(lines: Lines) -> None:
     lines.asks(A, NOW)
     lines.accounts.look(LATER)
     assert [A] == lines.taken()
-    assert lines.asks(A, LATER)
-    assert not lines.asks(B, LATER)
+    # It may have to wait for a slot in between, and ask again.
+    assert [True, True, False] == [lines.asks(key, LATER) for key in (A, A, B)]
     lines.accounts.look(LATER)
     assert [] == lines.taken()
-    wait = lines.accounts.wait_of(B, LATER)
-    assert wait is not None
-    assert "claude's usage limit: /srv/a tries whether it is over" == wait.words(LATER)
-
-
-def test_the_trying_track_may_ask_again(lines: Lines) -> None:
-    """It may have to wait for a slot in between."""
-    assert [True, True] == [lines.asks(A, LATER), lines.asks(A, LATER)]
+    assert "claude's usage limit: /srv/a tries whether it is over" == lines.words(B, LATER)
 
 
 def test_a_minute_of_work_ends_a_trial(lines: Lines) -> None:
@@ -115,14 +112,24 @@ def test_a_minute_of_work_ends_a_trial(lines: Lines) -> None:
     assert lines.asks(B, LATER + HOUR + WORKS_AFTER)
 
 
-def test_a_clean_end_ends_a_trial(lines: Lines) -> None:
+@pytest.mark.parametrize(
+    ("after", "event"),
+    [
+        pytest.param(track_of(), ends(), id="a clean end"),
+        pytest.param(
+            runs(limited(), phase=Phase.CHECKING),
+            ends(End.FAILED, seconds=61),
+            id="any end after a minute of work, with a hand-off under check",
+        ),
+    ],
+)
+def test_an_end_may_end_a_trial(lines: Lines, after: Track, event: Event) -> None:
     """Sooner than after a minute."""
-    lines.asks(A, LATER)
-    lines.asks(B, LATER)
+    for key in (A, B):
+        lines.asks(key, LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
-    lines.accounts.learn(A, track_of(), LATER, ends())
-    assert [B] == lines.taken()
-    assert () == lines.accounts.views(LATER)
+    lines.accounts.learn(A, after, LATER, event)
+    assert ([B], ()) == (lines.taken(), lines.accounts.views(LATER))
 
 
 @pytest.mark.parametrize(
@@ -143,15 +150,6 @@ def test_an_inconclusive_end_lets_the_next_track_try(lines: Lines, event: Event)
     lines.accounts.look(LATER)
     assert [A] == lines.taken()
     assert [True, False] == [lines.asks(A, LATER), lines.asks(C, LATER)]
-
-
-def test_a_hand_off_under_check_ends_a_trial(lines: Lines) -> None:
-    """So does any end after a minute of work."""
-    for key in (A, B):
-        lines.asks(key, LATER)
-    lines.accounts.learn(A, runs(limited()), LATER)
-    lines.accounts.learn(A, runs(limited(), phase=Phase.CHECKING), LATER, ends(End.FAILED, seconds=61))
-    assert [B] == lines.taken()
 
 
 def test_a_limit_that_is_met_again_is_waited_for_again(lines: Lines) -> None:
@@ -196,39 +194,27 @@ def test_a_woken_track_that_does_not_ask_blocks_no_other(lines: Lines) -> None:
 def test_a_queued_track_always_has_a_reason(lines: Lines) -> None:
     """Also between the end of the limit and the look that wakes it."""
     lines.asks(A, NOW)
-    wait = lines.accounts.wait_of(A, LATER)
-    assert wait is not None
-    assert "claude's usage limit: its turn to try" == wait.words(LATER)
+    assert "claude's usage limit: its turn to try" == lines.words(A, LATER)
     lines.accounts.learn(A, track_of(), LATER)
-    assert lines.accounts.wait_of(A, LATER) is not None
-    assert None is lines.accounts.wait_of(B, LATER)
+    assert lines.words(A, LATER) is not None
+    assert None is lines.words(B, LATER)
 
 
-def test_a_track_that_leaves_the_queue_is_not_woken(lines: Lines) -> None:
-    """Nor counted."""
-    lines.asks(B, NOW)
-    lines.accounts.leave(B)
-    lines.accounts.look(LATER)
-    assert ([], False) == (lines.taken(), lines.accounts.waits(B))
-
-
-def test_asking_again_keeps_the_place_in_line(lines: Lines) -> None:
-    """First come, first served."""
-    other = Lines()
-    other.accounts.learn(A, limited(), NOW)
-    for key in (B, C, B):
-        other.asks(key, NOW)
-    other.accounts.look(LATER)
-    assert [B] == other.taken()
+def test_tracks_are_woken_in_the_order_of_their_first_asking(lines: Lines) -> None:
+    """But none that has left the queue."""
+    for key in (B, A, C, B):
+        lines.asks(key, NOW)
+    lines.accounts.leave(A)
+    for woken in ([B], [C], []):
+        lines.accounts.look(LATER)
+        assert (woken, False) == (lines.taken(), lines.accounts.waits(A))
 
 
 def test_the_longest_of_several_limits_counts(lines: Lines) -> None:
     """Two tracks met it, and only one got a time."""
     lines.accounts.learn(B, limited(LATER + HOUR), NOW)
     assert not lines.asks(C, LATER)
-    wait = lines.accounts.wait_of(C, LATER)
-    assert wait is not None
-    assert LATER + HOUR == wait.until
+    assert [LATER + HOUR] == [view.until for view in lines.accounts.views(LATER)]
 
 
 def test_a_clock_that_was_far_ahead_hides_no_limit() -> None:
@@ -250,9 +236,7 @@ def test_a_limit_met_while_the_clock_was_far_ahead_is_tried_at_once() -> None:
     assert [True, False] == [lines.asks(B, NOW), lines.asks(C, NOW)]
     assert [NOW] == [view.until for view in lines.accounts.views(NOW)]
     lines.accounts.learn(B, limited(LATER), NOW)
-    wait = lines.accounts.wait_for("claude", C, NOW)
-    assert wait is not None
-    assert LATER == wait.until
+    assert [LATER] == [view.until for view in lines.accounts.views(NOW)]
 
 
 def test_setting_the_clock_back_does_not_prolong_a_trial() -> None:
@@ -322,13 +306,10 @@ def test_a_refusal_holds_back_only_the_track_that_met_it() -> None:
     """A wrong setting of one project stops no other; after the time the track tries again."""
     lines = Lines()
     lines.accounts.learn(A, limited(kind="refusal"), NOW)
-    assert [False, True, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW)]
-    wait = lines.accounts.wait_of(A, NOW)
-    assert wait is not None
-    assert "claude's refusing provider, until" in wait.words(NOW)
+    assert [False, True, True] == [lines.asks(key, NOW) for key in (A, B, C)]
+    assert "claude's refusing provider, until" in (lines.words(A, NOW) or "")
     lines.accounts.look(LATER)
-    assert [A] == lines.taken()
-    assert lines.asks(A, LATER)
+    assert ([A], True) == (lines.taken(), lines.asks(A, LATER))
 
 
 def test_refusals_are_listed_beside_the_limit_of_their_account_and_lifted_with_it(lines: Lines) -> None:
@@ -370,11 +351,13 @@ class Recorded:
         self.told.append(key)
 
 
-def two_limited(here: House) -> None:
-    """Let two tracks meet the limit of the account `purse`."""
-    limit = Limit(account="purse", executor="agent", kind="limit", since=NOW, until=NOW + timedelta(hours=1))
+@pytest.fixture
+def two_limited() -> Accounts:
+    """Accounts where two tracks met the limit of `purse`."""
+    accounts = Accounts()
     for key in (A, B):
-        here.services.accounts.learn(key, track_of().with_ledger(limited=(limit,)), NOW)
+        accounts.learn(key, limited(account="purse"), NOW)
+    return accounts
 
 
 @pytest.mark.parametrize(
@@ -387,29 +370,18 @@ def two_limited(here: House) -> None:
     ids=["all", "some", "none"],
 )
 async def test_a_lift_is_recorded_in_each_track_that_met_the_limit(
-    tmp_path: Path, deaf: tuple[TrackKey, ...], projects: tuple[str, ...], problems: tuple[str, ...]
+    two_limited: Accounts, deaf: tuple[TrackKey, ...], projects: tuple[str, ...], problems: tuple[str, ...]
 ) -> None:
     """In a daemon it counts even if some cannot record it, which is reported."""
-    async with house(tmp_path) as here:
-        two_limited(here)
+    lifted = await lift(two_limited, "purse", "mei", NOW, Recorded(*deaf), daemon=True)
 
-        lifted = await lift(here.services.accounts, "purse", "mei", NOW, Recorded(*deaf), daemon=True)
-
-        assert (projects, problems) == (lifted.projects, tuple(sorted(lifted.problems)))
-        assert () == here.services.accounts.views(NOW)
+    assert (projects, problems) == (lifted.projects, lifted.problems)
+    assert () == two_limited.views(NOW)
 
 
-async def test_without_a_daemon_a_lift_that_no_track_records_fails(tmp_path: Path) -> None:
-    """Nothing else would remember it."""
-    async with house(tmp_path) as here:
-        two_limited(here)
-        with pytest.raises(StoreError):
-            await lift(here.services.accounts, "purse", "mei", NOW, Recorded(A, B), daemon=False)
-
-
-async def test_an_account_without_a_limit_cannot_be_lifted(tmp_path: Path) -> None:
-    """The error lists the limited ones."""
-    async with house(tmp_path) as here:
-        two_limited(here)
-        with pytest.raises(NotFound, match="limited: purse"):
-            await lift(here.services.accounts, "wallet", "mei", NOW, Recorded(), daemon=True)
+async def test_a_lift_fails_without_a_limit_or_a_record(two_limited: Accounts) -> None:
+    """The error lists the limited accounts; without a daemon nothing else would remember the lift."""
+    with pytest.raises(NotFound, match="limited: purse"):
+        await lift(two_limited, "wallet", "mei", NOW, Recorded(), daemon=True)
+    with pytest.raises(StoreError):
+        await lift(two_limited, "purse", "mei", NOW, Recorded(A, B), daemon=False)

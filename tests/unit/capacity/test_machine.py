@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -53,21 +53,15 @@ from handoffd.track.reach import Reach
 from handoffd.track.services import Services
 
 
-class Recoveries:
-    """Counts the recoveries."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    async def __call__(self) -> None:
-        """Count one more."""
-        self.count += 1
-
-
-def machine_of(services: Services, recoveries: Recoveries) -> Machine:
+def machine_of(services: Services, recoveries: list[str] | None = None) -> Machine:
     """Return the checks of the machine, with their own probe of the state directory."""
+
+    async def recovered() -> None:
+        if recoveries is not None:
+            recoveries.append("recovered")
+
     probe = Reach(str(services.settings.state_dir), anyio.CapacityLimiter(1))
-    return Machine(services, recoveries, probe)
+    return Machine(services, recovered, probe)
 
 
 async def fail(here: House) -> None:
@@ -76,103 +70,82 @@ async def fail(here: House) -> None:
         await here.journal.add_project("/srv/shop", "shop", here.clock.now())
 
 
-async def test_an_unwritable_journal_is_tried_again(tmp_path: Path) -> None:
-    """Not at every look; waiting parts are woken after the recovery."""
+@asynccontextmanager
+async def telling(here: House) -> AsyncIterator[None]:
+    """Deliver notices meanwhile."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("jump_s", [0, 86_400.0, -86_400.0])
+async def test_an_unwritable_journal_is_tried_again(tmp_path: Path, jump_s: float) -> None:
+    """Not at every look, whatever the wall clock; waiting parts are woken after the recovery."""
     async with house(tmp_path) as here:
-        recoveries = Recoveries()
+        recoveries = list[str]()
         machine = machine_of(here.services, recoveries)
-        await fail(here)
-
-        await machine.look()
-        assert machine.trouble is not None
-        assert machine.trouble.startswith("the journal cannot be written (cannot add /srv/shop")
-
-        here.clock.ahead_s += 5
-        await machine.look()
-        assert 1 == recoveries.count
-        assert machine.trouble is None
-
-
-@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
-async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Path, jump_s: float) -> None:
-    """It comes neither at once nor tomorrow."""
-    async with house(tmp_path) as here:
-        machine = machine_of(here.services, Recoveries())
         await fail(here)
         here.clock.jumped_s = jump_s
 
         await machine.look()
-        assert machine.trouble is not None
+        assert str(machine.trouble).startswith("the journal cannot be written (cannot add /srv/shop")
 
         here.clock.ahead_s += 5
         await machine.look()
-        assert machine.trouble is None
+        assert (["recovered"], None) == (recoveries, machine.trouble)
 
 
 async def test_a_recurring_fault_is_reported_once(tmp_path: Path) -> None:
     """Again only after a calm while."""
-    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
-        machine = machine_of(here.services, Recoveries())
+    async with house(tmp_path) as here:
+        machine = machine_of(here.services)
         for wait_s in (5, 5, CALM_S + 5, 5):
             await fail(here)
             await machine.look()
             here.clock.ahead_s += wait_s
             await machine.look()
             assert machine.trouble is None
-        tasks.start_soon(
-            here.services.notifier.run
-        )  # only now: its writes would prove that the journal works
-
-        await eventually(lambda: len(here.told.notices) == 2)
+        async with telling(here):  # only now: its writes would prove that the journal works
+            await eventually(lambda: len(here.told.notices) == 2)
         assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(tmp_path: Path) -> None:
     """As long as it lasts."""
     async with house(tmp_path) as here:
-        machine = machine_of(here.services, Recoveries())
+        machine = machine_of(here.services)
         with room_for(3):
             await machine.look()
-            assert "the daemon has reached its limit of open files" == machine.trouble
             shortage = descriptor_shortage(here.services)
             assert shortage is not None
-            assert machine.trouble == shortage.why
+            assert "the daemon has reached its limit of open files" == machine.trouble == shortage.why
         await machine.look()
         assert descriptor_shortage(here.services) is None
         assert machine.trouble is None
 
 
-async def test_a_lasting_lack_of_memory_is_a_fault(tmp_path: Path) -> None:
-    """A short one is usual; after that a notice reports it, because another program may use the memory."""
-    wanted = {"min_free_memory_mb": 10**9}
-    async with house(tmp_path, scheduling=wanted) as here, anyio.create_task_group() as tasks:
-        machine, slots = machine_of(here.services, Recoveries()), here.services.slots
-        slots.ask(bid(), lambda: None)
-        for ahead_s, trouble in ((SHORT_S - 60, None), (60, OUT_OF_MEMORY)):
-            here.clock.ahead_s += ahead_s
-            await machine.look()
-            assert trouble == machine.trouble
-        tasks.start_soon(here.services.notifier.run)
-        await eventually(lambda: len(here.told.notices) == 1)
-
-        slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
-        await machine.look()
-        assert machine.trouble is None
-        tasks.cancel_scope.cancel()
-
-
-async def test_a_lasting_high_load_is_a_fault(tmp_path: Path) -> None:
-    """A limit that blocks starts for long is not reached by agents alone."""
-    limited = SchedulingSettings(min_free_memory_mb=0, max_load_per_core=2)
+@pytest.mark.parametrize(
+    ("limit", "found", "expected"),
+    [
+        ({"min_free_memory_mb": 512}, Facts(free_mb=1), OUT_OF_MEMORY),
+        ({"min_free_memory_mb": 0, "max_load_per_core": 2}, Facts(load_per_core=9), OVERLOADED),
+    ],
+)
+async def test_a_lasting_lack_of_memory_or_high_load_is_a_fault(
+    tmp_path: Path, limit: dict[str, int], found: Facts, expected: str
+) -> None:
+    """A short one is usual; after that a notice reports it, because not only agents may be the cause."""
     async with house(tmp_path) as here:
-        slots = Slots(1, limited, here.clock, lambda: Facts(load_per_core=9))
-        machine = machine_of(replace(here.services, slots=slots), Recoveries())
+        slots = Slots(1, SchedulingSettings.model_validate(limit), here.clock, lambda: found)
+        machine = machine_of(replace(here.services, slots=slots))
         slots.ask(bid(), lambda: None)
-        for ahead_s, trouble in ((SHORT_S - 60, None), (60, OVERLOADED)):
+        for ahead_s, trouble in ((SHORT_S - 60, None), (60, expected)):
             here.clock.ahead_s += ahead_s
             await machine.look()
             assert trouble == machine.trouble
+        async with telling(here):
+            await eventually(lambda: len(here.told.notices) == 1)
 
         slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
         await machine.look()
@@ -181,33 +154,27 @@ async def test_a_lasting_high_load_is_a_fault(tmp_path: Path) -> None:
 
 async def test_a_full_state_disk_is_reported_once(tmp_path: Path) -> None:
     """By the machine or by the first project that waits for room."""
-    async with house(tmp_path, min_free_mb=10**9) as here, anyio.create_task_group() as tasks:
-        recoveries = Recoveries()
+    async with house(tmp_path, min_free_mb=10**9) as here, telling(here):
+        recoveries = list[str]()
         machine = machine_of(here.services, recoveries)
-        tasks.start_soon(here.services.notifier.run)
 
         await machine.look()
-        assert machine.trouble is not None
-        assert f"MiB are free at {here.services.settings.state_dir}" in machine.trouble
+        assert f"MiB are free at {here.services.settings.state_dir}" in str(machine.trouble)
         assert await room_of(make_project(tmp_path), here).shortage() is not None
         await eventually(lambda: here.told.notices)
 
-        here.services.settings = here.services.settings.model_copy(
-            update={"execute": ExecuteSettings(min_free_mb=1)}
-        )
+        enough = {"execute": ExecuteSettings(min_free_mb=1)}
+        here.services.settings = here.services.settings.model_copy(update=enough)
         await machine.look()
-        assert machine.trouble is None
-        assert (1, 1) == (recoveries.count, len(here.told.notices))
-        tasks.cancel_scope.cancel()
+        assert (None, 1, 1) == (machine.trouble, len(recoveries), len(here.told.notices))
 
 
 async def test_a_silent_state_disk_is_reported_beside_hanging_projects(tmp_path: Path) -> None:
     """The probe has its own thread; no project reports the disk."""
-    async with house(tmp_path, min_free_mb=1) as here, anyio.create_task_group() as tasks:
+    async with house(tmp_path, min_free_mb=1) as here, telling(here):
         here.services.asking.total_tokens = 1
         await here.services.asking.acquire_on_behalf_of("a project whose folder hangs")
-        machine = machine_of(here.services, Recoveries())
-        tasks.start_soon(here.services.notifier.run)
+        machine = machine_of(here.services)
         with anyio.fail_after(30):
             await machine.look()
         assert None is machine.trouble
@@ -217,7 +184,6 @@ async def test_a_silent_state_disk_is_reported_beside_hanging_projects(tmp_path:
         assert "see how much room there is" in str(machine.trouble)
         os.rename(tmp_path / "away", here.services.settings.state_dir)
         await eventually(lambda: len(here.told.notices) == 1)
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (30, True), (13, False)])
@@ -257,16 +223,10 @@ def room_for(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_with_spare_descriptors_nothing_waits() -> None:
-    """And the reserve is complete."""
-    descriptors = Descriptors(8)
-    assert (False, 8) == (descriptors.short(), descriptors.held)
-    descriptors.close()
-
-
 def test_at_the_limit_the_reserve_is_released_and_reopened() -> None:
     """The released descriptors alone do not count as enough."""
     descriptors = Descriptors(HEADROOM)
+    assert (False, HEADROOM) == (descriptors.short(), descriptors.held)
     with room_for(HEADROOM - 1):
         assert (True, 0) == (descriptors.short(), descriptors.held)
         assert descriptors.short()
@@ -276,21 +236,19 @@ def test_at_the_limit_the_reserve_is_released_and_reopened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "limit", "passing"),
+    ("numbers", "limit", "passing"),
     [
-        (errno.EMFILE, True, True),
-        (errno.ENFILE, True, True),
-        (errno.ENOSPC, False, True),
-        (errno.EDQUOT, False, True),
-        (errno.EROFS, False, True),
-        (errno.ENOENT, False, False),
+        ((errno.EMFILE, errno.ENFILE), True, True),
+        ((errno.ENOSPC, errno.EDQUOT, errno.EROFS), False, True),
+        ((errno.ENOENT,), False, False),
     ],
 )
-def test_an_error_is_known_by_its_cause(number: int, limit: bool, passing: bool) -> None:
+def test_an_error_is_known_by_its_cause(numbers: tuple[int, ...], limit: bool, passing: bool) -> None:
     """However it was worded."""
-    error = HandoffdError("no process could be started")
-    error.__cause__ = OSError(number, "why")
-    assert (limit, passing) == (at_limit(error), passes_by_itself(error))
+    for number in numbers:
+        error = HandoffdError("no process could be started")
+        error.__cause__ = OSError(number, "why")
+        assert (limit, passing) == (at_limit(error), passes_by_itself(error))
 
 
 # --- disk space for one more executor -------------------------------------------------------------
@@ -338,9 +296,10 @@ def test_a_disk_without_room_for_more_files_is_full(free_files: int | None, lack
 
 def test_a_disk_near_the_limit_is_reported_once() -> None:
     """It recovers only at twice the wanted room."""
-    spaces = [Space("/a", 1, 10 * MIB), Space("/b", 2, 20 * MIB - 1), Space("/c", 3, 20 * MIB)]
+    free = (10 * MIB, 20 * MIB - 1, 20 * MIB)
+    spaces = [Space(f"/{number}", number, room) for number, room in enumerate(free)]
 
-    assert frozenset({3}) == relieved(spaces, 10)
+    assert frozenset({2}) == relieved(spaces, 10)
 
 
 async def test_room_is_read_from_both_disks(tmp_path: Path) -> None:
@@ -388,14 +347,11 @@ async def test_a_track_waits_for_room_with_one_notice(tmp_path: Path) -> None:
         track = (await roster.view(root)).tracks[0]
 
         assert "pending" == track.status
-        assert track.waits_for is not None
-        assert track.waits_for.startswith("room on the disk: ")
+        assert str(track.waits_for).startswith("room on the disk: ")
         assert f"df -h {here.services.settings.state_dir}" == track.next_command
         assert 0 == here.services.slots.in_use
-        sent = await eventually(lambda: here.told.notices)
-        assert [
-            "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"
-        ] == [notice.text for notice in sent]
-        assert track.next_command == sent[0].action
+        [notice] = await eventually(lambda: here.told.notices)
+        told = "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"
+        assert (told, track.next_command) == (notice.text, notice.action)
         assert 1 == len(here.services.told_of_disks)
         assert not at(root, "started").exists()

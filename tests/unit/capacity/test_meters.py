@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -37,98 +39,82 @@ def source(tmp_path: Path, name: str = "d1", executor: Executor = CLAUDE) -> Sou
     return Source(executor=executor, run_dir=tmp_path / name, output=output)
 
 
-async def talking(tmp_path: Path, name: str) -> Run:
-    """Start a run that prints a line and stays."""
+@pytest.fixture
+def launched(tmp_path: Path) -> Iterator[Path]:
+    """The folder of runs, which end with the test."""
+    yield tmp_path
+    end_processes(tmp_path)
+
+
+async def talking(tmp_path: Path, name: str = "d1") -> Run:
+    """Start a run that has printed a line and stays."""
+    command = ("sh", "-c", f"echo '{LINE}'; exec sleep 600")
     launcher = Launcher(tmp_path / "launcher.sock")
-    return await launcher.start(
-        tmp_path / name, run_spec(tmp_path, name, "sh", "-c", f"echo '{LINE}'; exec sleep 600")
-    )
+    run = await launcher.start(tmp_path / name, run_spec(tmp_path, name, *command))
+    await eventually(lambda: run.vitals().output_bytes > len(LINE))
+    return run
 
 
-async def test_the_usage_of_runs_is_known_while_they_run(tmp_path: Path) -> None:
-    """At their end the rest is read, and they are forgotten."""
+@asynccontextmanager
+async def running() -> AsyncIterator[Meters]:
+    """Lend meters that look by themselves."""
     meters = Meters(every_s=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(meters.run)
+        yield meters
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_usage_of_runs_is_known_while_they_run(launched: Path) -> None:
+    """At their end the rest is read, and they are forgotten; a stopping daemon saves it for the next one."""
+    async with running() as meters:
         assert None is meters.live("d1")
-        for name in ("d1", "d2"):
-            await talking(tmp_path, name)
-            meters.begin(name, source(tmp_path, name))
+        for name in ("d1", "d2", "d3"):
+            await talking(launched, name)
+            meters.begin(name, source(launched, name))
 
         used = Usage(input_tokens=10, output_tokens=20)
-        await eventually(lambda: meters.usage() == {"d1": used, "d2": used})
+        await eventually(lambda: meters.usage() == {"d1": used, "d2": used, "d3": used})
         live = meters.live("d1")
         assert live is not None
         assert ("says Tea.", "s-1") == (live.seen.activity, live.seen.session)
 
-        seen = meters.finish("d1", source(tmp_path))
-        assert (used, None) == (seen.usage, meters.live("d1"))
+        assert used == meters.finish("d1", source(launched)).usage
         meters.forget("d2")
-        assert {} == meters.usage()
-        tasks.cancel_scope.cancel()
-    end_processes(tmp_path)
+        assert {"d3": used} == meters.usage()
+    assert used == noted(launched / "d3").seen.usage
 
 
-async def test_a_rebuilt_project_continues_its_meter(tmp_path: Path) -> None:
+async def test_a_rebuilt_project_continues_its_meter(launched: Path) -> None:
     """Nothing is read twice."""
-    await talking(tmp_path, "d1")
+    await talking(launched)
     meters = Meters()
     for _ in range(2):
-        meters.begin("d1", source(tmp_path))
-        await eventually((tmp_path / "d1" / "start.json").exists)
+        meters.begin("d1", source(launched))
         await meters.look()
-    await _looked(meters)
-    assert 30 == meters.usage()["d1"].tokens
-    end_processes(tmp_path)
+        assert 30 == meters.usage()["d1"].tokens
 
 
-async def _looked(meters: Meters) -> None:
-    """Look until there is usage."""
-    with anyio.fail_after(60):
-        while not meters.usage()["d1"].tokens:
-            await meters.look()
-            await anyio.sleep(0.01)
-
-
-async def test_a_stopping_daemon_saves_the_usage(tmp_path: Path) -> None:
-    """For the next one, and for read-only commands."""
-    await talking(tmp_path, "d1")
-    meters = Meters(every_s=0.01)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(meters.run)
-        meters.begin("d1", source(tmp_path))
-        await eventually(lambda: meters.usage()["d1"].tokens == 30)
-        tasks.cancel_scope.cancel()
-
-    assert 30 == noted(tmp_path / "d1").seen.usage.tokens
-    end_processes(tmp_path)
-
-
-async def test_the_usage_of_a_missed_run_is_read_at_its_end(tmp_path: Path) -> None:
+async def test_the_usage_of_a_missed_run_is_read_at_its_end(launched: Path) -> None:
     """It ended while no daemon ran."""
-    run = await talking(tmp_path, "d1")
-    await eventually(lambda: run.vitals().output_bytes > len(LINE))
+    run = await talking(launched)
     run.stop()
     await run.wait()
 
-    seen = Meters().finish("d1", source(tmp_path))
-    assert 30 == seen.usage.tokens
-    end_processes(tmp_path)
+    assert 30 == Meters().finish("d1", source(launched)).usage.tokens
 
 
-async def test_a_fault_in_reading_a_run_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_a_fault_in_reading_a_run_does_not_stop_the_others(launched: Path) -> None:
     """It is logged, and the end of the run is still judged."""
-    faulty = CLAUDE.model_copy(update={"stream": "a fault"})
-    run, meters = await talking(tmp_path, "d1"), Meters()
-    await eventually(lambda: run.vitals().output_bytes > len(LINE))
+    await talking(launched)
+    faulty, meters = source(launched, executor=CLAUDE.model_copy(update={"stream": "a fault"})), Meters()
 
     with capture_logs() as logs:
-        meters.begin("d1", source(tmp_path, executor=faulty))
+        meters.begin("d1", faulty)
         await meters.look()
         assert {} == meters.usage()
-        assert Seen() == meters.finish("d1", source(tmp_path, executor=faulty))
+        assert Seen() == meters.finish("d1", faulty)
     assert ["error", "error"] == [entry["log_level"] for entry in logs]
-    end_processes(tmp_path)
 
 
 # --- work with a limit of processor time ----------------------------------------------------------

@@ -102,25 +102,22 @@ def test_a_bid_has_its_purpose_and_own_settings() -> None:
     assert "/srv/shop" == bid_of(key, Track(), "codex", "work", own).what
 
 
-@pytest.mark.parametrize("account", ["purse", None])
-def test_an_attempt_in_flight_has_the_bid_of_its_start(account: str | None) -> None:
-    """Records of old releases lack the account: it is the executor's name."""
-    dispatch = dispatch_of(account=account)
-    found = bid_of_run(TrackKey("/srv/shop"), track_of(dispatch=dispatch), dispatch, ProjectSettings())
-    assert ("agent", account or "agent") == (found.executor, found.account)
-
-
 @pytest.mark.parametrize(
-    ("recorded", "own", "counts"), [("web", None, "web"), (None, "api", "api"), ("web", "api", "web")]
+    ("recorded", "own", "expected"),
+    [
+        ({"account": "purse", "group": "web"}, None, ("agent", "purse", "web")),
+        ({"account": "purse", "group": "web"}, "api", ("agent", "purse", "web")),
+        ({}, "api", ("agent", "agent", "api")),
+    ],
 )
-def test_an_attempt_in_flight_counts_in_the_group_of_its_start(
-    recorded: str | None, own: str | None, counts: str
+def test_an_attempt_in_flight_has_the_bid_of_its_start(
+    recorded: dict[str, Any], own: str | None, expected: tuple[str, ...]
 ) -> None:
-    """After a restart its project's settings may not be read yet; old releases recorded no group."""
-    dispatch = dispatch_of(group=recorded)
-    settings = ProjectSettings(group=own)
-
-    assert counts == bid_of_run(TrackKey("/srv/shop"), track_of(dispatch=dispatch), dispatch, settings).group
+    """Old releases recorded neither account nor group: then the executor's name and the settings count."""
+    dispatch = dispatch_of(**recorded)
+    track, settings = track_of(dispatch=dispatch), ProjectSettings(group=own)
+    found = bid_of_run(TrackKey("/srv/shop"), track, dispatch, settings)
+    assert expected == (found.executor, found.account, found.group)
 
 
 # --- the queue for people -------------------------------------------------------------------------
@@ -146,42 +143,30 @@ def line(total: int, running: list[Bid], waiting: list[Bid], most: int = 100) ->
     return Line(queue, since, foreseen(queue, 100.0, most))
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (10, "10th"), (11, "11th"), (12, "12th"), (13, "13th"),
-     (20, "20th"), (21, "21st"), (101, "101st"), (111, "111th"), (112, "112th"), (1002, "1,002nd")],
-)  # fmt: skip
-def test_ordinals(number: int, expected: str) -> None:
+def test_ordinals() -> None:
     """In English."""
-    assert expected == ordinal(number)
+    numbers = (1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 101, 111, 112, 1002)
+    expected = "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 101st 111th 112th 1,002nd"
+    assert expected == " ".join(map(ordinal, numbers))
 
 
 @pytest.mark.parametrize(
-    ("running", "waiting", "expected"),
+    ("total", "running", "waiting", "expected"),
     [
-        ([bid("/a", "codex")], bid("/b", "codex"), "1st for a slot (1 of 1 in use: a)"),
-        ([bid("/a"), bid("/b")], bid("/c"), "1st for a claude slot (2 of 2 in use: a, b)"),
-        ([bid("/a", "aider")], bid("/b", "aider"), "1st for an aider slot (1 of 1 in use: a)"),
-        (
-            [bid("/a", account="work")],
-            bid("/b", account="work"),
-            "1st for a slot of account work (1 of 1 in use: a)",
-        ),
-        ([bid("/web/a")], bid("/web/b"), "1st in group web (1 of 1 in use: a)"),
-        ([bid("/a")], bid("/a", key=TrackKey("/a", "2")), "1st in its project (1 of 1 in use: a)"),
+        (1, [bid("/a", "codex")], bid("/b", "codex"), "for a slot (1 of 1 in use: a)"),
+        (9, [bid("/a"), bid("/b")], bid("/c"), "for a claude slot (2 of 2 in use: a, b)"),
+        (9, [bid("/a", "aider")], bid("/b", "aider"), "for an aider slot (1 of 1 in use: a)"),
+        (9, [bid("/a", account="work")], bid("/b", account="work"),
+         "for a slot of account work (1 of 1 in use: a)"),
+        (9, [bid("/web/a")], bid("/web/b"), "in group web (1 of 1 in use: a)"),
+        (9, [bid("/a")], bid("/a", key=TrackKey("/a", "2")), "in its project (1 of 1 in use: a)"),
+        (2, [bid(f"/{name}", "codex") for name in "abcd"], bid("/z", "codex"),
+         "for a slot (4 of 2 in use: a, b, c, …)"),
     ],
-)
-def test_a_full_pool_is_named(running: list[Bid], waiting: Bid, expected: str) -> None:
-    """With its running tracks."""
-    total = 1 if "for a slot (" in expected else 9
-    assert expected == line(total, running, [waiting]).words(waiting.key, None)
-
-
-def test_only_some_of_many_running_tracks_are_named() -> None:
-    """The text stays readable."""
-    waiting = bid("/z", "codex")
-    words = line(2, [bid(f"/{name}", "codex") for name in "abcd"], [waiting]).words(waiting.key, None)
-    assert "1st for a slot (4 of 2 in use: a, b, c, …)" == words
+)  # fmt: skip
+def test_a_full_pool_is_named(total: int, running: list[Bid], waiting: Bid, expected: str) -> None:
+    """With its running tracks, of many only some."""
+    assert f"1st {expected}" == line(total, running, [waiting]).words(waiting.key, None)
 
 
 def test_places_are_in_the_order_of_admission() -> None:

@@ -87,23 +87,13 @@ def test_a_track_blocked_by_a_limit_keeps_its_turn() -> None:
 
 def test_a_blocked_track_keeps_its_turn_beside_its_projects_others() -> None:
     """They are admitted meanwhile, and it is still before later ones."""
-    queue = queue_of(entry("a", CLAUDE), entry("a", CODEX, track="2"), entry("b", CLAUDE), claude=1, codex=1)
+    tracks = (entry("a", CLAUDE), entry("a", CODEX, track="2"), entry("b", CLAUDE))
+    queue = queue_of(*tracks, total=2, claude=1, codex=1)
     queue.occupy(entry("x", CLAUDE))
-    queue = _with_total(queue, 2)
     assert ["a"] == served(queue)
     assert TrackKey("a", "2") in queue.running
     queue.release(TrackKey("x"))
     assert ["a"] == served(queue)
-
-
-def _with_total(queue: RunQueue, total: int) -> RunQueue:
-    limits = queue.limits
-    other = RunQueue(Limits(total=total, pools=limits.pools, per_project=limits.per_project))
-    for held in queue.running.entries:
-        other.occupy(held)
-    for waiting, since in queue.in_order():
-        other.ask(waiting, since)
-    return other
 
 
 def test_a_project_at_its_own_limit_waits_for_itself() -> None:
@@ -156,63 +146,6 @@ def test_asking_again_keeps_the_turn() -> None:
     queue.ask(entry("b", CODEX), LATER)
     assert [CODEX] == [pool for one, _ in queue.in_order() if one.key.project == "b" for pool in one.pools]
     assert "abc" == served_in_turn(queue)
-
-
-def test_a_track_that_needs_another_executor_keeps_its_waiting_time() -> None:
-    """It returns its slot."""
-    queue = queue_of(entry("a", CLAUDE), entry("b", CODEX), total=2, claude=1, codex=1)
-    queue.occupy(entry("x", CODEX))
-    assert ["a"] == served(queue)
-    queue.ask(entry("a", CLAUDE), LATER)
-    assert (True, 2) == (TrackKey("a") in queue.running, len(queue.running))
-    queue.ask(entry("a", CODEX), LATER)
-    assert (0, 1) == (queue.running.used(CLAUDE), len(queue.running))
-    queue.release(TrackKey("x"))
-    assert ["a"] == served(queue)
-
-
-def test_running_tracks_count_beyond_the_limits() -> None:
-    """No track is admitted until there is room, and each end counts once."""
-    queue = queue_of(entry("a", CLAUDE), claude=1)
-    for name in "xyz":
-        queue.occupy(entry(name, CLAUDE))
-        queue.occupy(entry(name, CLAUDE))
-    assert (3, 3, CLAUDE) == (
-        len(queue.running),
-        queue.running.used(ALL),
-        queue.running.full(entry("a", CLAUDE)),
-    )
-    for name in "xyz":
-        assert [] == served(queue)
-        queue.release(TrackKey(name))
-        queue.release(TrackKey(name))
-    assert ["a"] == served(queue)
-
-
-def test_the_narrowest_full_pool_blocks_a_track() -> None:
-    """A track with room in all pools waits for none."""
-    queue = queue_of(total=2, claude=1)
-    queue.occupy(entry("x", CLAUDE))
-    assert CLAUDE == queue.running.full(entry("a", CLAUDE))
-    assert None is queue.running.full(entry("a", CODEX))
-    queue.occupy(entry("y", WEB))
-    assert [CLAUDE, WEB, ALL] == [
-        queue.running.full(one) for one in (entry("a", CLAUDE), entry("b", CLAUDE, WEB), entry("c"))
-    ]
-
-
-def test_looking_ahead_changes_nothing() -> None:
-    """It returns the order of admission if running tracks end in the order of their start."""
-    waiting = (entry("a", CLAUDE), entry("b"), entry("c", CLAUDE), entry("d", priority=5))
-    queue = queue_of(*waiting, total=2, claude=1, head_start_s=60)
-    queue.occupy(entry("x", CLAUDE))
-    queue.occupy(entry("y"))
-    before = list(queue.in_order())
-    places = foreseen(queue, LATER, 10)
-    # x ends: d is first by its priority. y ends: a. d ends: b, as claude's slot is a's. a ends: c.
-    assert ["d", "a", "b", "c"] == [key.project for key in sorted(places, key=places.__getitem__)]
-    assert before == list(queue.in_order())
-    assert {key: place for key, place in places.items() if place < 3} == foreseen(queue, LATER, 2)
 
 
 def test_ten_thousand_tracks_leave_nothing_behind() -> None:
@@ -475,17 +408,6 @@ def test_the_oldest_track_was_admitted_first() -> None:
     assert None is occupied().oldest
 
 
-def test_there_is_room_below_every_limit() -> None:
-    """Of the pools, and of a project with its own limit."""
-    running = occupied(A, per_project=1)
-    assert (True, True, False) == (
-        running.has_room((CLAUDE,)), running.has_room_for("b"), running.has_room_for("a")
-    )  # fmt: skip
-    running.hold(B, 0)
-    assert (False, True) == (running.has_room((CLAUDE,)), running.has_room(()))
-    assert occupied(A).has_room_for("a")
-
-
 def test_the_narrowest_full_pool_is_the_reason() -> None:
     """The project before the executor, and that before all."""
     other = Entry(bid=bid("d", "codex"))
@@ -495,12 +417,7 @@ def test_the_narrowest_full_pool_is_the_reason() -> None:
     assert ALL == occupied(A, B, C).full(other)
     twice = Entry(bid=bid("a", key=TrackKey("a", "2")))
     assert Pool("project", "a") == occupied(A, B, per_project=1).full(twice)
-
-
-def test_a_copy_is_independent() -> None:
-    """Trying something on it changes nothing."""
-    running = occupied(A)
-    twin = running.copy()
-    twin.drop(A.key)
-    twin.hold(B, 0)
-    assert ((A,), (B,), 1) == (running.entries, twin.entries, running.used(CLAUDE))
+    queue = queue_of(total=2, claude=1)
+    for name, pool in (("x", CLAUDE), ("y", WEB)):
+        queue.occupy(entry(name, pool))
+    assert WEB == queue.running.full(entry("b", CLAUDE, WEB))

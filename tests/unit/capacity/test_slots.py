@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import pytest
 from tests.support.eventually import eventually
 from tests.support.house import MovableClock, bid
 
@@ -16,11 +17,10 @@ from handoffd.capacity.slots import FORESEEN, FRESH_S, Slots
 from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
 
-A, B, C, D = (bid(f"/srv/{name}") for name in "abcd")
 
-
-def nothing() -> None:
-    """Do nothing."""
+def key_of(name: str) -> TrackKey:
+    """Return the main track of a project."""
+    return TrackKey("/" + name)
 
 
 def scheduling(**values: Any) -> SchedulingSettings:
@@ -55,24 +55,24 @@ class Counter:
     def __post_init__(self) -> None:
         self.slots = Slots(self.total, self.settings, self.clock, self.machine.facts)
 
-    def ask(self, *names: str, **more: Any) -> list[bool]:
+    def ask(self, *names: str, waited_s: float = 0, **more: Any) -> list[bool]:
         """Let projects ask, one after the other; return which got a slot at once."""
         return [
-            self.slots.ask(bid(f"/{name}", **more), lambda name=name: self.woken.append(name))  # type: ignore[misc]
+            self.slots.ask(bid(f"/{name}", **more), lambda name=name: self.woken.append(name), waited_s)  # type: ignore[misc]
             for name in names
         ]
 
     def end(self, name: str) -> None:
         """Release the slot or the place of a project."""
-        self.slots.release(TrackKey(f"/{name}"))
+        self.slots.release(key_of(name))
 
     def place(self, name: str) -> int | None:
         """Return the place of a project."""
-        return self.slots.place(TrackKey(f"/{name}"))
+        return self.slots.place(key_of(name))
 
     def words(self, name: str) -> str | None:
         """Return what a project waits for."""
-        return self.slots.words(TrackKey(f"/{name}"))
+        return self.slots.words(key_of(name))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -83,57 +83,31 @@ class Counter:
             tasks.cancel_scope.cancel()
 
 
-def test_only_as_many_tracks_as_slots_are_admitted() -> None:
-    """The next one waits, and has a place."""
-    slots = Slots(1, scheduling())
-
-    assert [True, False, False] == [slots.ask(one, nothing) for one in (A, B, C)]
-    assert (1, 1) == (slots.in_use, slots.total)
-    assert [None, 1, 2] == [slots.place(one.key) for one in (A, B, C)]
-    assert [False, True, True] == [slots.waits(one.key) for one in (A, B, C)]
-
-
 def test_a_freed_slot_goes_to_the_longest_waiting_track() -> None:
-    """It is assigned before the track is woken, so that no other can take it."""
+    """It is assigned before the track is woken, so that no other can take it; its holder may ask again."""
     desk = Counter()
-    desk.ask("a", "b", "c")
+    assert [True, False, False, True] == desk.ask("a", "b", "c", "a")
+    assert ((1, 1), [None, 1, 2]) == ((desk.slots.in_use, desk.slots.total), list(map(desk.place, "abc")))
+    assert [False, True, True] == [desk.slots.waits(key_of(name)) for name in "abc"]
 
     desk.end("a")
 
     assert ["b"] == desk.woken
-    assert [False, True, False] == [desk.slots.holds(TrackKey(f"/{name}")) for name in "abc"]
+    assert [False, True, False] == [desk.slots.holds(key_of(name)) for name in "abc"]
     assert 1 == desk.place("c")
 
 
-def test_the_holder_of_a_slot_may_ask_again() -> None:
-    """A repeated attempt does not wait behind itself."""
-    desk = Counter()
-    assert [True, True] == desk.ask("a", "a")
-    assert (1, []) == (desk.slots.in_use, desk.woken)
-
-
-def test_a_newcomer_does_not_overtake_waiting_tracks() -> None:
-    """Even if there is room just now."""
-    slots = Slots(1, scheduling())
-    slots.occupy(A)
-    slots.occupy(B)
-    slots.ask(C, nothing)
-    slots.release(A.key)
-
-    assert not slots.ask(A, nothing)
-    assert [2, 1] == [slots.place(one.key) for one in (A, C)]
-
-
 def test_an_adopted_executor_counts_beyond_the_limit() -> None:
-    """No other starts until there is room again."""
+    """No other starts until there is room again, and no newcomer overtakes a waiting track."""
     desk = Counter()
-    desk.slots.occupy(A)
-    desk.slots.occupy(B)
+    desk.slots.occupy(bid("/a"))
+    desk.slots.occupy(bid("/b"))
     desk.ask("c")
 
-    desk.slots.release(A.key)
-    assert (1, []) == (desk.slots.in_use, desk.woken)
-    desk.slots.release(B.key)
+    desk.end("a")
+    assert (1, [], [False]) == (desk.slots.in_use, desk.woken, desk.ask("a"))
+    assert [2, 1] == [desk.place("a"), desk.place("c")]
+    desk.end("b")
     assert (1, ["c"]) == (desk.slots.in_use, desk.woken)
 
 
@@ -142,22 +116,19 @@ def test_a_track_that_gives_up_is_not_woken() -> None:
     desk = Counter()
     desk.ask("a", "b")
 
-    desk.end("b")
-    desk.end("a")
-    desk.end("unknown")
+    for name in ("b", "a", "unknown"):
+        desk.end(name)
 
     assert ([], 0) == (desk.woken, desk.slots.in_use)
 
 
 def test_a_waiting_track_that_is_found_running_stops_waiting() -> None:
     """It is not woken."""
-    desk = Counter()
+    desk, key = Counter(), key_of("b")
     desk.ask("a", "b")
     desk.slots.occupy(bid("/b"))
     desk.end("a")
-    assert (False, True, []) == (
-        desk.slots.waits(TrackKey("/b")), desk.slots.holds(TrackKey("/b")), desk.woken
-    )  # fmt: skip
+    assert (False, True, []) == (desk.slots.waits(key), desk.slots.holds(key), desk.woken)
 
 
 def test_a_full_executor_does_not_block_another() -> None:
@@ -176,9 +147,9 @@ def test_waiting_time_survives_a_restart() -> None:
     """A restart moves no track to the end."""
     desk = Counter()
     desk.ask("a", "b")
-    desk.slots.ask(bid("/c"), nothing, 3600)
+    desk.ask("c", waited_s=3600)
     assert [2, 1] == [desk.place("b"), desk.place("c")]
-    desk.slots.ask(bid("/d"), nothing, -3600)
+    desk.ask("d", waited_s=-3600)
     assert 3 == desk.place("d")
 
 
@@ -201,22 +172,17 @@ def test_changed_limits_apply_at_once() -> None:
     assert ["b", "d", "c"] == desk.woken
 
 
-def test_changed_priorities_apply_to_waiting_tracks() -> None:
-    """The current settings count, not those at the time of asking."""
-    desk = Counter(1)
-    desk.ask("a", "b", "c")
-    desk.slots.configure(1, scheduling(groups={"first": {"priority": 1, "projects": ["/c"]}}))
-    assert [2, 1] == [desk.place("b"), desk.place("c")]
+ALL_OF_THEM, ONE = {"projects": ["/*"]}, {"priority": 1, "projects": ["/c"]}
 
 
-def test_the_order_of_groups_matters() -> None:
-    """The first that matches a project counts."""
-    all_of_them, one = {"projects": ["/*"]}, {"priority": 1, "projects": ["/c"]}
-    desk = Counter(1, scheduling(groups={"all": all_of_them, "one": one}))
+@pytest.mark.parametrize("before", [{}, {"all": ALL_OF_THEM, "one": ONE}])
+def test_changed_priorities_apply_to_waiting_tracks(before: dict[str, Any]) -> None:
+    """The current settings count, and of several groups the first that matches a project."""
+    desk = Counter(1, scheduling(groups=before))
     desk.ask("a", "b", "c")
     assert [1, 2] == [desk.place("b"), desk.place("c")]
 
-    desk.slots.configure(1, scheduling(groups={"one": one, "all": all_of_them}))
+    desk.slots.configure(1, scheduling(groups={"one": ONE, "all": ALL_OF_THEM}))
 
     assert [2, 1] == [desk.place("b"), desk.place("c")]
 
@@ -260,27 +226,23 @@ def test_the_machine_is_read_only_when_a_track_could_be_admitted() -> None:
     assert 2 == desk.machine.looks
 
 
-async def test_tracks_that_wait_for_memory_go_on_by_themselves() -> None:
-    """Without the end of another."""
-    desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
+@pytest.mark.parametrize("changed", [False, True], ids=["memory", "settings"])
+async def test_tracks_that_wait_for_memory_go_on_by_themselves(changed: bool) -> None:
+    """Without the end of another: when there is more memory, or the settings ask for less."""
+    wanted = {"min_free_memory_mb": 500, "memory_per_agent_mb": 0}
+    desk = Counter(9, scheduling(**wanted))
     desk.machine.free_mb = 1
     async with desk.watched():
         desk.ask("a", "b")
         await anyio.wait_all_tasks_blocked()
         assert [] == desk.woken
 
-        desk.machine.free_mb = 1000
+        if changed:
+            desk.slots.configure(9, scheduling(**wanted | {"min_free_memory_mb": 1}))
+            assert ["a", "b"] == desk.woken
+        else:
+            desk.machine.free_mb = 1000
         await eventually(lambda: desk.woken == ["a", "b"])
-
-
-async def test_changed_settings_admit_tracks_that_wait_for_memory() -> None:
-    """Without a restart."""
-    desk = Counter(9, scheduling(min_free_memory_mb=10**9))
-    async with desk.watched():
-        desk.ask("a")
-        await anyio.wait_all_tasks_blocked()
-        desk.slots.configure(9, scheduling(min_free_memory_mb=500))
-        assert ["a"] == desk.woken
 
 
 async def test_starts_are_staggered() -> None:
@@ -316,11 +278,11 @@ def test_an_important_track_keeps_its_slot_between_attempts() -> None:
     desk = Counter(settings=scheduling(head_start_min=10))
     desk.ask("a", priority=1)
     desk.ask("b")
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
     assert (1, []) == (desk.slots.in_use, desk.woken)
     assert [True] == desk.ask("a", priority=1)
-    desk.slots.ended(TrackKey("/a"))
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
+    desk.slots.ended(key_of("a"))
     desk.end("a")
     assert ["b"] == desk.woken
 
@@ -329,7 +291,7 @@ def test_an_important_track_is_admitted_for_each_attempt() -> None:
     """A kept slot does not replace the admission."""
     desk = Counter(settings=scheduling(stagger_s=30))
     desk.ask("a", priority=1)
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
     assert [False] == desk.ask("a", priority=1)
     assert ("next start in 30 s (stagger)", 0) == (desk.words("a"), desk.slots.in_use)
 
@@ -338,15 +300,15 @@ def test_equal_tracks_take_turns_after_each_attempt() -> None:
     """Also with a track that has waited for longer than a head start."""
     desk = Counter(settings=scheduling(head_start_min=10))
     desk.ask("a", "b")
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
     assert (["b"], [False]) == (desk.woken, desk.ask("a"))
 
-    desk.slots.ended(TrackKey("/b"))
+    desk.slots.ended(key_of("b"))
     assert ["b", "a"] == desk.woken
     desk.ask("c")
     desk.slots.occupy(bid("/a", priority=1))
     desk.clock.ahead_s += 601
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
     assert ["b", "a", "c"] == desk.woken
 
 
@@ -354,14 +316,14 @@ def test_without_a_queue_the_next_attempt_follows_at_once() -> None:
     """It may want another executor, which others use."""
     desk = Counter(2, scheduling(per_executor={"claude": 1}))
     desk.ask("a", executor="codex")
-    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(key_of("a"))
     assert [True] == desk.ask("a")
     desk.ask("b")
     desk.ask("c", executor="codex")
-    desk.slots.ended(TrackKey("/c"))
+    desk.slots.ended(key_of("c"))
     assert [False] == desk.ask("c")
     assert [1, 2] == [desk.place("b"), desk.place("c")]
-    desk.slots.ended(TrackKey("/unknown"))
+    desk.slots.ended(key_of("unknown"))
 
 
 def test_the_duration_of_a_shortage_is_known() -> None:
@@ -419,7 +381,7 @@ def test_the_table_of_slots() -> None:
     desk = Counter(1)
     desk.ask("a", "b")
     desk.clock.ahead_s += 60
-    desk.slots.ask(bid("/b", priority=2), nothing)
+    desk.ask("b", priority=2)
     view = desk.slots.view()
     assert (1, 1, ("a",)) == (view.limits[0].limit, view.limits[0].in_use, view.limits[0].holders)
     [waiting] = view.waiting
