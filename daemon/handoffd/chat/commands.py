@@ -1,8 +1,8 @@
 """The commands that can be given in a message, as people say them in English and Chinese.
 
 A phrase is a pattern for folded text (`text.folded`). It means its command only if it makes up the whole
-message, with what politeness, the thing it is about and a note may put around it: that is what keeps
-`approve the login page's design with Kim` from opening a gate.
+message, except for courtesies, its object and a note: so `approve the login page's design with Kim` opens
+no gate.
 """
 
 from __future__ import annotations

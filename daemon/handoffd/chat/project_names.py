@@ -100,7 +100,7 @@ _WHOLE: Final[Mapping[Named, tuple[LazyPattern, ...]]] = {
 class NamedProject:
     """A name in a folded message, as places in it, and what the message says about that project.
 
-    `opened`: choose it and report its status; `made`: set it up (without a name: which one is not said);
+    `opened`: choose it and report its status; `made`: set it up (without a name: an unnamed one);
     `paused`: pause it; `going_on`: continue it; `to_make`: work that makes a project of it; `about`: the
     rest of the message, from `rest_at` on, is about it.
     """

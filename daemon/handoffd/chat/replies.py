@@ -1,7 +1,7 @@
 """Replies: from the JSON of verbs and queries to one short text in the user's language.
 
-A reply about something that waits for the user ends with what to type. A refusal gives the reason, what was
-understood, and what to type instead.
+A reply about something that waits for the user ends with the next command. A refusal gives the reason, what
+was understood, and the command to type instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages that hold back instead of ordering: a stop, a wait, a negation, a remark about an agent, a
 proviso.
 
-Restraints are looked for before anything else, because the words behind them are often those of an order:
+Restraints are looked for before anything else, because the words behind them are often an order:
 `don't start US-007`, `不要用 CC`. A stop is one only with an object that the person can mean (`stop the
 agent`, but not `stop logging passwords`). A negation or a wait counts where it begins the message or
 forbids the agent, and not if an order follows it (`don't commit, fix the login`).
@@ -231,7 +231,7 @@ _CLAUSES: Final = 8
 def restraint(text: str, *, told: bool = False) -> Restraint | None:
     """Return how a folded, trimmed message holds back; None: it does not.
 
-    `told`: it is what an agent was told, without its address. There a negation counts only if it forbids to
+    `told`: the message has an address, which is cut off. There a negation counts only if it forbids to
     go on; another one (`CC, don't log passwords`) is part of an order.
     """
     text = text[:_LOOKED_AT]
@@ -402,7 +402,7 @@ def takes_back(note: str) -> bool:
 def turns_round(note: str, *, loose: bool) -> bool:
     """Tell whether the folded note of a rejection says that it is none, or none yet.
 
-    What is wrong is often said with a negation (`reject: no tests`), so fewer words count than in an
+    People often name a fault with a negation (`reject: no tests`), so fewer words count than in an
     approval. `loose`: the note is set off by a word or a comma only; then a condition counts, too.
     """
     return _TURNED.match(note) is not None or (loose and _CONDITION.match(note) is not None)

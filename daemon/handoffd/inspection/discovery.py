@@ -4,8 +4,8 @@ The walk is bounded, follows no symbolic link, and goes into no project: what is
 projects that are known it asks the disk nothing, so that looking again at a workspace of thousands is a
 listing or two.
 
-Which folders the settings mean by a path, a pattern or a workspace is told by their names, without asking a
-disk: a project whose disk is unmounted is still meant, and is not let go.
+Names alone decide which folders the settings mean by a path, a pattern or a workspace, without a look at the
+disk: a project whose disk is unmounted is still meant, and stays supervised.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class ListedProject:
 
 
 def list_projects(folder: str) -> tuple[ListedProject, ...]:
-    """Return the projects that lie in `folder`, by name; hidden ones and what cannot be read are left out.
+    """Return the projects in `folder`, by name; hidden and unreadable ones are left out.
 
-    Looks at 10,000 entries at most. Raises NotFound when it is no folder, StoreError when it cannot be
+    Reads at most 10,000 entries. Raises NotFound when it is not a folder, StoreError when it cannot be
     listed.
     """
     try:
         names = sorted(os.listdir(folder), key=os.fsencode)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"{folder} is no folder", hint="handoffd projects") from error
+        raise NotFound(f"{folder} is not a folder", hint="handoffd projects") from error
     except OSError as error:
         raise storage_error("list", Path(folder), error) from error
     shown = [name for name in names if not name.startswith(".")][:MOST_LISTED]
@@ -139,7 +139,7 @@ def looks_like_project(folder: str) -> bool:
 def others_in(bases: Iterable[str], known: Container[str]) -> tuple[str, ...]:
     """Return the names of project folders in `bases` that are not `known` by their places.
 
-    Hidden ones and what cannot be listed are left out; 10,000 entries of each are looked at.
+    Hidden and unreadable folders are left out; at most 10,000 entries of each base are read.
     """
     found: set[str] = set()
     for base in bases:
@@ -154,10 +154,10 @@ def others_in(bases: Iterable[str], known: Container[str]) -> tuple[str, ...]:
 
 # --- which folders the settings mean ------------------------------------------------------------------
 MOST_LEVELS = 8
-"""So far below its base a pattern reaches, whatever `**` stands for."""
+"""A pattern matches folders at most this deep below its base, also with `**`."""
 
 NEVER = frozenset({"__pycache__", "bower_components", "lost+found", "node_modules", "site-packages", "venv"})
-"""Folders of other people's code, which nobody means unless they are written out."""
+"""Folders of other people's code; a pattern matches them only if it names them."""
 
 _MAGIC = frozenset("*?[")
 _ANY_DEPTH = "**"
@@ -192,7 +192,7 @@ class Wanted:
 
     @property
     def section(self) -> str:
-        """The key of the settings that it stands under."""
+        """The key of the settings that has it."""
         return "workspaces" if self.kind == "workspace" else "projects"
 
     def scan(self, *more: str) -> str:
@@ -202,7 +202,7 @@ class Wanted:
         return join(("handoffd", "scan", self.base, *depth, *left_out, *more))
 
     def fit(self, names: tuple[str, ...]) -> Fit:
-        """Return how the folder fits that lies below the base, by the names on the way to it."""
+        """Return whether a folder below the base matches, by the names on the way to it."""
         if self.kind == "path":
             return Fit(meant=not names, further=False)
         if self.kind == "pattern":
@@ -213,7 +213,7 @@ class Wanted:
         return Fit(meant=0 < len(names) <= self.depth, further=len(names) < self.depth)
 
     def covers(self, root: str, bases: Iterable[str]) -> bool:
-        """Return whether `root` is meant, for any of the places at which the base lies."""
+        """Return whether `root` matches below any of the base's paths."""
         return any(
             names is not None and self.fit(names).meant for names in (_below(base, root) for base in bases)
         )
@@ -289,13 +289,13 @@ def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 # --- the walk -----------------------------------------------------------------------------------------
 MOST_FOLDERS = 200_000
-"""So many folders are listed in one walk."""
+"""At most this many folders are listed in one walk."""
 
 MOST_PROJECTS = 20_000
-"""So many are found by one walk."""
+"""At most this many projects are found by one walk."""
 
 MOST_UNREAD = 10
-"""So many folders that cannot be listed are named."""
+"""At most this many unreadable folders are named."""
 
 TOLD_EVERY = 500
 FILES = frozenset({"STATE.json", "HANDOFF.md", "handoffd.yaml", "step-rules.yaml", "states"})
@@ -319,7 +319,7 @@ class Discovered:
 
 
 def resolved_base(wanted: Wanted) -> str | None:
-    """Return where the base of an entry lies, without symbolic links; None when there is no such folder."""
+    """Return the path of an entry's base, without symbolic links; None when there is no such folder."""
     try:
         path = os.path.realpath(wanted.base)
     except ValueError:  # a character that no name can have
@@ -335,7 +335,7 @@ def discover(
 ) -> Discovered:
     """Return the projects that `wanted` means below `base`; blocks for as long as the disk does.
 
-    `progress` hears of what is found so far every 500 folders.
+    `progress` gets the results so far every 500 folders.
     """
     found = Discovered(base=base)
     pending: list[tuple[str, ...]] = [()]
@@ -412,7 +412,7 @@ _FOR_PEOPLE = ("/dev/shm", "/run/media")  # noqa: S108  (where people keep proje
 
 
 def unfit(root: str, state_dir: Path) -> str | None:
-    """Return why the folder `root`, which is no link, can be no project; None: it can.
+    """Return why the folder `root` (not a link) cannot be a project; None: it can.
 
     An agent that works there could write over the system's files, handoffd's own, or all that a person has.
     """

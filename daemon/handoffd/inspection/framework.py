@@ -1,6 +1,6 @@
 """How far a project has adopted the protocol: its files, its memory, and the stories it has done.
 
-Executors write these files. People are told of them, and nothing is decided by them, with one exception:
+Executors write these files. They are shown to people, and nothing is decided by them, with one exception:
 which stories were done before the project was taken in. That is asked for once, when the project gets its
 first track, and becomes a part of that event: it tells which stories need not be done again, and opens no
 gate.
@@ -43,8 +43,8 @@ class Framework:
 def detect_framework(root: str) -> Framework:
     """Return which of the protocol's files the project at `root` has. A missing folder has none.
 
-    They are looked for and not read. Of STATE.json it is enough that something lies in its place:
-    whoever reads it will say what is wrong with that.
+    They are looked for and not read. For STATE.json it is enough that something has its name: its reader
+    reports what is wrong with it.
     """
     project = Path(root)
     state = _exists(project / state_name(MAIN))
@@ -205,7 +205,7 @@ def named_in_memory(memory: str) -> tuple[str, ...]:
 def named_in_history(history: str) -> dict[str, bool]:
     """Return the stories of which the archive says that they are done (True), or were reopened (False).
 
-    The last word counts. What is said of one step of a story says nothing of the story.
+    The last word counts. A statement about one step of a story is none about the story.
     """
     found: dict[str, bool] = {}
     below_done = False

@@ -1,7 +1,7 @@
 """What a project's own files make, over what ships: its settings, its step table, its prompt templates.
 
-Whether an edit of them is in force is another question (`project/files.py`): here they are
-taken as they are written.
+Whether an edit of them applies is decided in `project/files.py`: here they are read as they are
+written.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ MOST_FOLDERS = 100
 
 
 def templates_for(root: str | None) -> PromptTemplates:
-    """Return the templates in force for a project; for None the shipped ones.
+    """Return the templates that apply to a project; for None the shipped ones.
 
     Raises StoreError when its own cannot be read.
     """

@@ -1,6 +1,6 @@
 """Where a project is in its story by its files alone; what its step cannot read; its name, and its git.
 
-A file that a step wants to read and cannot is said as a warning, and never a reason to stop.
+A missing or unreadable file that a step wants to read is a warning, and never a reason to stop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectStatus:
-    """Where a project stands. `status` is that of STATE.json, or `not_initialized`, or `invalid_state`.
+    """The status of a project. `status` is the one of STATE.json, or `not_initialized`, or `invalid_state`.
 
     Of the last two, `step` is `none` and the numbers are 0; `last_error` says what is wrong with an
     invalid one. `next_step` follows when the step passes; `warnings` name what was not taken as written.
@@ -85,7 +85,7 @@ def parsed_state(root: str) -> ParsedState | None:
 
 
 def query_project_status(root: str) -> ProjectStatus:
-    """Return where the project at `root` stands. What cannot be used is told of in the answer."""
+    """Return the status of the project at `root`. The result names unusable files."""
     framework = detect_framework(root)
     memory = _or_none(lambda: read_memory(root))
     summary = None if memory is None else memory_summary(memory)
@@ -205,7 +205,7 @@ def check_prerequisites(root: str) -> PrerequisiteCheck:
     table = table_of(root)
     rule = table.steps.get(state.step)
     if rule is None:
-        message = f"the step table has no step {state.step[:80]!r}, at which the story stands"
+        message = f"the step table has no step {state.step[:80]!r}, which is the story's current step"
         raise Refused(message, code="UNKNOWN_STEP", hint=command_for(root, "rules check"))
     needs = prerequisites(root, rule, state.story, state.attempt)
     warnings = tuple(f"Missing prerequisite: {path}" for path in needs.missing)
@@ -258,7 +258,7 @@ def project_name(root: str) -> str:
             seen = read_project_file(Path(root), file, MAX_BYTES)
             name = reader(seen.content.decode("utf-8")) if seen is not None else None
         except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # somebody else's file; that it is a link or broken is not our business
+            continue  # not our file: whether it is a link or broken is not our business
         if isinstance(name, str) and name.strip() and name.isprintable():
             return name.strip()[:100]
     return Path(root).name
@@ -333,7 +333,7 @@ def unfinished_in(root: str) -> str | None:
 
 
 def _folder_of_git(repository: str) -> str | None:
-    """Return where git keeps what belongs to a working tree; None when that cannot be told."""
+    """Return the git directory of a working tree; None when it is unknown."""
     place = os.path.join(repository, ".git")
     if os.path.isdir(place):
         return place

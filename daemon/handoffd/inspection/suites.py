@@ -1,8 +1,8 @@
 """Which tests a project has, told by the files of its root, and how handoffd would run them.
 
-Files are looked up and the small ones read, nothing is run. What is found in the root is proposed; of what
-lies only below it there may be several, and which of them count is for a person to say: a wrong command is
-worse than none. Everything that is read may be hostile.
+Files are looked up and the small ones read, nothing is run. Tests in the root are proposed; below it there
+may be several, and a person decides which of them count: a wrong command is worse than none. All files
+may be hostile.
 
 The test script of a JavaScript project is started as the package says. Arguments that have it write a
 report are added only where they reach the runner itself: after a build, in a chain or a pipe, a failure
@@ -56,7 +56,7 @@ Tests = tuple[tuple[str, ...], TestSettings]
 
 
 def suite_of_package(folder: Path, names: frozenset[str]) -> Tests | None:
-    """Return how a package is tested, or all members of its workspace; None where nothing says so."""
+    """Return how a package is tested, or all members of its workspace; None if no file names a test."""
     package = _manifest(folder)
     manager = _manager(package, names)
     if package is not None and (script := _script(package)) is not None:
@@ -317,7 +317,7 @@ class Suites:
 
 
 def find_suites(root: Path) -> Suites:
-    """Return the tests of a project: those of its root, and only without any, those below it."""
+    """Return the tests of a project: of its root, else of the folders below it."""
     found = list(_in_folder(root, "."))
     if found:
         return Suites(chosen=found[0], others=tuple(found[1:]))
@@ -473,4 +473,4 @@ def _by_exit_code(*command: str) -> Tests:
 
 _BY_MANIFEST: Final[tuple[Finder, ...]] = (_python, _go, suite_of_package, _cargo, _maven, _gradle)
 _WEAKER: Final[tuple[Finder, ...]] = (_python_files, _make)
-"""What counts where no manifest tells of tests: the target of a Makefile mostly runs what was found there."""
+"""Used only if no manifest has tests: the target of a Makefile mostly runs the tests of a manifest."""

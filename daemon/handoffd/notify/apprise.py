@@ -1,7 +1,7 @@
-"""The more than a hundred services that apprise knows, through a worker beside the daemon.
+"""The more than a hundred services of apprise, through a worker process beside the daemon.
 
-apprise is never imported here: it is slow, blocks, and some of its services hang. What an address is
-made of is a secret. A notice that some of several addresses have taken is sent again only to the others.
+apprise is never imported here: it is slow, blocks, and some of its services hang. The parts of an address are
+secret. A notice that some of several addresses have taken is sent again only to the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from handoffd.settings.notify import AppriseSettings
 
 ARGV: Final = (sys.executable, "-I", str(Path(apprise_worker.__file__).resolve()))
 FIRST_S: Final = 15.0
-"""So much longer the first request may take: apprise reads its hundred plug-ins."""
+"""Extra seconds for the first request: apprise reads its hundred plug-ins."""
 
 _KINDS: Final[Mapping[str, str]] = {
     "needs_human": "warning", "timeout": "failure", "blocked": "failure", "done": "success",

@@ -1,12 +1,11 @@
-"""A program that tells a person: gets the notice as JSON on its standard input.
+"""The sink that runs a program: it gets the notice as JSON on its standard input.
 
 It is started without a shell, in `/` (never in a project, whose files it might pick up), in its own
 session, with the few environment variables that desktop and mail programs need. It gets the notice as a file
-in memory, so that the daemon need not wait until it reads. Only the end of its output is kept: a program
-that floods fills neither disk nor memory. It is over when it has ended, even if its output is held open;
-then, or
-when its time is up, its process group is killed while the dead leader still holds the group's
-number, so that no other group can be hit.
+in memory, so the daemon need not wait until it reads. Only the end of its output is kept: a program
+that floods fills neither disk nor memory. When the program has ended, even if a child holds its output open,
+or when its time is up, its process group is killed while the dead leader still holds the group's number, so
+no other group can be hit.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _ENVIRONMENT = (
 
 
 def known_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return of an environment what programs get that tell people."""
+    """Return the part of an environment that notification programs get."""
     return {name: environ[name] for name in _ENVIRONMENT if name in environ}
 
 
@@ -69,7 +68,7 @@ class CommandSink:
         raise Undelivered(f"{self._argv[0]}: {ending}{output.told}")
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: a program has no connection to close."""
 
     async def _until_it_ends(self, process: subprocess.Popen[bytes], output: _Output) -> int | None:
         """Return the exit code, negative for a signal; None if the time was up."""

@@ -1,10 +1,10 @@
-"""What is held back (quiet hours, digests, bursts), and the digests that take its place in time.
+"""Held notices (quiet hours, digests, bursts), and the digests that replace them when they are due.
 
-The box has what is held back, and folds it in one transaction: a crash before leaves it held, a
-crash after leaves the digest waiting for its sink. So there is one digest, and never none.
+The box has the held notices, and replaces them in one transaction: after a crash before it they are still
+held, after a crash behind it the digest is queued for its sink. So there is one digest, and never none.
 
-A time of the day means what the clock on the wall of that zone shows, also on the days on which it is
-put forward or back; lengths are true ones, between two instants.
+A time of the day is the local time of its zone, also on days when summer time begins or ends; lengths are
+true ones, between two instants.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Releases:
         self._news = anyio.Event()
 
     def configure(self, settings: NotifySettings, sinks: Mapping[str, SinkSettings]) -> None:
-        """Go on by other settings."""
+        """Apply new settings."""
         self._settings, self._sinks = settings, sinks
         self._due = {}
         self._news.set()
 
     def add(self, held: Iterable[Held]) -> None:
-        """Take what is recorded as held back."""
+        """Take over the recorded held notices."""
         for one in held:
             self._since.setdefault((one.sink, one.reason), one.since)
             self._news.set()
@@ -82,7 +82,7 @@ class Releases:
         return {key: self._moment(key, now) for key in self._since if key[0] in self._sinks}
 
     async def run(self) -> None:
-        """Release what is due, until cancelled."""
+        """Release due notices until cancelled."""
         while True:
             self._news = anyio.Event()
             try:
@@ -94,7 +94,7 @@ class Releases:
                 await self._news.wait()
 
     async def _look(self) -> float:
-        """Release what is due; return after how many seconds to look again."""
+        """Release due notices; return after how many seconds to check again."""
         now = self._clock.now()
         for key in [key for key in self._since if key[0] in self._sinks]:
             if self._moment(key, now) > now:
@@ -234,7 +234,7 @@ def _instant(day: date, at: time, zone: tzinfo | None) -> datetime:
     return there.astimezone(UTC)
 
 
-# --- one notice instead of many: by project, each with what to type ----------------------------------
+# --- one notice instead of many: by project, each with its command -----------------------------------
 MOST_LISTED = 40
 """Notices that a digest lists; of more, it says how many. A sink with less room for words shows fewer."""
 _MOST_NAMED = 3

@@ -1,4 +1,4 @@
-"""From an order to tell a person to the notice that leaves the house."""
+"""Makes notices: from orders of a decision, and for conditions of projects and of the daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from handoffd.engine.wording import addressed, command_for, repair_command
 from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
-from handoffd.notify.ports import STANDS
+from handoffd.notify.ports import LASTING
 from handoffd.protocol.story import expand
 
 
@@ -64,7 +64,7 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
     )
 
 
-CONDITION = f"{STANDS}condition"
+CONDITION = f"{LASTING}condition"
 """Prefix of a matter of the project itself, apart from its tracks and the trust of files."""
 
 

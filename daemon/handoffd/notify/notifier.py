@@ -1,8 +1,8 @@
 """Sends each notice to the sinks it is for, and lets none of them hold up anything else.
 
-The code that decides that a person must be told only hands the notice in. It is recorded first, for each
-sink apart, and then each sink's own worker sends it: at least once, under an id that stays the same.
-So a webhook that hangs delays neither the command nor the daemon, and a crash loses nothing.
+Other code only hands a notice in. It is recorded first, for each sink apart, and then each sink's own worker
+sends it: at least once, under an id that stays the same. So a webhook that hangs delays neither the command
+nor the daemon, and a crash loses nothing.
 
 A notice that a sink must not get yet (quiet hours, digests, bursts) is recorded as held back; `digests`
 folds these into one when it is due. `reminders` repeats notices that still wait for the user.
@@ -87,7 +87,7 @@ class Notifier:
 
     # --- settings --------------------------------------------------------------------------------
     def configure(self, settings: NotifySettings, group_of: GroupOf | None = None) -> None:
-        """Go on by other settings, and other groups if given; sinks that they leave as they were go on."""
+        """Apply new settings, and new groups if given; unchanged sinks continue."""
         names = self._lines.names
         self._settings, self._group_of = settings, group_of or self._group_of
         self._apply()
@@ -125,7 +125,7 @@ class Notifier:
     def stand(self, notice: Notice, topic: str) -> None:
         """Take in a lasting matter of a project, until `settle(project, topic)`; never blocks or raises.
 
-        `topic` begins with STANDS. It is sent once, however many lives of the daemon find it, and repeated
+        `topic` begins with LASTING. It is sent once, however many lives of the daemon find it, and repeated
         if its kind waits for the user. Two notices are the same matter if `sign_of` their ids is equal.
         """
         reached_min = 0.0 if notice.kind in WAITING else math.inf

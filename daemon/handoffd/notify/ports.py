@@ -30,7 +30,7 @@ class Opened:
 Lane = tuple[str, str]
 """A project and what of it: one of its tracks, or (with an empty track, or one that starts with ~) itself."""
 
-STANDS = "~"
+LASTING = "~"
 """Prefix of the topic of a lasting matter: only a check of the project can tell that it is over."""
 
 

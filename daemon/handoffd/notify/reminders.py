@@ -25,7 +25,7 @@ from handoffd.clock import Clock
 from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.notify.notice import Notice
-from handoffd.notify.ports import STANDS, Box, Matter
+from handoffd.notify.ports import LASTING, Box, Matter
 from handoffd.settings.notify import RemindSettings
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class Reminders:
             # Of the future: the clock was put back, and people wait by the one that they see.
             self._matters[matter.notice] = kept = replace(matter, since=min(matter.since, now))
             self._by_lane[matter.lane] = matter.notice
-            if inherited and matter.lane[1].startswith(STANDS):
+            if inherited and matter.lane[1].startswith(LASTING):
                 self._unseen.add(matter.notice)
             self._arm(kept)
 

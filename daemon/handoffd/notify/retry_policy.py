@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 ORDERED_TRIES = 5
-"""So often a notice is tried before later ones of its track may go first."""
+"""After this many tries later notices of the same track may overtake one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A worker for each sink: takes notices out of the box, sends them, and says what came of it.
+"""A worker for each sink: takes notices out of the box, sends them, and records the results.
 
 Only a window of the queue is in memory, and of that only the numbers; the box has the rest. What to do
 next is decided in `retry_policy`. A box that cannot be written or read is asked again: a notice that was

@@ -9,7 +9,7 @@ What each act of a script does; everything here has been seen from a real agent:
 |---|---|
 | pass | the step's work, then a proper hand-off |
 | claim | the same, but verify runs no tests |
-| fail[:REASON], needs_human[:REASON] | no work; the hand-off says so |
+| fail[:REASON], needs_human[:REASON] | no work; the hand-off has that status |
 | lie | no work; the hand-off claims that all went well |
 | none | no work, no hand-off, exit code 0 |
 | crash | ends itself by SIGKILL |
@@ -26,9 +26,9 @@ What each act of a script does; everything here has been seen from a real agent:
 | slow:SECONDS | takes that long, printing a line now and then |
 | tamper | writes STATE.json, which only the orchestrator may |
 | error:REASON | no work, no hand-off; reports that as its error, exit code 1 |
-| limit:SECONDS | the same with a usage limit that will be over in so many seconds |
-| gone | if it shall continue a session, that is not there: reports so, exit code 1 |
-| turns:COUNT | asks the model so many times more: uses up what the script's `stream` says |
+| limit:SECONDS | the same with a usage limit that is over after SECONDS |
+| gone | a session to continue does not exist: reports that, exit code 1 |
+| turns:COUNT | asks the model COUNT more times: uses up what the script's `stream` says |
 
 Started by `python -I -m handoffd.rehearsal`; `-I` keeps the project's modules from shadowing ours.
 """
@@ -138,7 +138,7 @@ _SLOW_PIECE_S = 0.5
 
 
 def perform(acts: Iterable[Act], workspace: Workspace, assignment: Assignment, voice: Voice) -> None:
-    """Do the acts in order. Leaves by `SystemExit` or a signal where an act says so, else returns."""
+    """Do the acts in order. Some acts end the process by `SystemExit` or a signal."""
     for act in acts:
         if act.name not in ("pass", "claim"):
             voice.say(f"told to {act.name}{f':{act.argument}' if act.argument else ''}")
@@ -350,7 +350,7 @@ class Voice:
         """Ask the model, which there is none of, `count` times."""
 
     def limited(self, until: int) -> None:
-        """Tell of a usage limit that is over at `until`, in seconds since 1970."""
+        """Report a usage limit that is over at `until`, in seconds since 1970."""
 
     def end(self, text: str, *, is_error: bool = False) -> None:
         """Tell how it went."""
@@ -391,7 +391,7 @@ class StreamVoice(Voice):
             time.sleep(self._speech.pause_s)
 
     def limited(self, until: int) -> None:
-        """Print the line in which claude tells of a limit."""
+        """Print the line in which claude reports a limit."""
         info = {"status": "rejected", "resetsAt": until, "rateLimitType": "five_hour"}
         self._print(type="rate_limit_event", rate_limit_info=info)
 
@@ -423,7 +423,7 @@ class StreamVoice(Voice):
 
 
 def write(text: bytes) -> None:
-    """Print bytes; nobody may be listening any more."""
+    """Print bytes; the reader may be gone."""
     try:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()

@@ -5,7 +5,7 @@ template of the front matter to hand over, filled with `story`, `step`, `attempt
 The last such block counts. What is missing there is looked up in the environment and STATE.json.
 
 HANDOFF.md is read by machines (the front matter) and by the next session (the body). Each file is
-written by a rename, so whoever sees it sees all of it.
+written by a rename, so a reader gets all of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING = {"", "null", "~", "None"}
 
 
 class BadAssignment(Exception):
-    """Neither the prompt nor the project says which step is to be done."""
+    """Neither the prompt nor the project names the step."""
 
 
 class Assignment(NamedTuple):
@@ -186,7 +186,7 @@ def result_text(report: Report) -> str:
 
 
 def previous_facts(workspace: Workspace, story: str | None) -> tuple[Counts, str | None]:
-    """Return the test counts and the commit of the hand-off that lies there, if it is about `story`."""
+    """Return the test counts and the commit of the present hand-off, if it is about `story`."""
     found = dict(re.findall(r"^([a-z_]+): *\"?([^\"\n]*)\"?$", workspace.read(HANDOFF) or "", re.MULTILINE))
     if found.get("story") != story:
         return Counts(), None
@@ -211,7 +211,7 @@ def tick(workspace: Workspace, step: str) -> None:
 
 
 def _headings(lines: Iterable[str]) -> list[str]:
-    """Return for each line the heading it stands under."""
+    """Return for each line the heading above it."""
     found, current = [], ""
     for line in lines:
         if line.startswith("#"):

@@ -229,7 +229,7 @@ def _python(workspace: Workspace, assignment: Assignment) -> Plan:
 
 
 def _go(assignment: Assignment) -> Plan:
-    # A package of its own: what those of the project are called, and hold, is their affair.
+    # A package of its own: the project's packages may have any name and content.
     folder = f"rehearsal_{assignment.slug}"
     test, code = _filled(placeholders.GO_TEST, assignment), _filled(placeholders.GO_CODE, assignment)
     return Plan(f"{folder}/story_test.go", test, f"{folder}/story.go", code)
@@ -282,7 +282,7 @@ def _members(workspace: Workspace, package: dict[str, Any]) -> list[str]:
     found = package.get("workspaces")
     found = found.get("packages") if isinstance(found, dict) else found
     if workspace.exists("pnpm-workspace.yaml"):
-        return ["**"]  # whatever it says: what is no package has no test script
+        return ["**"]  # regardless of its text: a folder that is not a package has no test script
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
@@ -309,7 +309,7 @@ def _package(workspace: Workspace) -> dict[str, Any]:
 
 
 def _runner(workspace: Workspace, package: dict[str, Any]) -> tuple[str | None, list[str]]:
-    """Return the runner of the package's tests, and what it is told to test, if anything."""
+    """Return the runner of the package's tests, and its operands."""
     scripts = package.get("scripts")
     script = scripts.get("test") if isinstance(scripts, dict) else None
     script = script if isinstance(script, str) else ""
@@ -325,13 +325,13 @@ def _runner(workspace: Workspace, package: dict[str, Any]) -> tuple[str | None, 
 
 
 def _operands(words: str) -> list[str]:
-    """Return the words of a call that are no options, up to the end of the command."""
+    """Return the words of a call that are not options, up to the end of the command."""
     found = re.split(r"[;&|<>]", words)[0].split()
     return [word.strip("\"'") for word in found if not word.startswith("-") and word not in {"run", "test"}]
 
 
 def _reaches(operand: str, test: str) -> bool:
-    """Whether a runner that is told `operand` (a file, a folder, a pattern) runs the file `test`."""
+    """Whether a runner with the operand `operand` (a file, a folder, a pattern) runs the file `test`."""
     plain = operand.removeprefix("./").rstrip("/")
     pattern = re.escape(plain).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
     return test.startswith(f"{plain}/") or re.fullmatch(pattern, test) is not None

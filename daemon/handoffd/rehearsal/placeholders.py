@@ -14,16 +14,16 @@ CONTEXT = """# Project context
 
 {note}
 ## Why
-To be said.
+To be written.
 
 ## Who
-To be said.
+To be written.
 
 ## What
 {name}
 
 ## Stack
-To be said.
+To be written.
 
 ## Structure
 {structure}
@@ -36,10 +36,10 @@ DESIGN = """# Software design
 {structure}
 
 ## Data model
-To be said.
+To be written.
 
 ## Interfaces
-To be said.
+To be written.
 """
 
 CONSTITUTION = """# Constitution

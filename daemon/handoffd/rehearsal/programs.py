@@ -33,7 +33,7 @@ _SUMMARY = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 
 
 class _Outcome(NamedTuple):
-    """What is known of the tests, and how; `problem` when they were to be run and could not."""
+    """The results of the tests, and their source; `problem` when they could not be run."""
 
     tests: Counts
     failing: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def commit(workspace: Workspace, assignment: Assignment) -> Report:
     """Commit the story's files; when that is done already, name the commit that did it."""
     tests, _ = previous_facts(workspace, assignment.story)
     if not os.path.lexists(os.path.join(workspace.root, ".git")):
-        return Report(summary="nothing to commit to: the project is no git repository", tests=tests)
+        return Report(summary="nothing to commit to: the project is not a git repository", tests=tests)
     files = _present(workspace, assignment)
     if not files:
         return Report(summary="nothing to commit: the story has written no files", tests=tests)

@@ -1,4 +1,4 @@
-"""The script: what the rehearsal is told to do instead of its best.
+"""The script: what the rehearsal does instead of its best.
 
 JSON in the environment variable HANDOFFD_REHEARSAL (the text itself or the path of a file), else in
 the project's `.ai/rehearsal.json`:
@@ -11,8 +11,8 @@ Acts joined by `+` are done one after the other; when none of them ends the sess
 and a proper hand-off follow. The starts are counted in `.ai/rehearsal-count.json` before anything
 else is done, so a start that kills itself is counted, too.
 
-Started with `--stream` (the executor `rehearsal-stream`), it prints the JSON lines that claude prints. What
-stands in them says an object under the key `stream`, the tokens and US dollars being those of each turn:
+Started with `--stream` (the executor `rehearsal-stream`), it prints the JSON lines that claude prints. An
+object under the key `stream` gives their content; its tokens and US dollars are for each turn:
 
     {"stream": {"session": "s-1", "turns": 2, "input_tokens": 1000, "output_tokens": 200,
                 "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": 0.05, "pause_s": 0.5},
@@ -76,7 +76,7 @@ FORMS: Mapping[str, Form] = {
 
 
 class BadScript(Exception):
-    """The script cannot be used; says so with file, key and what is allowed, like `errors.Problem`."""
+    """The script cannot be used; the message has file, key and allowed values, like `errors.Problem`."""
 
     # No Problem itself: an agent that starts for every step imports as little as it can.
     def __init__(
@@ -131,7 +131,7 @@ PASS = (Act("pass"),)
 
 
 def load(workspace: Workspace, environ: Mapping[str, str]) -> Script | None:
-    """Return the script in force, checked whole, or None when there is none. Raises `BadScript`."""
+    """Return the script that applies, checked whole, or None when there is none. Raises `BadScript`."""
     given = environ.get(VARIABLE, "").strip()
     if given.startswith("{"):
         return parse(given, f"${VARIABLE}")

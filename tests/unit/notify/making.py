@@ -1,4 +1,4 @@
-"""Sinks that do as a test says, and a notifier that runs for as long as a block lasts."""
+"""Sinks that a test controls, and notifiers that run for as long as a block lasts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import anyio
 from tests.support.notices import NOTICE, MemoryBox
@@ -22,20 +23,21 @@ QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05, remind=RemindSettings
 
 NOON = datetime(2026, 1, 12, 12, tzinfo=UTC)
 NIGHT = NOON + timedelta(hours=11)
+QUIET = {"start": "22:00", "end": "07:00", "timezone": "UTC"}
 
 
 class WallClock:
-    """The machine's clock, and a wall clock that is put by hand."""
+    """The machine's monotonic clock, and a wall clock that the test moves."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
 
     def move(self, **by: float) -> None:
-        """Put it forward, or back."""
+        """Move it forward, or back."""
         self._now += timedelta(**by)
 
     def now(self) -> datetime:
-        """Return what it shows."""
+        """Return its time."""
         return self._now
 
     def monotonic(self) -> float:
@@ -44,7 +46,7 @@ class WallClock:
 
 
 class Recording:
-    """A sink that fails `failures` times, then notes what it gets; it waits while `gate` is shut."""
+    """A sink that fails `failures` times, then records notices; it waits while `gate` is shut."""
 
     def __init__(self, name: str = "recording", failures: Sequence[Exception] = ()) -> None:
         self.name = name
@@ -73,8 +75,75 @@ class Recording:
         self.notices.append(notice)
 
     def close(self) -> None:
-        """Let go."""
+        """Count it."""
         self.closed += 1
+
+
+class Stage:
+    """A notifier over a wall clock and a box that outlive it, with recording sinks.
+
+    Only with `real` it has the sinks of its settings instead.
+    """
+
+    def __init__(
+        self, values: NotifySettings, *sinks: str, at: datetime = NOON, box: MemoryBox | None = None
+    ) -> None:
+        self.values = values
+        self.clock = WallClock(at)
+        self.box = box or MemoryBox()
+        self.sinks = {name: Recording(name) for name in sinks or ("recording",)}
+        self.real = False
+
+    @property
+    def sink(self) -> Recording:
+        """Return the first sink."""
+        return next(iter(self.sinks.values()))
+
+    def got(self, sink: str = "recording") -> list[str]:
+        """Return the ids of the notices that a sink has."""
+        return self.sinks[sink].got
+
+    @asynccontextmanager
+    async def life(self, *sinks: Recording) -> AsyncIterator[Notifier]:
+        """Run a notifier for as long as the block lasts."""
+        terms = replace(terms_of(self.values), box_retry_s=0.01)
+        given = None if self.real else sinks or tuple(self.sinks.values())
+        self.notifier = Notifier(self.values, self.clock, self.box, sinks=given, terms=terms, place="/state")
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(self.notifier.run)
+                yield self.notifier
+                group.cancel_scope.cancel()
+
+    async def send(self, *notices: Notice) -> None:
+        """Hand in these notices as orders, and wait until they are recorded and delivered."""
+        for notice in notices:
+            self.notifier.send(notice, 7)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until nothing is left to record or deliver."""
+        assert await self.notifier.drain(60)
+
+    async def move(self, **by: float) -> None:
+        """Move the clock, and let the notifier notice it."""
+        self.clock.move(**by)
+        self.notifier.configure(self.values)
+        await anyio.wait_all_tasks_blocked()
+
+    async def later(self, **by: float) -> None:
+        """Move the clock, and wait until nothing is left to record or deliver."""
+        await self.move(**by)
+        await self.settled()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether `pid` is a live process (a zombie is not)."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @asynccontextmanager

@@ -30,14 +30,14 @@ def address(server: Server, path: str = KEY) -> str:
 
 
 def sink(worker: Worker | None = None, **values: Any) -> AppriseSink:
-    """Return a sink; with loopback for a proxy that is none."""
+    """Return a sink with the environment of the tests."""
     settings = AppriseSettings.model_validate({"timeout_s": 60, **values})
     return AppriseSink(settings, os.environ, worker=worker)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server that takes what it gets."""
+    """A server that accepts every request."""
     with serving(200) as running:
         yield running
 
@@ -56,7 +56,7 @@ def workers() -> list[int]:
 
 
 def shown_of(pid: int) -> bytes:
-    """Return what others can see of a process."""
+    """Return what other users can see of a process."""
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
 
 
@@ -74,7 +74,7 @@ async def test_a_notice_is_sent_in_words(server: Server) -> None:
     assert body["message"].endswith("Next: handoffd approve /srv/shop")
 
 
-async def test_only_those_that_did_not_take_it_get_it_again() -> None:
+async def test_only_addresses_that_failed_get_the_notice_again() -> None:
     """A mailbox is not filled because a chat is down."""
     with serving(200) as fine, serving(500) as broken:
         one = sink(urls=[address(fine), address(broken)])
@@ -92,7 +92,7 @@ async def test_only_those_that_did_not_take_it_get_it_again() -> None:
 
 
 async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp_path: Path) -> None:
-    """Of a file one a line, with remarks; or apprise's own form, of which tags select."""
+    """A file has one per line, and comments; tags select from apprise's own form."""
     lines, config = f"# ours\n\n{address(server, 'lines')}\n", tmp_path / "apprise.yaml"
     tagged = "".join(f"  - {address(server, tag)}:\n    tag: {tag}\n" for tag in ("shop", "blog"))
     config.write_text(f"urls:\n{tagged}")
@@ -113,8 +113,8 @@ async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp
         ({"config_file": "/no/such/file"}, "is not a file"),
     ],
 )
-async def test_what_is_wrong_with_addresses_is_told(values: dict[str, Any], why: str) -> None:
-    """Without the address."""
+async def test_a_wrong_address_fails_with_a_reason(values: dict[str, Any], why: str) -> None:
+    """The reason does not quote it."""
     one = sink(**values)
     try:
         with pytest.raises(Undelivered, match=why) as caught:
@@ -125,7 +125,7 @@ async def test_what_is_wrong_with_addresses_is_told(values: dict[str, Any], why:
 
 
 async def test_addresses_can_be_checked_without_sending(server: Server) -> None:
-    """For doctor."""
+    """As doctor does."""
     one = sink(urls=[address(server), f"nosuch://{KEY}"])
     try:
         assert ["address 2: apprise does not know such an address"] == await one.check()
@@ -138,7 +138,7 @@ async def test_addresses_can_be_checked_without_sending(server: Server) -> None:
 async def test_a_worker_that_is_killed_while_it_sends_fails_the_delivery_and_is_replaced(
     server: Server,
 ) -> None:
-    """The next try has another one."""
+    """The next try starts another one."""
     server.hold.clear()
     one = sink(urls=[address(server)])
     failures: list[str] = []
@@ -165,7 +165,7 @@ async def test_a_worker_that_is_killed_while_it_sends_fails_the_delivery_and_is_
 
 
 async def test_a_service_that_hangs_is_left_at_the_time_limit(server: Server) -> None:
-    """With the worker."""
+    """The worker ends, too."""
     one = sink(urls=[address(server)], timeout_s=1)
     try:
         await one.check()  # it is slow to start
@@ -177,8 +177,8 @@ async def test_a_service_that_hangs_is_left_at_the_time_limit(server: Server) ->
     await eventually(lambda: [] == workers())
 
 
-async def test_no_address_is_to_be_seen_in_the_process_list(server: Server) -> None:
-    """Neither among its arguments nor in its environment."""
+async def test_the_process_list_shows_no_address(server: Server) -> None:
+    """Neither its arguments nor its environment have one."""
     server.hold.clear()
     one = sink(urls=[address(server)])
     async with anyio.create_task_group() as tasks:
@@ -192,8 +192,8 @@ async def test_no_address_is_to_be_seen_in_the_process_list(server: Server) -> N
     await eventually(lambda: [] == workers())
 
 
-async def test_without_apprise_it_is_told_what_to_install() -> None:
-    """In the daemon's own environment."""
+async def test_without_apprise_the_error_has_the_command_to_install_it() -> None:
+    """Into the daemon's own environment."""
     bare = Worker((ARGV[0], "-I", "-S", ARGV[2]), {})
     one = sink(bare, urls=["json://127.0.0.1/"])
     try:

@@ -1,12 +1,14 @@
-"""From the order to tell a person to the notice."""
+"""Notices: made from orders and conditions, as JSON, and in words."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.support.house import NOW, MovableClock, track_of
+from tests.support.notices import NOTICE
 
 from handoffd.engine.decision import Notify
 from handoffd.engine.run import Finding
@@ -15,7 +17,7 @@ from handoffd.engine.views import Condition
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect
 from handoffd.notify import notices
-from handoffd.notify.notice import Notice, sign_of
+from handoffd.notify.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
 from handoffd.notify.notices import (
     cap_notice,
     condition_notice,
@@ -37,7 +39,7 @@ ORDER = Notify(
 
 
 def test_a_notice_says_what_why_and_what_to_type() -> None:
-    """Paths are the project's own; its id is that of the order, so that a repetition can be told."""
+    """Paths are the project's own; the order gives the id, so a repetition has the same."""
     pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=ORDER)
 
     assert Notice(
@@ -48,7 +50,7 @@ def test_a_notice_says_what_why_and_what_to_type() -> None:
 
 
 def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() -> None:
-    """However late it is sent, and although both journals count from 1."""
+    """Although both journals count from 1."""
     here = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=ORDER)
     there = replace(here, at=NOW + timedelta(microseconds=1))
 
@@ -70,10 +72,8 @@ def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() 
         ("locked", "blocked", "handoffd remove /srv/shop"),
     ],
 )
-def test_each_condition_has_words_and_a_next_command_of_its_own(
-    condition: Condition, kind: str, action: str
-) -> None:
-    """A project that cannot be worked on is blocked like a story; with invalid rules it goes on."""
+def test_each_condition_has_its_text_and_next_command(condition: Condition, kind: str, action: str) -> None:
+    """A project without work is blocked like a story; with invalid rules it continues."""
     notice = condition_notice("/srv/shop", condition, "line 3", MovableClock())
 
     assert (kind, "line 3") == (notice.kind, notice.why)
@@ -82,7 +82,7 @@ def test_each_condition_has_words_and_a_next_command_of_its_own(
     assert notice.id != condition_notice("/srv/shop", condition, "line 3", MovableClock()).id
 
 
-def test_the_notice_of_a_locked_project_says_by_whom() -> None:
+def test_the_notice_of_a_locked_project_names_the_process() -> None:
     """In the line that every list shows."""
     who = "the project /srv/shop is in use by process 7 (handoffd run)"
     notice = condition_notice("/srv/shop", "locked", who, CLOCK)
@@ -106,8 +106,8 @@ EVERY = {
 }
 
 
-def test_every_notice_names_project_what_why_and_what_to_type() -> None:
-    """Whoever makes one; there are no others."""
+def test_every_notice_has_project_text_reason_and_next_command() -> None:
+    """The table has every function that makes one."""
     makers = {name for name in vars(notices) if name.endswith("_notice")}
 
     assert makers == set(EVERY)
@@ -118,8 +118,8 @@ def test_every_notice_names_project_what_why_and_what_to_type() -> None:
         assert notice.action.split()[0] in {"handoffd", "df", "ls", "ps"}, name
 
 
-def test_what_two_machines_tell_of_is_not_taken_for_one() -> None:
-    """They may have the same folders, caps and days; whoever gets both drops repetitions by the id."""
+def test_notices_of_two_machines_have_different_ids() -> None:
+    """Their folders, caps and days may be the same, and receivers drop repetitions by the id."""
     finding = Finding(scope="day", unit="usd", spent=2, cap=1)
     told = [
         (
@@ -134,7 +134,7 @@ def test_what_two_machines_tell_of_is_not_taken_for_one() -> None:
 
 
 def test_the_same_edit_has_the_same_sign() -> None:
-    """Under an id of its own, so that nobody drops it as a repetition; of many keys some are named."""
+    """Each notice has its own id, so receivers do not drop it as a repetition; it names some of many keys."""
     keys = tuple(f"key{number}" for number in range(30))
     one, again, other = (trust_notice("/srv/shop", keys, edit, CLOCK) for edit in ("1", "1", "2"))
 
@@ -143,3 +143,86 @@ def test_the_same_edit_has_the_same_sign() -> None:
     assert sign_of(one.id) != sign_of(other.id)
     assert one.why is not None
     assert one.why.endswith("key9 and 20 more")
+
+
+def test_the_json_holds_every_field_under_its_name() -> None:
+    """The time is as the protocol writes it; there is a format number."""
+    assert {
+        "format": 1,
+        "id": "main-7",
+        "at": "2026-01-31T22:15:09.123Z",
+        "project": "/srv/shop",
+        "name": "shop",
+        "story": "US-005",
+        "step": "review",
+        "kind": "needs_human",
+        "text": "US-005 waits for a review",
+        "why": "the step needs a person",
+        "action": "handoffd approve /srv/shop",
+        "review": ["docs/bdd/US-005.md"],
+        "track": "main",
+        "of": None,
+        "count": 1,
+        "lines": [],
+        "more": 0,
+    } == json.loads(NOTICE.as_json())
+
+
+def test_the_json_is_one_line_and_readable() -> None:
+    """Line-oriented receivers get one line; Chinese stays Chinese."""
+    text = replace(NOTICE, text="需要審查\nnow").as_json()
+
+    assert "\n" not in text
+    assert "需要審查" in text
+
+
+def test_a_recorded_notice_is_read_as_it_was() -> None:
+    """Fields of a later release are ignored; missing ones have their defaults."""
+    assert NOTICE == Notice.from_json(NOTICE.as_json())
+    later = {**json.loads(NOTICE.as_json()), "colour": "red"}
+    del later["review"]
+    assert replace(NOTICE, review=()) == Notice.from_json(json.dumps(later))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"id": "1"}', '{"at": 3}', '{"at": "yesterday"}'])
+def test_other_text_is_refused(text: str) -> None:
+    """With a ValueError."""
+    with pytest.raises(ValueError):  # noqa: PT011  (json has its own subclass)
+        Notice.from_json(text)
+
+
+def test_a_message_has_all_that_a_tired_person_needs() -> None:
+    """Project and story, text, reason, place, next command."""
+    assert "shop US-005 needs you" == headline(NOTICE)
+    assert message(NOTICE).splitlines() == [
+        "US-005 waits for a review",
+        "Why: the step needs a person",
+        "To look at: docs/bdd/US-005.md",
+        "Where: /srv/shop (review)",
+        "Next: handoffd approve /srv/shop",
+    ]
+
+
+def test_a_message_leaves_out_missing_fields() -> None:
+    """Also with a kind of a later release."""
+    bare = replace(NOTICE, story=None, step="", why=None, action=None, review=(), kind="new")
+
+    assert "shop new" == headline(bare)
+    assert "US-005 waits for a review\nWhere: /srv/shop" == message(bare)
+
+
+def test_a_long_message_keeps_its_command() -> None:
+    """The limit is in bytes; no letter is cut in two."""
+    long = replace(NOTICE, text="擷" * 5000, name="n" * 500, review=tuple(map(str, range(30))))
+
+    told = message(long)
+    assert len(told.encode()) <= MOST_BYTES
+    assert told.endswith("…\nWhere: /srv/shop (review)\nNext: handoffd approve /srv/shop")
+    assert MOST_HEADLINE == len(headline(long))
+    assert len(message(replace(NOTICE, action="x" * 9000)).encode()) <= MOST_BYTES
+    assert "9 and 20 more" in message(replace(long, text="x"))
+
+
+def test_a_digest_shows_its_lines() -> None:
+    """One per line."""
+    assert "a\n- b\n" in message(replace(NOTICE, lines=("a", "- b")))

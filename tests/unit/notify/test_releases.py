@@ -1,250 +1,187 @@
-"""What is held back is told of once, in one notice, when its time has come."""
+"""Held notices are sent once, as one notice, when they are due."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-import anyio
 from tests.support.eventually import eventually
-from tests.support.notices import NOTICE, MemoryBox
-from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
+from tests.support.notices import NOTICE
+from tests.unit.notify.making import NIGHT, NOON, QUIET, Recording, Stage
 
-from handoffd.notify.notifier import Notifier, terms_of
-from handoffd.notify.sink_workers import Terms
-from handoffd.settings.notify import NotifySettings
+from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Bursts
+from handoffd.settings.notify import BurstSettings, NotifySettings
 
-QUIET = {"start": "22:00", "end": "07:00", "timezone": "UTC"}
+EVENING = {"at": "18:00", "timezone": "UTC", "kinds": ["done"]}
 OFF: dict[str, Any] = {"remind": {"after_min": []}}
 
 
 def settings(**values: Any) -> NotifySettings:
-    """Return settings of notices that are told at once, and never again."""
+    """Return settings without reminders."""
     return NotifySettings.model_validate({**OFF, **values})
 
 
-def quick(values: NotifySettings) -> Terms:
-    """Return terms by which nothing is waited for."""
-    return replace(terms_of(values), box_retry_s=0.01)
+def named(*names: str, **changes: Any) -> list[Notice]:
+    """Return a notice with each of these ids."""
+    return [replace(NOTICE, **{"at": NOON, **changes, "id": name}) for name in names]
 
 
-@asynccontextmanager
-async def telling(
-    values: NotifySettings, clock: WallClock, box: MemoryBox, *sinks: Recording
-) -> AsyncIterator[Notifier]:
-    """Run a notifier for as long as the block lasts."""
-    notifier = Notifier(values, clock, box, sinks=sinks, terms=quick(values), place="/state")
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(notifier.run)
-            yield notifier
-            group.cancel_scope.cancel()
-
-
-def send(notifier: Notifier, *names: str, **changes: Any) -> None:
-    """Send a notice for each name, which is its id."""
-    for name in names:
-        notifier.send(replace(NOTICE, id=name, **changes))
-
-
-async def test_the_quiet_hours_hold_back_all_but_what_is_urgent() -> None:
-    """At their end the rest is told in one notice."""
-    clock, box, sink = WallClock(NIGHT), MemoryBox(), Recording()
-    values = settings(quiet={**QUIET, "urgent": ["timeout"]})
-    async with telling(values, clock, box, sink) as notifier:
-        send(notifier, "a", "b", at=NIGHT)
-        send(notifier, "late", at=NIGHT, kind="timeout")
-        await eventually(lambda: sink.got)
-        assert await notifier.drain(60)
-        assert ["late"] == sink.got
+async def test_quiet_hours_hold_back_all_but_urgent_notices() -> None:
+    """At their end the rest is sent as one notice."""
+    stage = Stage(settings(quiet={**QUIET, "urgent": ["timeout"]}), at=NIGHT)
+    async with stage.life() as notifier:
+        await stage.send(*named("a", "b", at=NIGHT), *named("late", at=NIGHT, kind="timeout"))
+        assert ["late"] == stage.got()
         assert {("recording", "quiet"): NIGHT.replace(hour=7) + timedelta(days=1)} == notifier.releases()
+        await stage.later(hours=9)
 
-        clock.move(hours=9)
-        notifier.configure(values)
-        await eventually(lambda: len(sink.got) == 2)
-
-    digest = sink.notices[1]
+    _, digest = stage.sink.notices
     assert ("digest", 2, "/state", "2 notices: shop (2)") == (
         digest.kind, digest.count, digest.project, digest.text,
     )  # fmt: skip
-    assert ["folded", "folded", "delivered", "delivered"] == box.outcomes()
+    assert ["folded", "folded", "delivered", "delivered"] == stage.box.outcomes()
 
 
-async def test_what_an_earlier_life_held_back_is_told_by_the_next_one_and_once() -> None:
-    """Although the daemon was down when the hours ended; and whether it dies before or after that."""
-    clock, box = WallClock(NIGHT), MemoryBox()
-    values = settings(quiet=QUIET)
-    async with telling(values, clock, box, Recording()) as notifier:
-        send(notifier, "a", "b", at=NIGHT)
-        assert await notifier.drain(60)
-
-    clock.move(hours=11)
-    deaf = Recording()
+async def test_the_next_daemon_sends_held_notices_once() -> None:
+    """Also if no daemon ran when the hours ended, or one died before or after that."""
+    stage, deaf = Stage(settings(quiet=QUIET), at=NIGHT), Recording()
+    async with stage.life():
+        await stage.send(*named("a", "b", at=NIGHT))
+    stage.clock.move(hours=11)
     deaf.shut()
-    async with telling(values, clock, box, deaf):
+    async with stage.life(deaf):
         await eventually(lambda: deaf.tries)
-    sink = Recording()
-    async with telling(values, clock, box, sink) as notifier:
-        await eventually(lambda: sink.got)
-        assert await notifier.drain(60)
+    async with stage.life():
+        await eventually(stage.got)
+        await stage.settled()
 
-    assert 1 == len(sink.got)
-    assert ["folded", "folded", "delivered"] == box.outcomes()
+    assert 1 == len(stage.got())
+    assert ["folded", "folded", "delivered"] == stage.box.outcomes()
 
 
-async def test_the_digests_of_two_daemons_are_not_taken_for_one() -> None:
-    """They have the same hours, sinks and numbers; whoever gets both drops repetitions by the id."""
-    sinks = (Recording(), Recording())
-    for sink in sinks:
-        clock, values = WallClock(NIGHT), settings(quiet=QUIET)
-        async with telling(values, clock, MemoryBox(), sink) as notifier:
-            send(notifier, "a", "b", at=NIGHT)
-            assert await notifier.drain(60)
-            clock.move(hours=9)
-            notifier.configure(values)
-            await eventually(lambda sink=sink: sink.got)  # type: ignore[misc]
+async def test_the_digests_of_two_daemons_have_different_ids() -> None:
+    """Receivers drop repetitions by the id; both daemons have the same hours, sinks and numbers."""
+    stages = [Stage(settings(quiet=QUIET), at=NIGHT) for _ in range(2)]
+    for stage in stages:
+        async with stage.life():
+            await stage.send(*named("a", "b", at=NIGHT))
+            await stage.later(hours=9)
 
-    assert 2 == len({*sinks[0].got, *sinks[1].got})
+    assert 2 == len({*stages[0].got(), *stages[1].got()})
 
 
 async def test_a_digest_collects_its_kinds_until_its_time() -> None:
-    """Others are told at once; one that is alone is told as it is; and nothing is told of nothing."""
-    clock, box, sink = WallClock(NOON), MemoryBox(), Recording()
-    values = settings(digest={"at": "18:00", "timezone": "UTC", "kinds": ["done"]})
-    async with telling(values, clock, box, sink) as notifier:
-        send(notifier, "done-1", "done-2", at=NOON, kind="done")
-        send(notifier, "now", at=NOON)
-        await eventually(lambda: ["now"] == sink.got)
-        clock.move(hours=6)
-        notifier.configure(values)
-        await eventually(lambda: 2 == len(sink.got))
-        clock.move(hours=24)
-        notifier.configure(values)
-        send(notifier, "done-3", at=clock.now(), kind="done", text="US-9 is done")
-        assert await notifier.drain(60)
-        assert 2 == len(sink.got)
-        clock.move(hours=24)
-        notifier.configure(values)
-        await eventually(lambda: 3 == len(sink.got))
+    """Other kinds are sent at once; a single notice is sent as it is; an empty digest is not sent."""
+    stage = Stage(settings(digest=EVENING))
+    async with stage.life():
+        await stage.send(*named("done-1", "done-2", kind="done"), *named("now"))
+        assert ["now"] == stage.got()
+        await stage.later(hours=6)
+        assert 2 == len(stage.got())
+        await stage.later(hours=24)
+        await stage.send(*named("done-3", at=stage.clock.now(), kind="done", text="US-9 is done"))
+        assert 2 == len(stage.got())
+        await stage.later(hours=24)
 
-    assert ["needs_human", "digest", "done"] == [notice.kind for notice in sink.notices]
-    assert "US-9 is done" == sink.notices[2].text
+    assert ["needs_human", "digest", "done"] == [notice.kind for notice in stage.sink.notices]
+    assert "US-9 is done" == stage.sink.notices[2].text
 
 
-async def test_a_digest_that_comes_due_at_night_waits_for_the_morning() -> None:
-    """Quiet hours go before it, and there is one notice then for each."""
-    clock, box, sink = WallClock(NOON), MemoryBox(), Recording()
-    values = settings(digest={"at": "23:00", "timezone": "UTC"}, quiet=QUIET)
-    async with telling(values, clock, box, sink) as notifier:
-        send(notifier, "a", "b", at=NOON, kind="done")
-        assert await notifier.drain(60)
-        morning = NOON.replace(hour=7) + timedelta(days=1)
-        assert [morning] == list(notifier.releases().values())
-        clock.move(hours=12)
-        notifier.configure(values)
-        await anyio.wait_all_tasks_blocked()
-        assert [] == sink.got
+async def test_a_digest_that_is_due_at_night_waits_for_the_morning() -> None:
+    """Quiet hours win, and one notice is sent then."""
+    stage = Stage(settings(digest={"at": "23:00", "timezone": "UTC"}, quiet=QUIET))
+    async with stage.life() as notifier:
+        await stage.send(*named("a", "b", kind="done"))
+        assert [NOON.replace(hour=7) + timedelta(days=1)] == list(notifier.releases().values())
+        await stage.later(hours=12)
+        assert [] == stage.got()
+        await stage.later(hours=8)
 
-        clock.move(hours=8)
-        notifier.configure(values)
-        await eventually(lambda: sink.got)
+    assert 1 == len(stage.got())
 
 
-async def test_settings_that_hold_nothing_back_any_more_release_it() -> None:
-    """At once: it is not lost with the setting."""
-    clock, box, sink = WallClock(NIGHT), MemoryBox(), Recording()
-    async with telling(settings(quiet=QUIET), clock, box, sink) as notifier:
-        send(notifier, "a", "b", at=NIGHT)
-        assert await notifier.drain(60)
-        notifier.configure(settings())
-        await eventually(lambda: sink.got)
+async def test_settings_without_quiet_hours_release_held_notices() -> None:
+    """They are sent at once, and not lost with the setting."""
+    stage = Stage(settings(quiet=QUIET), at=NIGHT)
+    async with stage.life():
+        await stage.send(*named("a", "b", at=NIGHT))
+        stage.values = settings()
+        await stage.later()
 
-    assert 2 == sink.notices[0].count
+    assert 2 == stage.sink.notices[0].count
 
 
 async def test_a_box_that_cannot_fold_is_asked_again() -> None:
     """A full disk in the morning costs no digest."""
-    clock, box, sink = WallClock(NIGHT), MemoryBox(), Recording()
-    values = settings(quiet=QUIET)
-    async with telling(values, clock, box, sink) as notifier:
-        send(notifier, "a", "b", at=NIGHT)
-        assert await notifier.drain(60)
-        box.broken = True
-        clock.move(hours=9)
-        notifier.configure(values)
-        await anyio.wait_all_tasks_blocked()
-        box.broken = False
-        await eventually(lambda: sink.got)
+    stage = Stage(settings(quiet=QUIET), at=NIGHT)
+    async with stage.life():
+        await stage.send(*named("a", "b", at=NIGHT))
+        stage.box.broken = True
+        await stage.move(hours=9)
+        stage.box.broken = False
+        await eventually(stage.got)
 
-    assert 1 == len(sink.got)
+    assert 1 == len(stage.got())
 
 
-async def test_a_digest_says_what_is_over_and_not_what_to_type_for_it() -> None:
-    """The same command would decide on whatever waits by then; what a project as a whole waits for stays."""
-    clock, box, sink = WallClock(NIGHT), MemoryBox(), Recording()
-    async with telling(settings(quiet=QUIET), clock, box, sink) as notifier:
-        send(notifier, "decided", "waits", "done", kind="needs_human", track="main")
-        send(notifier, "cap", kind="blocked", track="")
-        box.over |= {"decided", "cap"}
-        assert await notifier.drain(60)
-        clock.move(hours=12)
-        notifier.configure(settings(quiet=QUIET))
-        await eventually(lambda: sink.notices)
-    [digest] = sink.notices
+async def test_a_digest_marks_decided_tasks_and_gives_no_command_for_them() -> None:
+    """The command would decide on the track's next task; a matter of the whole project keeps its own."""
+    stage, alone = (Stage(settings(quiet=QUIET), at=NIGHT) for _ in range(2))
+    async with stage.life():
+        stage.box.over |= {"decided", "cap"}
+        await stage.send(*named("decided", "waits", "done"), *named("cap", kind="blocked", track=""))
+        await stage.later(hours=12)
+    async with alone.life():
+        alone.box.over.add("decided")
+        await alone.send(*named("decided"))
+        await alone.later(hours=12)
+
+    (digest,) = stage.sink.notices
     over = [line for line in digest.lines if "(that is over by now)" in line]
     assert (4, 1, 1) == (digest.count, len(over), sum("over by now" in line for line in digest.lines))
     assert ">" not in over[0]
     assert 3 == sum(f"> {NOTICE.action}" in line for line in digest.lines)
-
-    alone = Recording("alone")
-    box, clock = MemoryBox(), WallClock(NIGHT)
-    async with telling(settings(quiet=QUIET), clock, box, alone) as notifier:
-        send(notifier, "decided", kind="needs_human", track="main")
-        box.over.add("decided")
-        assert await notifier.drain(60)
-        clock.move(hours=12)
-        notifier.configure(settings(quiet=QUIET))
-        await eventually(lambda: alone.notices)
-    assert (None, True) == (alone.notices[0].action, alone.notices[0].text.endswith("over by now)"))
+    (single,) = alone.sink.notices
+    assert (None, True) == (single.action, single.text.endswith("over by now)"))
 
 
-async def test_a_clock_that_is_put_back_by_years_holds_nothing_back_for_years() -> None:
-    """The digest is told at its next time by the clock that there is."""
-    clock, box, sink = WallClock(NOON), MemoryBox(), Recording()
-    values = settings(digest={"at": "18:00", "timezone": "UTC", "kinds": ["done"]})
-    async with telling(values, clock, box, sink) as notifier:
-        send(notifier, "a", "b", at=NOON, kind="done")
-        assert await notifier.drain(60)
-        clock.move(days=-1000)
-        moment = clock.now().replace(hour=18)
-        assert [moment] == list(notifier.releases().values())
+async def test_a_clock_that_goes_back_by_years_delays_no_digest_by_years() -> None:
+    """It is due at its next time by the new clock."""
+    stage = Stage(settings(digest=EVENING))
+    async with stage.life() as notifier:
+        await stage.send(*named("a", "b", kind="done"))
+        stage.clock.move(days=-1000)
+        assert [stage.clock.now().replace(hour=18)] == list(notifier.releases().values())
 
 
 async def test_a_storm_is_a_few_notices_and_one_that_counts_the_rest() -> None:
-    """A thousand blocked at once; each of them is recorded."""
-    clock, box = WallClock(NOON), MemoryBox()
-    told: list[datetime] = []
-    values = NotifySettings.model_validate(
-        {**OFF, "burst": {"most": 3, "within_s": 60}, "sinks": {"p": {"command": ["true"], "burst": True}}}
-    )
-    notifier = Notifier(values, clock, box, terms=quick(values))
-    async with anyio.create_task_group() as group:
-        group.start_soon(notifier.run)
-        for number in range(1000):
-            send(notifier, str(number), at=NOON, kind="blocked", project=f"/srv/{number}", name=f"p{number}")
-        send(notifier, "other", at=NOON, kind="timeout")
-        await eventually(lambda: 1001 == len(box.kept), within_s=60)
-        assert [None] * 4 == [one.held for one in box.kept if one.held is None]
-        clock.move(minutes=2)
-        told.append(clock.now())
-        notifier.configure(values)
-        await eventually(lambda: 1002 == len(box.kept), within_s=60)
-        group.cancel_scope.cancel()
+    """A thousand projects are blocked at once; each notice is recorded."""
+    sink = {"p": {"command": ["true"], "burst": True}}
+    stage = Stage(settings(burst={"most": 3, "within_s": 60}, sinks=sink))
+    stage.real = True
+    storm = [
+        replace(NOTICE, id=str(n), at=NOON, kind="blocked", project=f"/srv/{n}", name=f"p{n}")
+        for n in range(1000)
+    ]
+    async with stage.life():
+        await stage.send(*storm, *named("other", kind="timeout"))
+        assert ["0", "1", "2", "other"] == [one.notice.id for one in stage.box.kept if one.held is None]
+        await stage.later(minutes=2)
 
-    digest = box.kept[-1].notice
-    assert ("digest", 997) == (digest.kind, digest.count)
+    digest = stage.box.kept[-1].notice
+    assert (1002, "digest", 997) == (len(stage.box.kept), digest.kind, digest.count)
     assert digest.text.startswith("997 notices: p3 (1), p4 (1), p5 (1) and others")
-    assert 997 == box.outcomes().count("folded")
+    assert 997 == stage.box.outcomes().count("folded")
+
+
+def test_a_burst_is_counted_over_any_span_for_each_sink_and_kind() -> None:
+    """A minute is any minute; a storm of one kind does not hide another."""
+    three, bursts = BurstSettings(most=3, within_s=60), Bursts()
+
+    admitted = [bursts.admit("phone", "blocked", at, three) for at in (0, 10, 59, 59.5, 60, 60.5, 70, 130)]
+    assert [True, True, True, False, True, False, True, True] == admitted
+    one = BurstSettings(most=1)
+    apart = [bursts.admit(sink, kind, 0, one) for sink in "ab" for kind in ("done", "timeout") * 2]
+    assert [True, True, False, False] * 2 == apart

@@ -1,10 +1,13 @@
-"""A child that answers lines, and all the ways in which one does not."""
+"""The process that runs apprise: answers, failures, ends; test_apprise.py has the services."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
+import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +15,10 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.unit.notify.making import is_running
 
-from handoffd.notify.apprise import MOST_BYTES, Worker, WorkerFailed
+from handoffd.notify.apprise import ARGV, MOST_BYTES, Worker, WorkerFailed
+from handoffd.notify.apprise_worker import REQUIREMENT, _harmless, _pieces
 
 ECHO = """
 import json, os, sys
@@ -22,18 +27,14 @@ for line in sys.stdin:
     answer = {"pid": os.getpid(), "given": asked.get("say"), "environment": sorted(os.environ)}
     print(json.dumps(answer), flush=True)
 """
-HANG = """
-import os, subprocess, sys, time
-child = subprocess.Popen(["sleep", "1000"])
-open(sys.argv[1], "w").write(f"{os.getpid()} {child.pid}")
-time.sleep(1000)
-"""
+PYTHON = (sys.executable, "-I", "-S", "-c")
+HANG = 'sleep 1000 & echo "$$ $!" > "$1"; wait'
 
 
 @asynccontextmanager
-async def worker(code: str, *arguments: str) -> AsyncIterator[Worker]:
-    """Lend a worker, and end what it has started."""
-    one = Worker((sys.executable, "-I", "-S", "-c", code, *arguments), {"PATH": "/bin"})
+async def worker(*argv: str) -> AsyncIterator[Worker]:
+    """Lend a worker, and end its processes."""
+    one = Worker(argv, {"PATH": "/bin:/usr/bin"})
     try:
         with anyio.fail_after(60):
             yield one
@@ -41,14 +42,29 @@ async def worker(code: str, *arguments: str) -> AsyncIterator[Worker]:
         one.close()
 
 
-def is_gone(pid: int) -> bool:
-    """Return whether no such process is left, not even a dead one."""
+@asynccontextmanager
+async def hanging(note: Path) -> AsyncIterator[Worker]:
+    """Lend a worker that never answers and has a child; both must be gone after the block."""
+    async with worker("/bin/sh", "-c", HANG, "sh", str(note)) as one:
+        yield one
+        leader, child = pids_in(note)
+        await eventually(lambda: is_reaped(leader) and not is_running(child))
+
+
+def pids_in(note: Path) -> list[int]:
+    """Return the two process ids of `HANG`; none before it has written them."""
+    found = note.read_text().split() if note.exists() else []
+    return [int(pid) for pid in found] if len(found) == 2 else []
+
+
+def is_reaped(pid: int) -> bool:
+    """Return whether no such process exists, not even a dead one."""
     return not Path(f"/proc/{pid}").exists()
 
 
 async def test_one_process_answers_one_request_after_the_other() -> None:
-    """It is started with the first, with an environment that is given, and reaped when it is let go."""
-    async with worker(ECHO) as one:
+    """It starts with the first, in the given environment, and is reaped when it is closed."""
+    async with worker(*PYTHON, ECHO) as one:
         assert not one.running
         answers = [await one.ask({"say": text * 9_000}, 60) for text in ("a", "擷")]
 
@@ -57,55 +73,48 @@ async def test_one_process_answers_one_request_after_the_other() -> None:
         assert {"PATH"} >= set(answers[0]["environment"]) - {"LC_CTYPE"}
         assert one.running
         one.close()
-        await eventually(lambda: is_gone(answers[0]["pid"]))
+        await eventually(lambda: is_reaped(answers[0]["pid"]))
         assert answers[0]["pid"] != (await one.ask({}, 60))["pid"]
 
 
 async def test_requests_wait_for_each_other() -> None:
-    """Nobody gets the answer to what another one asked, nor ends the worker under it."""
-    async with worker(ECHO) as one:
-        told: list[int] = []
+    """No caller gets another's answer, or ends the worker before it."""
+    async with worker(*PYTHON, ECHO) as one:
+        answers: list[int] = []
 
         async def ask(number: int) -> None:
-            told.append((await one.ask({"say": number}, 60))["given"] - number)
+            answers.append((await one.ask({"say": number}, 60))["given"] - number)
             one.close()
 
         async with anyio.create_task_group() as tasks:
             for number in range(5):
                 tasks.start_soon(ask, number)
 
-        assert [0] * 5 == told
+        assert [0] * 5 == answers
 
 
-async def test_one_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    """At the limit; the next request has a new one."""
-    note = tmp_path / "pids"
-    async with worker(HANG, str(note)) as one:
-        with pytest.raises(WorkerFailed, match=r"within 2 s"):
-            await one.ask({}, 2)
+async def test_a_worker_that_hangs_is_killed_with_its_children_at_the_limit(tmp_path: Path) -> None:
+    """The next request starts a new one."""
+    async with hanging(tmp_path / "pids") as one:
+        with pytest.raises(WorkerFailed, match=r"within 1 s"):
+            await one.ask({}, 1)
 
         assert not one.running
-        for pid in note.read_text().split():
-            await eventually(lambda pid=pid: is_gone(int(pid)))  # type: ignore[misc]
 
 
-async def test_one_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
-    """When the daemon stops."""
+async def test_a_cancelled_request_leaves_no_process(tmp_path: Path) -> None:
+    """The daemon stops."""
     note = tmp_path / "pids"
-    async with worker(HANG, str(note)) as one:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one.ask, {}, 60)
-            await eventually(lambda: note.exists() and len(note.read_text().split()) == 2)
-            tasks.cancel_scope.cancel()
-
-        for pid in note.read_text().split():
-            await eventually(lambda pid=pid: is_gone(int(pid)))  # type: ignore[misc]
+    async with hanging(note) as one, anyio.create_task_group() as tasks:
+        tasks.start_soon(one.ask, {}, 60)
+        await eventually(lambda: pids_in(note))
+        tasks.cancel_scope.cancel()
 
 
-async def test_one_that_is_killed_meanwhile_is_told_of(tmp_path: Path) -> None:
-    """With the signal; what it had started is ended as well."""
+async def test_a_worker_that_is_killed_is_reported_with_the_signal(tmp_path: Path) -> None:
+    """Its children are killed, too."""
     note = tmp_path / "pids"
-    async with worker(HANG, str(note)) as one:
+    async with hanging(note) as one:
         failures: list[str] = []
 
         async def ask() -> None:
@@ -115,15 +124,13 @@ async def test_one_that_is_killed_meanwhile_is_told_of(tmp_path: Path) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
-            await eventually(lambda: note.exists() and len(note.read_text().split()) == 2)
-            leader, child = map(int, note.read_text().split())
+            leader, child = await eventually(lambda: pids_in(note))
             os.kill(leader, signal.SIGKILL)
             os.kill(child, 0)
-            await eventually(lambda: failures or is_gone(child))
+            await eventually(lambda: failures or not is_running(child))
             if not failures:
                 os.kill(child, 0)
         assert ["it ended without an answer (signal 9)"] == failures
-        await eventually(lambda: is_gone(leader) and is_gone(child))
 
 
 @pytest.mark.parametrize(
@@ -136,15 +143,57 @@ async def test_one_that_is_killed_meanwhile_is_told_of(tmp_path: Path) -> None:
         (f"print('x' * {2 * MOST_BYTES}, flush=True); input(); input()", "too much"),
     ],
 )
-async def test_what_is_no_answer_is_told_of(code: str, why: str) -> None:
-    """And the process is given up."""
-    async with worker(code) as one:
+async def test_an_invalid_answer_is_a_failure(code: str, why: str) -> None:
+    """The process is given up."""
+    async with worker(*PYTHON, code) as one:
         with pytest.raises(WorkerFailed, match=why):
             await one.ask({}, 60)
         assert not one.running
 
 
-async def test_a_program_that_is_not_there_is_told_of() -> None:
-    """By its name."""
+async def test_a_missing_program_is_named() -> None:
+    """It cannot be started."""
     with pytest.raises(WorkerFailed, match="/no/such cannot be started"):
         await Worker(("/no/such",), {}).ask({}, 60)
+
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_no_part_of_an_address_is_shown() -> None:
+    """The log of apprise becomes one short line without them."""
+    secrets = _pieces("tgram://123456:ABC-key/chat1?x=query&pass=p%40ss%2Fword")
+    told = (
+        "2026-01-31 22:15:09,123 - WARNING - Failed to send to 123456:ABC-key/chat1\n"
+        "2026-01-31 22:15:10,123 - WARNING - query of p@ss/word, error=401.\n" + "x" * 999
+    )
+
+    shown = _harmless(told, secrets)
+    assert shown.startswith("Failed to send to ")
+    assert "error=401" in shown
+    assert not [key for key in ("123456", "ABC-key", "chat1", "query", "p@ss", "word") if key in shown]
+    assert len(shown) <= 300
+
+
+def test_the_requirement_to_install_is_the_one_of_the_extra() -> None:
+    """People copy the command of the error."""
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert [REQUIREMENT] == extras["apprise"]
+    assert REQUIREMENT in extras["dev"]
+
+
+def test_the_program_answers_nonsense_and_ends_with_its_input() -> None:
+    """So it ends with its daemon; an address that apprise does not know is reported by its number."""
+    program = subprocess.Popen(ARGV, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write(b'nonsense\n{"urls": ["nosuch://key"], "check": true}\n')
+    program.stdin.flush()
+
+    assert {"error": "apprise failed (JSONDecodeError)"} == json.loads(program.stdout.readline())
+    unusable = [{"number": 1, "why": "apprise does not know such an address"}]
+    assert {"taken": [], "failed": [], "unusable": unusable} == json.loads(program.stdout.readline())
+    program.stdin.close()
+    assert 0 == program.wait(timeout=60)
+    program.stdout.close()

@@ -69,7 +69,7 @@ def test_without_a_repository_it_says_so(shop: Rehearsal) -> None:
     shop.passes("bdd", "commit")
 
     assert "commit_hash" not in shop.handoff()
-    assert "no git repository" in shop.handoff()["summary"]
+    assert "not a git repository" in shop.handoff()["summary"]
     assert "" == git(Rehearsal(shop.root.parent), "diff", "--cached", "--name-only")
 
 

@@ -1,4 +1,4 @@
-"""What goes to a sink next, and when: decided without a clock, a sink or chance."""
+"""Which notice goes to a sink next, and when: decided without a clock, a sink or chance."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def queue(*lanes: tuple[str, str], **more: float) -> Queue:
 
 
 def numbers(of: Queue) -> list[int]:
-    """Return what waits."""
+    """Return the numbers of the queued notices."""
     return [one.number for one in of.waiting]
 
 
 @dataclass
 class Play:
-    """A sink that is given what `next_step` says, at times that pass at once."""
+    """A sink that gets notices as `next_step` decides, in simulated time."""
 
     queue: Queue
     now_s: float = 1000.0
@@ -49,7 +49,7 @@ class Play:
     got: list[int] = field(default_factory=list)
 
     def run(self, until_s: float) -> Play:
-        """Go on until a time, or until nothing waits."""
+        """Continue until a time, or until the queue is empty."""
         while self.now_s <= until_s:
             match next_step(self.queue, self.now_s):
                 case Send(number):
@@ -81,14 +81,14 @@ def test_pauses_double_up_to_the_longest() -> None:
 
 @given(failures=st.integers(1, 10_000), jitter=st.floats(0, 1))
 def test_chance_takes_up_to_a_quarter_off(failures: int, jitter: float) -> None:
-    """However often it failed, the pause is bounded on both sides."""
+    """After any number of failures the pause is bounded on both sides."""
     assert 0.75 * PAUSES.after(failures, 0) <= PAUSES.after(failures, jitter) <= PAUSES.after(failures, 0)
     assert 3.75 <= PAUSES.after(failures, jitter) <= 900
 
 
 # --- one step, exhaustively -----------------------------------------------------------------------
 def test_nothing_to_do_when_nothing_waits() -> None:
-    """Whatever the sink did before."""
+    """Also after failures."""
     for failures, rest_until_s in product((0, 3), (0.0, 2000.0)):
         assert Wait(None) == next_step(Queue(failures=failures, rest_until_s=rest_until_s), 1000)
 
@@ -97,12 +97,12 @@ STATES = [
     Waiting(number=0, lane=lane, tries=tries, due_s=due_s)
     for lane, tries, due_s in product((SHOP, BLOG), (0, 1, ORDERED_TRIES), (0.0, 1500.0))
 ]
-"""All that can make a difference about one notice, at 1000 s."""
+"""All states of one notice that make a difference, at 1000 s."""
 
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_every_queue_of_three_is_treated_by_the_rules(failures: int) -> None:
-    """Nothing is sent before its time or past an earlier one of its track, and nothing due is left lying."""
+    """No notice is sent before its time or past an earlier one of its track, and none is left when due."""
     for states in product(STATES, repeat=3):
         waiting = tuple(replace(one, number=n) for n, one in enumerate(states, 1))
         free = [
@@ -127,7 +127,7 @@ def test_every_queue_of_three_is_treated_by_the_rules(failures: int) -> None:
 
 # --- after a try ----------------------------------------------------------------------------------
 def test_a_failure_makes_the_sink_rest_longer_each_time() -> None:
-    """Whatever it was that failed."""
+    """Only the notice that was tried counts as failed."""
     failed = queue(SHOP, BLOG)
     for failures, pause_s in ((1, 5), (2, 10), (3, 20)):
         failed = not_taken(failed, 1, 1000, PAUSES, 0)
@@ -135,8 +135,8 @@ def test_a_failure_makes_the_sink_rest_longer_each_time() -> None:
     assert [(3, True), (0, False)] == [(one.tries, one.failed) for one in failed.waiting]
 
 
-def test_a_success_ends_the_rest_and_takes_the_notice_out() -> None:
-    """What failed before is due at once, the first time: it was probably the sink."""
+def test_a_success_ends_the_rest_and_removes_the_notice() -> None:
+    """One that failed once is due at once: it was probably the sink."""
     recovered = taken(not_taken(queue(SHOP, BLOG), 1, 1000, PAUSES, 0), 2, 1005, PAUSES, 0)
 
     assert (0, 0.0, [1]) == (recovered.failures, recovered.rest_until_s, numbers(recovered))
@@ -159,8 +159,8 @@ def test_a_sink_that_works_gets_all_in_order() -> None:
     assert ([1, 2, 3, 4, 5], 1000) == (play.got, play.now_s)
 
 
-def test_a_dead_sink_is_not_stormed_however_much_waits() -> None:
-    """One try for each pause, whether one notice waits or a hundred, over a whole day."""
+def test_a_dead_sink_gets_one_try_for_each_pause() -> None:
+    """For one queued notice or a hundred, over a whole day."""
     one, many = Play(queue(SHOP), dead=True), Play(queue(*[SHOP, BLOG] * 50), dead=True)
     day_s = 24 * 3600
     one.run(1000 + day_s)
@@ -172,7 +172,7 @@ def test_a_dead_sink_is_not_stormed_however_much_waits() -> None:
 
 
 def test_after_a_short_outage_everything_arrives_in_order() -> None:
-    """One track: what failed goes first."""
+    """Of one track the failed notice goes first."""
     play = Play(queue(SHOP, SHOP, SHOP), dead=True).run(1030)
     play.dead = False
     play.run(3000)
@@ -181,7 +181,7 @@ def test_after_a_short_outage_everything_arrives_in_order() -> None:
 
 
 def test_after_a_long_outage_only_the_one_that_was_tried_may_overtake() -> None:
-    """The others come in their order, at once."""
+    """The others follow in their order, at once."""
     play = Play(queue(*[SHOP] * 6), dead=True).run(1000 + 3600)
     play.dead = False
     play.run(play.now_s + 1000)
@@ -193,7 +193,7 @@ def test_after_a_long_outage_only_the_one_that_was_tried_may_overtake() -> None:
 
 
 def test_a_notice_that_a_working_sink_does_not_take_costs_the_others_little() -> None:
-    """It is tried less and less often, and later ones of its track go before it after five tries."""
+    """It is tried ever less often, and after five tries later ones of its track overtake it."""
     play = Play(queue(SHOP, BLOG, SHOP), refuses={1})
     for number in range(4, 400):
         play.queue = joined(play.queue, (Waiting(number=number, lane=BLOG),))
@@ -204,15 +204,15 @@ def test_a_notice_that_a_working_sink_does_not_take_costs_the_others_little() ->
     assert 10 < len([number for _, number in play.tried if number == 1]) < 60
 
 
-def test_a_notice_that_nobody_can_digest_does_not_hold_up_its_only_track_for_ever() -> None:
-    """With nothing else to prove that the sink works, the next one is tried after five times."""
+def test_a_refused_notice_does_not_block_its_track_for_ever() -> None:
+    """Without other notices the next one is sent after five tries."""
     play = Play(queue(SHOP, SHOP, SHOP), refuses={1}).run(1000 + 1000)
 
     assert [2, 3] == play.got
 
 
-def test_a_new_life_finds_everything_due() -> None:
-    """However often it was tried in the last one."""
+def test_after_a_restart_every_notice_is_due() -> None:
+    """Also after many tries."""
     old = Queue(waiting=tuple(Waiting(number=n, lane=SHOP, tries=40) for n in (1, 2, 3)))
 
     assert [1, 2, 3] == Play(old, now_s=0.0).run(1).got
@@ -223,10 +223,10 @@ def test_a_new_life_finds_everything_due() -> None:
     dead_s=st.lists(st.tuples(st.booleans(), st.floats(1, 4000)), max_size=6),
     refuses=st.sets(st.integers(1, 8), max_size=2),
 )
-def test_all_that_can_be_delivered_is_and_once(
+def test_every_notice_that_the_sink_takes_is_delivered_once(
     lanes: list[tuple[str, str]], dead_s: list[tuple[bool, float]], refuses: set[int]
 ) -> None:
-    """Whatever the sink does meanwhile."""
+    """The sink may fail and recover meanwhile."""
     play = Play(queue(*lanes), refuses=refuses)
     for dead, for_s in dead_s:
         play.dead = dead

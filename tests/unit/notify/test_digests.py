@@ -1,4 +1,4 @@
-"""Quiet hours and digests: by the clock on the wall, also when it is put forward or back."""
+"""Quiet hours and digests, by a wall clock that may jump, and what a digest lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.support.notices import NOTICE
 
-from handoffd.notify.digests import digest_at, is_stale, quiet_until, release_at
+from handoffd.notify.digests import MOST_LISTED, Cover, digest_at, folded, is_stale, quiet_until, release_at
+from handoffd.notify.notice import MOST_BYTES, message
 from handoffd.notify.ports import Reason
 from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
@@ -46,7 +49,7 @@ NIGHT = quiet("22:00", "07:00")
     ],
 )
 def test_a_night_ends_when_the_wall_clock_says_so(now: str, until: str | None) -> None:
-    """Whatever the zone did meanwhile."""
+    """Also if summer time begins or ends in it."""
     assert (None if until is None else utc(until)) == quiet_until(NIGHT, utc(now))
 
 
@@ -54,7 +57,7 @@ def test_a_night_ends_when_the_wall_clock_says_so(now: str, until: str | None) -
     ("hours", "now", "until"),
     [
         (quiet("12:00", "13:00"), "2026-01-10T11:30:00", "2026-01-10T12:00:00"),
-        (quiet("02:10", "02:50"), "2026-03-29T01:20:00", "2026-03-29T01:50:00"),  # neither is on the clock
+        (quiet("02:10", "02:50"), "2026-03-29T01:20:00", "2026-03-29T01:50:00"),  # the clock shows neither
         (quiet("01:00", "02:30"), "2026-10-25T00:20:00", "2026-10-25T00:30:00"),  # the first 02:30
         (quiet("01:00", "02:30"), "2026-10-25T01:00:00", None),  # at the second one it is over
     ],
@@ -64,8 +67,8 @@ def test_hours_that_the_clock_skips_or_shows_twice(hours: QuietSettings, now: st
     assert (None if until is None else utc(until)) == quiet_until(hours, utc(now))
 
 
-def test_days_are_those_on_which_quiet_hours_begin() -> None:
-    """Friday's reach into Saturday; whole days that follow each other are one."""
+def test_a_day_means_the_quiet_hours_that_begin_on_it() -> None:
+    """Friday's reach into Saturday; consecutive whole days are one span."""
     friday = quiet("22:00", "07:00", days=["fri"])
     weekend = quiet("00:00", "00:00", days=["sat", "sun"])
 
@@ -94,15 +97,15 @@ def test_every_minute_of_a_year_agrees_with_the_wall_clock() -> None:
         ("2026-10-24T12:00:00", "2026-10-25T06:30:00"),
     ],
 )
-def test_a_digest_is_told_at_its_time_of_the_day(since: str, at: str) -> None:
-    """The next one after what it collects."""
+def test_a_digest_is_due_at_its_time_of_the_day(since: str, at: str) -> None:
+    """The next one after its first notice."""
     digest = DigestSettings.model_validate({"at": "07:30", "timezone": BERLIN})
 
     assert utc(at) == digest_at(digest, utc(since))
 
 
-def test_a_digest_is_told_every_so_many_hours() -> None:
-    """From the first thing on that it collects."""
+def test_a_digest_is_due_every_few_hours() -> None:
+    """Counted from its first notice."""
     assert utc("2026-01-10T08:00:00") == digest_at(DigestSettings(every_h=2), utc("2026-01-10T06:00:00"))
 
 
@@ -132,31 +135,31 @@ ALL = NotifySettings.model_validate(
         ("burst", EXEMPT, ALL, NIGHTLY, "2026-01-10T23:01:00"),
     ],
 )
-def test_what_is_held_back_is_told_when_nothing_holds_it_any_more(
+def test_a_held_notice_is_due_when_no_reason_holds_it(
     reason: Reason, sink: SinkSettings, settings: NotifySettings, now: datetime, at: str
 ) -> None:
-    """What no setting holds back is told at once; and nothing but at a time that is not quiet."""
+    """Without a setting it is due at once, but never in quiet hours."""
     assert utc(at) == release_at(reason, sink, settings, now, now)
 
 
 def test_a_time_that_has_passed_is_now() -> None:
-    """The daemon was down when the digest was due; or the clock was put back since."""
+    """The daemon was down when the digest was due, or the clock went back since."""
     late = MORNING + timedelta(days=3)
 
     assert late == release_at("digest", EXEMPT.model_copy(update={"digest": True}), ALL, MORNING, late)
     assert MORNING + timedelta(minutes=1) == release_at("burst", SINK, ALL, late, MORNING)
 
 
-def test_a_moment_too_far_ahead_is_one_of_another_clock() -> None:
-    """Nothing is held for longer than a week of quiet days and a digest."""
+def test_a_time_too_far_ahead_is_of_another_clock() -> None:
+    """No notice is held for longer than a week of quiet days and a digest."""
     reasons: tuple[Reason, ...] = ("quiet", "digest", "burst")
     for reason, now in itertools.product(reasons, (MORNING, NIGHTLY)):
         assert not is_stale(release_at(reason, SINK, ALL, now, now), now, ALL)
     assert is_stale(MORNING + timedelta(days=30), MORNING, ALL)
 
 
-def test_without_a_zone_the_machines_counts() -> None:
-    """With its summer time."""
+def test_without_a_zone_the_machines_zone_counts() -> None:
+    """Including its summer time."""
     code = (
         "from datetime import datetime; from handoffd.notify.digests import quiet_until;"
         "from handoffd.settings.notify import QuietSettings;"
@@ -168,3 +171,86 @@ def test_without_a_zone_the_machines_counts() -> None:
 
     told = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True)
     assert "2026-01-11 06:00:00+00:00 2026-07-11 05:00:00+00:00" == told.stdout.strip()
+
+
+COVER = Cover(id="digest-1", place="/state", at=NOTICE.at)
+
+
+BLOG = replace(
+    NOTICE, id="b", project="/srv/blog", name="blog", story=None, step="", action=None, text="a\nb"
+)
+
+
+def test_a_digest_lists_notices_by_project_with_their_commands() -> None:
+    """Its text counts them by project, and gives the reason."""
+    digest = folded([NOTICE, BLOG, replace(NOTICE, id="c", text="US-006 is done")], 3, "quiet", COVER)
+
+    assert ("digest", 3, "3 notices: shop (2), blog (1)") == (digest.kind, digest.count, digest.text)
+    assert digest.lines == (
+        "shop:",
+        "- US-005 review: US-005 waits for a review > handoffd approve /srv/shop",
+        "- US-005 review: US-006 is done > handoffd approve /srv/shop",
+        "blog:",
+        "- a b",
+    )
+    assert digest.why is not None
+    assert "quiet hours" in digest.why
+    assert ("digest-1", "/state", "handoffd status") == (digest.id, digest.project, digest.action)
+
+
+def test_a_single_notice_is_sent_as_it_is() -> None:
+    """Under a new id."""
+    assert replace(NOTICE, id="digest-1") == folded([NOTICE], 1, "digest", COVER)
+
+
+def test_of_a_gate_and_its_reminders_only_the_last_is_listed() -> None:
+    """It repeats the others."""
+    reminders = (replace(NOTICE, id=f"r{n}", of=NOTICE.id, text=f"waits {n} h") for n in (1, 4))
+
+    lines = folded([NOTICE, BLOG, *reminders], 4, "quiet", COVER).lines
+    gate = "- US-005 review: waits 4 h > handoffd approve /srv/shop"
+    assert ("blog:", "- a b", "shop:", gate) == lines
+
+
+def test_of_a_storm_the_first_few_are_named() -> None:
+    """The rest is counted."""
+    storm = [
+        replace(NOTICE, id=str(n), name=f"shop{n}", project=f"/srv/shop{n}", text="x" * 999)
+        for n in range(500)
+    ]
+
+    digest = folded(storm, 990, "burst", COVER)
+    assert "990 notices: shop0 (1), shop1 (1), shop2 (1) and others" == digest.text
+    assert f"and {990 - MOST_LISTED} more: handoffd notices" == digest.lines[-1]
+    assert 2 * MOST_LISTED + 1 == len(digest.lines)
+
+
+@pytest.mark.parametrize("letter", ["x", "擷"])
+@pytest.mark.parametrize("count", [MOST_LISTED, 90])
+def test_a_message_has_whole_lines_and_counts_the_others(letter: str, count: int) -> None:
+    """As many as fit: half a command would be another one. No project without lines is named."""
+    action = "handoffd approve /srv/a/rather/long/way/to/shop{} --story US-005"
+    gates = [
+        replace(NOTICE, id=str(n), project=f"/srv/shop{n // 3}", name=f"shop{n // 3}", text=letter * 200,
+                action=action.format(n // 3))
+        for n in range(count)
+    ]  # fmt: skip
+
+    told = message(folded(gates[:80], count, "quiet", COVER))
+    lines = told.splitlines()
+    shown = [line for line in lines if line.startswith("- ")]
+    assert MOST_BYTES - 900 < len(told.encode()) <= MOST_BYTES
+    assert all(line.endswith(f"> {action.format(n // 3)}") for n, line in enumerate(shown))
+    assert 3 <= len(shown) < MOST_LISTED
+    assert lines[-4].startswith("- ")
+    assert [f"and {count - len(shown)} more: handoffd notices", "Where: /state", "Next: handoffd status"] == (
+        lines[-3:]
+    )
+
+
+def test_a_message_without_room_for_a_line_counts_all() -> None:
+    """A command may be longer than a message."""
+    long = replace(NOTICE, action=f"handoffd approve /{'x' * 4000}")
+
+    told = message(folded([long, replace(BLOG, id="c")], 2, "quiet", COVER)).splitlines()
+    assert ["and 2 more: handoffd notices", "Where: /state", "Next: handoffd status"] == told[2:]

@@ -1,4 +1,4 @@
-"""The fan-out: every sink gets every notice, none of them holds up anything else, and nothing is lost."""
+"""The notifier: every sink gets every notice, no sink delays another, and no notice is lost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
+import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
-from handoffd.notify.notifier import Notifier, terms_of
-from handoffd.notify.ports import Opened, Parcel, Undelivered
+from handoffd.notify.notifier import Intake, Notifier, sinks_for, terms_of
+from handoffd.notify.ports import Opened, Opening, Parcel, Undelivered
 from handoffd.notify.retry_policy import Waiting
 from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
@@ -31,8 +33,8 @@ async def test_every_sink_gets_every_notice_in_order() -> None:
     assert ["delivered"] * 10 == box.outcomes()
 
 
-async def test_kinds_nobody_asked_for_are_not_sent() -> None:
-    """`events` selects by kind; an order that is not told of is done all the same."""
+async def test_kinds_outside_events_are_not_sent() -> None:
+    """Their orders are done all the same."""
     sink, box = Recording(), MemoryBox()
     async with running(NotifySettings(events=("done",)), sink, box=box) as notifier:
         notifier.send(replace(NOTICE, id="a", kind="warning"))
@@ -44,7 +46,7 @@ async def test_kinds_nobody_asked_for_are_not_sent() -> None:
 
 
 async def test_routes_follow_the_groups_of_projects() -> None:
-    """Also when the settings of these change; what is configured without them leaves them as they were."""
+    """Also when the groups change; settings without groups keep the last ones."""
     web, sink, other = {"/srv/shop": "web"}, Recording("a"), Recording("b")
     settings = NotifySettings.model_validate({
         "sinks": {"a": {"command": ["true"]}, "b": {"command": ["true"]}},
@@ -62,7 +64,7 @@ async def test_routes_follow_the_groups_of_projects() -> None:
 
 
 async def test_without_sinks_orders_are_done_at_once() -> None:
-    """There is nobody to tell."""
+    """No sink has to deliver them."""
     box = MemoryBox()
     async with running(QUICK, box=box) as notifier:
         notifier.send(NOTICE, 7)
@@ -72,7 +74,7 @@ async def test_without_sinks_orders_are_done_at_once() -> None:
 
 
 async def test_a_dead_sink_does_not_hold_up_another() -> None:
-    """While one sink hangs and one fails, the third gets all."""
+    """While one sink hangs and one fails, the third gets every notice."""
     slow, dead, quick = Recording("slow"), Recording("dead"), Recording("quick")
     slow.shut()
     dead.dead = Undelivered("no route")
@@ -86,7 +88,7 @@ async def test_a_dead_sink_does_not_hold_up_another() -> None:
 
 
 async def test_what_was_not_delivered_is_sent_by_the_next_one_under_the_same_id() -> None:
-    """A notice in hand when everything ends counts as undelivered."""
+    """Also a notice that a sink was just delivering."""
     box, old, new = MemoryBox(), Recording("it"), Recording("it")
     old.shut()
     async with running(QUICK, old, box=box) as notifier:
@@ -100,8 +102,8 @@ async def test_what_was_not_delivered_is_sent_by_the_next_one_under_the_same_id(
     assert ["0", "1", "2"] == new.got
 
 
-async def test_a_sink_that_is_new_gets_nothing_old_and_one_that_is_gone_is_dropped() -> None:
-    """Whoever takes a sink out of the settings wants nothing told by it any more."""
+async def test_a_new_sink_gets_no_old_notices_and_those_of_a_removed_one_are_dropped() -> None:
+    """A sink that stays gets its undelivered ones."""
     box, gone, stays, new = MemoryBox(), Recording("gone"), Recording("stays"), Recording("new")
     gone.dead = stays.dead = Undelivered("no route")
     async with running(QUICK, gone, stays, box=box) as notifier:
@@ -127,33 +129,33 @@ class Leisurely(MemoryBox):
         self.gate.set()
 
     async def open(self, sinks: Collection[str]) -> Opened:
-        """Drop what waits for others than these."""
+        """Open the box once the gate is open."""
         self.opening += 1
         await self.gate.wait()
         return await super().open(sinks)
 
 
 def programs(*names: str, **values: object) -> NotifySettings:
-    """Return settings of sinks that take nothing."""
+    """Return settings of sinks whose programs fail."""
     sinks = {name: {"command": ["false"]} for name in names}
     return NotifySettings.model_validate({"sinks": sinks, "remind": {"after_min": []}, **values})
 
 
 @asynccontextmanager
 async def configurable(box: MemoryBox, *names: str) -> AsyncIterator[Notifier]:
-    """Run a notifier of such sinks, for each of which a notice waits, for as long as the block lasts."""
+    """Run a notifier with such sinks, each with a queued notice, for as long as the block lasts."""
     terms = replace(terms_of(QUICK), box_retry_s=0.01)
     notifier = Notifier(programs(*names), SystemClock(), box, environ={}, terms=terms)
     await box.keep([Parcel(notice=NOTICE, sinks=names)], 0)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(notifier.run)
-            await anyio.wait_all_tasks_blocked()  # it has been opened by then
+            await anyio.wait_all_tasks_blocked()  # the box is open by then
             yield notifier
             group.cancel_scope.cancel()
 
 
-async def test_a_sink_that_is_taken_out_is_dropped_whatever_is_edited_before_the_box_can_be_written() -> None:
+async def test_a_removed_sink_is_dropped_despite_another_edit_before_the_box_can_be_written() -> None:
     """Its notices would be called undelivered until the next start."""
     box = Leisurely()
     async with configurable(box, "gone", "stays") as notifier:
@@ -166,8 +168,8 @@ async def test_a_sink_that_is_taken_out_is_dropped_whatever_is_edited_before_the
         await eventually(lambda: ["dropped", None] == box.outcomes())
 
 
-async def test_a_sink_that_is_taken_out_while_another_one_is_dropped_is_dropped_too() -> None:
-    """Two edits in a row."""
+async def test_a_sink_that_is_removed_while_another_is_dropped_is_dropped_too() -> None:
+    """After two edits in a row."""
     box = Leisurely()
     async with configurable(box, "gone", "next", "stays") as notifier:
         box.gate, before = anyio.Event(), box.opening
@@ -179,7 +181,7 @@ async def test_a_sink_that_is_taken_out_while_another_one_is_dropped_is_dropped_
 
 
 async def test_a_box_that_cannot_write_keeps_orders_back_and_tells_the_rest_from_memory() -> None:
-    """That the disk is full reaches people although it cannot be recorded; orders wait for the disk."""
+    """People learn that the disk is full although it cannot be recorded; orders wait for the disk."""
     sink, box = Recording(failures=[Undelivered("once")]), MemoryBox()
     async with running(QUICK, sink, box=box) as notifier:
         assert await notifier.drain(60)
@@ -196,8 +198,8 @@ async def test_a_box_that_cannot_write_keeps_orders_back_and_tells_the_rest_from
     assert (["disk full", "order"], [7], ["delivered"]) == (sink.got, box.orders, box.outcomes())
 
 
-async def test_to_finish_ends_what_is_on_its_way_and_begins_nothing_more() -> None:
-    """What a stopping daemon leaves half sent would be told twice: by this life and by the next."""
+async def test_finishing_completes_the_current_delivery_and_starts_no_other() -> None:
+    """The next daemon would send an interrupted one again."""
     sink, box = Recording(), MemoryBox()
     async with running(NotifySettings(), sink, box=box) as notifier:
         sink.shut()
@@ -212,7 +214,7 @@ async def test_to_finish_ends_what_is_on_its_way_and_begins_nothing_more() -> No
 
 
 async def test_a_box_that_cannot_be_opened_at_first_is_opened_later() -> None:
-    """The daemon lives on meanwhile."""
+    """The notifier runs meanwhile."""
     sink, box = Recording(), MemoryBox()
     box.broken = True
     async with running(QUICK, sink, box=box) as notifier:
@@ -225,7 +227,7 @@ async def test_a_box_that_cannot_be_opened_at_first_is_opened_later() -> None:
 
 
 async def test_many_undelivered_notices_are_not_held_in_memory() -> None:
-    """The box has them; a sink that works again gets all, in order."""
+    """The box has them; a repaired sink gets all, in order."""
     box, sink = MemoryBox(), Recording()
     sink.dead = Undelivered("no route")
     async with running(QUICK, sink, box=box) as notifier:
@@ -241,8 +243,8 @@ async def test_many_undelivered_notices_are_not_held_in_memory() -> None:
     assert box.largest <= 200
 
 
-async def test_next_tries_tell_how_long_a_sink_rests() -> None:
-    """Only of one that rests."""
+async def test_next_tries_have_the_pauses_of_failing_sinks() -> None:
+    """A working sink is not among them."""
     dead, fine = Recording("dead"), Recording("fine")
     dead.dead = Undelivered("no route")
     async with running(NotifySettings(), dead, fine) as notifier:
@@ -254,27 +256,27 @@ async def test_next_tries_tell_how_long_a_sink_rests() -> None:
 
 
 async def test_drain_of_nothing_returns_at_once() -> None:
-    """Without sinks, or without notices, there is nothing to wait for, even if nothing runs."""
+    """Without sinks, or without notices, even if the notifier does not run."""
     assert await Notifier(NotifySettings(), SystemClock(), MemoryBox()).drain(60)
     assert await Notifier(QUICK, SystemClock(), MemoryBox(), sinks=[Recording()]).drain(60)
 
 
 class _LateAnswers(MemoryBox):
-    """Answers a worker's look when `gate` opens: what it held as the look began."""
+    """A box that lists the queue only when `gate` opens: as it was when it was asked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = anyio.Event()
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
-        """Look, and answer later."""
+        """Read, and answer later."""
         found = await super().waiting(sink, after, limit)
         await self.gate.wait()
         return found
 
 
-async def test_drain_waits_for_a_notice_that_was_recorded_during_a_look() -> None:
-    """The look did not find it, so the worker looks once more before it rests."""
+async def test_drain_waits_for_a_notice_that_was_recorded_while_the_box_was_read() -> None:
+    """The worker reads the box again before it rests."""
     sink, box = Recording(), _LateAnswers()
     async with running(QUICK, sink, box=box) as notifier:
         await anyio.wait_all_tasks_blocked()
@@ -287,7 +289,7 @@ async def test_drain_waits_for_a_notice_that_was_recorded_during_a_look() -> Non
 
 
 async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
-    """A configured program and a configured URL are both told; a hanging program delays nobody."""
+    """A program and a webhook get each notice; a program that hangs does not delay the webhook."""
     with serving(200) as server:
         settings = NotifySettings.model_validate(
             {
@@ -308,9 +310,92 @@ async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
     assert ["0", "1"] == [body["id"] for _, _, _, body in server.requests]
 
 
-async def test_a_sink_that_is_switched_off_is_not_there() -> None:
-    """Nothing is recorded for it, so nothing waits until it is switched on."""
+async def test_a_sink_that_is_switched_off_has_no_queue() -> None:
+    """No notice is recorded for it."""
     settings = NotifySettings.model_validate({"command": ["true"], "ntfy": {"topic": EXAMPLE_TOPIC}})
     notifier = Notifier(settings, SystemClock(), MemoryBox(), environ={})
 
     assert ("command",) == notifier._lines.names
+
+
+SINKS = ("mail", "phone")
+
+
+@pytest.mark.parametrize(
+    ("routes", "sinks"),
+    [
+        ([], SINKS),
+        ([{"to": ["phone"]}], ("phone",)),
+        ([{"kinds": ["done"], "to": ["phone"]}], SINKS),
+        ([{"kinds": ["done", "needs_human"], "to": ["phone"]}], ("phone",)),
+        ([{"projects": ["shop"], "to": ["phone"]}], ("phone",)),
+        ([{"projects": ["/srv/*"], "to": ["phone"]}], ("phone",)),
+        ([{"projects": ["sho", "SHOP", "/srv"], "to": ["phone"]}], SINKS),
+        ([{"projects": ["group:web"], "to": ["phone"]}], ("phone",)),
+        ([{"projects": ["group:w*"], "to": ["phone"]}], SINKS),
+        ([{"projects": ["blog", "s*"], "kinds": ["needs_human"], "to": ["mail"]}], ("mail",)),
+        ([{"projects": ["s*"], "kinds": ["done"], "to": ["mail"]}], SINKS),
+        ([{"projects": ["s*"], "to": ["mail"]}, {"to": ["phone"]}], ("mail",)),  # the first that fits
+        ([{"kinds": ["done"], "to": ["mail"]}, {"to": []}], ()),
+    ],
+)
+def test_the_first_route_that_fits_decides(routes: list[dict[str, Any]], sinks: tuple[str, ...]) -> None:
+    """If none fits, every sink gets the notice."""
+    form = {"command": ["true"]}
+    settings = NotifySettings.model_validate({"sinks": dict.fromkeys(SINKS, form), "routes": routes})
+
+    assert sinks == sinks_for(NOTICE, settings, SINKS, {"/srv/shop": "web"}.get)
+
+
+SHOP, BLOG = ("/srv/shop", ""), ("/srv/blog", "")
+
+
+def parcel(name: str, lane: tuple[str, str] | None = None, order: int | None = None) -> Parcel:
+    """Return a notice; with a lane it opens a matter there."""
+    opens = None if lane is None else Opening(lane=lane)
+    return Parcel(notice=replace(NOTICE, id=name), sinks=(), order=order, opens=opens)
+
+
+def test_the_intake_keeps_the_order_of_new_and_ended_matters() -> None:
+    """The end of a matter does not end the next one in its lane."""
+    intake, one, two = Intake(), parcel("one", SHOP), parcel("two", SHOP)
+    for found in (one, parcel("other")):
+        intake.put(found)
+    assert intake.put_over(SHOP, lambda: False)  # it is on its way
+    intake.put(two)
+
+    assert ["one", "other"] == [each.notice.id for each in intake.parcels(10)]
+    assert [one] == intake.parcels(1)
+    assert [] == intake.overs()
+    intake.take(2)
+    assert ([SHOP], []) == (intake.overs(), intake.parcels(10))
+    intake.take(1)
+    assert ([], [two]) == (intake.overs(), intake.parcels(10))
+    intake.take(1)
+    assert 0 == len(intake)
+
+
+def test_the_end_of_a_matter_is_taken_in_once() -> None:
+    """Every check reports it, also for hours in which nothing can be recorded."""
+    intake = Intake()
+    assert [True, False, False] == [intake.put_over(SHOP, lambda: True) for _ in range(3)]
+    assert not intake.put_over(BLOG, lambda: False)  # it has no matter
+    assert 1 == len(intake)
+
+    intake.put(parcel("next", SHOP))
+    assert [True, False] == [intake.put_over(SHOP, lambda: False) for _ in range(2)]
+    intake.take(3)
+    assert not intake.put_over(SHOP, lambda: False)
+
+
+def test_notices_without_an_order_can_be_taken_out() -> None:
+    """They exist nowhere else."""
+    intake, order, loose = Intake(), parcel("order", order=7), parcel("loose")
+    intake.put(loose)
+    intake.put(order)
+    intake.put_over(SHOP, lambda: True)
+
+    assert [loose] == intake.take_those_of_no_order()
+    assert [order] == intake.parcels(10)
+    intake.take(1)
+    assert [SHOP] == intake.overs()
