@@ -215,14 +215,12 @@ def test_each_story_is_begun_once_however_often_the_daemon_is_killed(tmp_path: P
     with running(tmp_path, {"auto_continue": True}) as daemon:
         daemon.verb("start", project, story=stories[0], then=stories[1:])
         daemon.kill()
-        usual, daemon.module = daemon.module, ("tests.support.dying",)
-        daemon.environment["PYTHONPATH"] = f"{REPOSITORY / 'daemon'}:{REPOSITORY}"
         kills, going = 0, True
         while going and kills < 40:
             often = 1 + 2 * (kills // len(points))
             going = dies(daemon, f"{points[kills % len(points)]}:{often}", len(stories))
             kills += going
-        daemon.module = usual
+        del daemon.environment[VARIABLE]
         daemon.start()
         wait_until_done(daemon, project, *stories)
 

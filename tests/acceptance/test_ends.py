@@ -45,7 +45,7 @@ sleep 600
 
 def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tmp_path: Path) -> None:
     """The status is timeout, a person gets a notice, and no process of the attempt is left."""
-    rules = "steps: {bdd: {timeout_min: 0.12}}"
+    rules = "steps: {bdd: {timeout_min: 0.07}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
 
     start(daemon, project)
@@ -59,7 +59,7 @@ def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tm
 
 def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
     """What was handed over before the time was up is not thrown away."""
-    rules = "steps: {bdd: {timeout_min: 0.12, next_on_pass: review}}"
+    rules = "steps: {bdd: {timeout_min: 0.05, next_on_pass: review}}"
     project = sample(tmp_path, rules=rules, executor="prompt")
     (tmp_path / "agent.sh").write_text(HAND_OVER_AND_STAY)
     agent = {"extends": "command", "argv": ["/bin/sh", str(tmp_path / "agent.sh")]}
@@ -85,7 +85,7 @@ def test_an_executor_that_stands_still_is_ended_and_people_were_warned(tmp_path:
     """Long before its timeout; the attempt counts, and the error names the missing signs of life."""
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]}, rules=rules)
-    with running(tmp_path, {"execute": {"stall_min": 0.1}}) as daemon:
+    with running(tmp_path, {"execute": {"stall_min": 0.07}}) as daemon:
         start(daemon, project)
         daemon.wait_at(project, "review", "needs_human")
 

@@ -89,7 +89,7 @@ def test_an_attempt_was_over_when_its_executor_ended(tmp_path: Path) -> None:
 
 def test_a_hung_executor_ends_at_its_deadline_while_no_daemon_runs(tmp_path: Path) -> None:
     """Its shim has the deadline; the next daemon finds the end and says timeout."""
-    rules = "steps: {bdd: {timeout_min: 0.15}}"
+    rules = "steps: {bdd: {timeout_min: 0.06}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
     with running(tmp_path) as daemon:
         daemon.verb("start", project, story="US-001")

@@ -63,7 +63,7 @@ def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tm
     """Until it goes on; the stall itself has one notice."""
     project, away = sample(tmp_path), tmp_path / "away"
     with serving(200) as server:
-        again = telling(server, remind={"after_min": [SOON_MIN, 8 * SOON_MIN]})
+        again = telling(server, remind={"after_min": [SOON_MIN, 4 * SOON_MIN]})
         with running(tmp_path, lambda daemon: {**again(daemon), "watch": {"sweep_s": 0.5}}) as daemon:
             daemon.verb("init", project)
             project.rename(away)

@@ -24,6 +24,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from tests.chaos.zygote import PRELOADED, end_with_the_parent
+from tests.support import dying
 
 _START_LIMIT_S = 60
 
@@ -142,6 +143,7 @@ def become_daemon(order: Mapping[str, object], parts: tuple[int, ...]) -> NoRetu
         os.closerange(3, max(64, *parts) + 1)
         os.environ.clear()
         os.environ.update(order["environ"])  # type: ignore[call-overload]
+        dying.arm()
         command(list(order["arguments"]))  # type: ignore[call-overload]
         code = 0
     except SystemExit as end:

@@ -148,13 +148,14 @@ class Machine:
 
     async def _try_journal(self) -> None:
         now = self._host.clock.monotonic()
-        if self._host.journal.outage is None or now - self._tried_at < RETRY_S:
+        retry_s = min(RETRY_S, self._host.settings.schedule.poll_s)
+        if self._host.journal.outage is None or now - self._tried_at < retry_s:
             return
         self._tried_at = now
         try:
             await self._host.journal.probe()
         except StoreError as error:
-            log.warning("journal still unwritable", error=error.message, retry_s=RETRY_S)
+            log.warning("journal still unwritable", error=error.message, retry_s=retry_s)
 
     def _found(self) -> Mapping[str, str]:
         outage, troubles = self._host.journal.outage, {}

@@ -36,7 +36,7 @@ from handoffd.project.timeouts import Deadlines, Stalls
 from handoffd.track.committed_state import CommittedState, unsound_in
 from handoffd.track.interpreter import WITH_EXECUTOR
 from handoffd.track.services import Services
-from handoffd.track.track import TrackSupervisor
+from handoffd.track.track import RETRY_S, TrackSupervisor
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,8 @@ class Project:
         committed.inherited_at = committed.decided_at = stored.at if stored else None
         committed.unsound = unsound_in(stored) if stored else None
         # Weakly: what a daemon begins with is out of the collector's sight, and would stay as a circle.
-        return TrackSupervisor(committed, proxy(self), self._services)
+        retry_s = min(RETRY_S, self._services.settings.schedule.poll_s)
+        return TrackSupervisor(committed, proxy(self), self._services, retry_s)
 
     def stories_done(self) -> frozenset[str]:
         """Return the stories the journal says are done, in any track of the project."""

@@ -43,15 +43,13 @@ from handoffd.track.turns import Turns, dispatches
 log = structlog.get_logger(__name__)
 
 RETRY_S = 5.0
-"""How long a fact waits for a journal that cannot be written."""
+"""How long a fact waits at most for a journal that cannot be written, before it is tried again."""
 
 
 class TrackSupervisor:
     """The one place where a track changes."""
 
-    def __init__(
-        self, committed: CommittedState, home: Home, services: Services, retry_s: float = RETRY_S
-    ) -> None:
+    def __init__(self, committed: CommittedState, home: Home, services: Services, retry_s: float) -> None:
         self.key = key = committed.key
         self.retry_s = retry_s
         self.committed = committed
