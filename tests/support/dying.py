@@ -11,7 +11,7 @@ VARIABLE = "HANDOFFD_DIE_AT"
 
 
 def arm() -> None:
-    """Have this process die where its environment says, if it says so."""
+    """End this process at the place that its environment names, if it names one."""
     wanted, _, times = os.environ.get(VARIABLE, "").partition(":")
     if not wanted:
         return
