@@ -84,7 +84,8 @@ class Transcript:
         for text in ended:
             self._begun.append(text)
             yield self._given(ended=True)
-        self._begun.append(rest)
+        if rest:
+            self._begun.append(rest)
         if self._is_due():
             yield self._given(ended=False)
 

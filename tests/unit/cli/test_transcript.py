@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from handoffd.cli.log import MOST_CHARS, Kind, Line, Transcript, read_line
@@ -205,6 +205,7 @@ def test_the_rest_of_a_line_that_was_cut_is_not_taken_for_one() -> None:
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(output=st.lists(st.binary(max_size=80)), whole=st.booleans(), plain=st.booleans())
+@example(output=[b"\r", b"", b"x"], whole=False, plain=True)
 def test_no_output_is_fatal_and_nothing_is_lost(output: list[bytes], whole: bool, plain: bool) -> None:
     """Line for line it is the same, in whatever pieces it comes."""
     rules = None if plain else RULES
