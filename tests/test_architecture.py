@@ -136,7 +136,7 @@ def test_a_package_is_a_room_and_no_cupboard_or_hall() -> None:
 
 
 def test_inside_a_package_imports_are_few_and_shallow() -> None:
-    """So many lead down behind one another at most, and so many there are."""
+    """At most `FLOORS` levels, and `ARROWS` imports."""
     rooms: dict[Path, set[Path]] = {}
     for module in MODULES:
         if module.parent != Path() and module.stem != "__init__":
@@ -227,7 +227,7 @@ def text_of(name: str) -> str:
 
 
 def not_named(names: Iterator[str] | list[str], text: str) -> list[str]:
-    """Return those of `names` that do not stand in `text` between backticks, alone or as a word."""
+    """Return the `names` that `text` does not have between backticks, alone or as a word."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     quoted = set(re.findall(r"[A-Za-z0-9_.-]+", " ".join(re.findall(r"`([^`\n]+)`", prose))))
     return [name for name in names if name not in quoted]
@@ -314,7 +314,7 @@ def test_every_error_code_has_a_place_in_the_docs() -> None:
 
 
 def test_generated_parts_are_up_to_date() -> None:
-    """`make schema` mends this."""
+    """`make schema` updates them."""
     assert [] == drifted()
 
 
@@ -378,7 +378,7 @@ def test_the_architecture_names_files_and_functions_that_exist() -> None:
 
 
 def test_the_readme_names_the_two_commands() -> None:
-    """Whoever has a minute needs no more."""
+    """A reader with a minute needs no others."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     assert [] == [command for command in ("make demo", "make test") if command not in readme]
@@ -412,7 +412,7 @@ def fenced(document: str, language: str) -> list[str]:
 
 
 def test_the_examples_in_the_docs_are_valid() -> None:
-    """Whoever copies one gets no error: the table, the hand-off, the executor."""
+    """The table, the hand-off and the executor give no error when they are copied."""
     (table,), (handoff,) = fenced("reference/protocol", "yaml"), fenced("reference/protocol", "markdown")
     (executor,) = fenced("reference/settings.md", "yaml")
 
@@ -432,7 +432,7 @@ def test_the_examples_in_the_docs_are_valid() -> None:
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_the_log_is_read_on_past_what_systemd_says() -> None:
-    """In the log of a unit are lines that are no JSON; none of them ends the pipes of the docs."""
+    """In the log of a unit are lines of plain text, too; none of them ends the pipes of the docs."""
     ours = [json.dumps({"event": "decided", "project": "/srv/shop", "run": "..."}, separators=(",", ":"))]
     lines = "\n".join(["Started handoffd.service - handoffd.", '{"event": "cut', *ours, '{"event":"ready"}'])
     programs = re.findall(r"journalctl [^|`]*\| jq ([^']*) '([^']*)'", text_of("how-to"))
@@ -503,7 +503,7 @@ def _type(part: Mapping[str, Any]) -> object:
 
 
 def test_a_schema_refuses_what_its_reader_refuses() -> None:
-    """The judge used here is no rubber stamp."""
+    """The judge used here can refuse."""
     rules = schemas()["step-rules.schema.json"]
     wrong = {"steps": {"bdd": {"max_attempts": 0, "tests": "blue", "speed": 9}}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.support.daemon import Daemon, running
 from tests.support.nursery import Nursery
 
 
@@ -15,3 +16,11 @@ def nursery() -> Iterator[Nursery]:
     yield Nursery.lent
     Nursery.lent.close()
     Nursery.lent = None
+
+
+@pytest.fixture(scope="module")
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Lend a running daemon to the tests of a module, by its `SETTINGS` if it has any."""
+    settings = getattr(request.module, "SETTINGS", None)
+    with running(tmp_path_factory.mktemp("daemon"), settings) as lent:
+        yield lent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from tests.support.daemon import REPOSITORY, Daemon, Json, sample
 from tests.support.eventually import eventually_sync
 from tests.support.jsonschemas import complaints
+from tests.support.loopback import free_port
 
 from handoffd.api.http.application import ENDPOINTS
 
@@ -89,7 +89,7 @@ def test_a_verb_is_given_once_though_the_daemon_is_killed_before_it_answers(
 
 def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Path) -> None:
     """Over the port, by the number of the last event; what came meanwhile is not missed."""
-    port = _free_port()
+    port = free_port()
     daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
     project = sample(tmp_path)
     try:
@@ -164,16 +164,9 @@ def _read(daemon: Daemon, port: int, headers: dict[str, str], enough: Any) -> li
     raise AssertionError(found)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
-
-
 def test_nobody_gets_in_without_the_token(tmp_path: Path) -> None:
     """And `handoffd token` prints what is in the file that only its owner can read."""
-    port = _free_port()
+    port = free_port()
     daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
     try:
         daemon.start()

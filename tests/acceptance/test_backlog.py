@@ -99,7 +99,7 @@ def test_after_three_stories_a_review_is_suggested(tmp_path: Path) -> None:
     with running(tmp_path, {"auto_continue": True}) as daemon:
         daemon.verb("start", project, story="US-001", then=["US-002", "US-003"])
         wait_until_done(daemon, project, "US-001", "US-002", "US-003")
-        eventually_sync(lambda: 3 <= [one["kind"] for one in daemon.told(project)].count("done"))
+        eventually_sync(lambda: 3 <= daemon.told_kinds(project).count("done"))
 
         told = {one["story"]: one["why"] for one in daemon.told(project) if one["kind"] == "done"}
         assert ["US-003"] == [story for story, why in told.items() if "a review of the whole project" in why]
@@ -160,7 +160,7 @@ def test_the_next_commands_lead_on_until_a_blocked_story_is_done(tmp_path: Path,
             daemon.verb("start", project, story="US-000")
             daemon.wait_at(project, "review", "needs_human")
         daemon.verb("start", project, story="US-001", blocked_by=["US-000"], force=aside)
-        daemon.wait_for(project, lambda track: "US-000" in (track["waits_for"] or ""))
+        daemon.wait_saying(project, "US-000")
 
         said: list[str] = []
         while done(daemon, project)[-1:] != ["US-001"] and len(said) < 6:

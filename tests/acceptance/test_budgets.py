@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.agents import lines, project_at, shell_agent
 from tests.support.commands import program
-from tests.support.daemon import Daemon, Json, running
+from tests.support.daemon import Json, running
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 
-AGENT = """\
+AGENT = f"""\
 cat > /dev/null
 echo "$HANDOFFD_STEP" >> starts.log
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-printf '{"type": "result", "is_error": false, "result": "done", "total_cost_usd": 0.5}\\n'
+{HAND_OVER}printf '{{"type": "result", "is_error": false, "result": "done", "total_cost_usd": 0.5}}\\n'
 """
 """Costs half a dollar a run, and reports it as claude does."""
 
@@ -27,42 +27,16 @@ steps:
 
 def settings(base: Path, **caps: object) -> Json:
     """Return settings with the agent as executor, and caps."""
-    (base / "agent.sh").write_text(AGENT)
-    agent = {
-        "extends": "claude",
-        "argv": ["/bin/sh", str(base / "agent.sh"), ["--resume", "{session}"]],
-    }
+    agent = shell_agent(base, AGENT, ["--resume", "{session}"], extends="claude")
     return {"executor": "agent", "executors": {"agent": agent}, "caps": caps}
-
-
-def make_project(base: Path, name: str = "shop") -> Path:
-    """Return a project whose story has four executors and no gate."""
-    root = base / name
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    (root / ".ai/step-rules.yaml").write_text(RULES)
-    return root
-
-
-def starts(project: Path) -> list[str]:
-    """Return the steps whose executors were started."""
-    file = project / "starts.log"
-    return file.read_text().split() if file.exists() else []
-
-
-def start(daemon: Daemon, project: Path) -> None:
-    """Start a story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
 
 
 def test_a_story_is_stopped_by_its_budget_raised_and_finished(tmp_path: Path) -> None:
     """A kill of the daemon between changes nothing: what was spent is in the journal, and told once."""
-    project = make_project(tmp_path)
+    project = project_at(tmp_path / "shop", RULES)
     with running(tmp_path, settings(tmp_path, story_usd=1)) as daemon:
-        start(daemon, project)
-        track = daemon.wait_for(
-            project, lambda one: (one["waits_for"] or "").startswith("the story's budget")
-        )
+        daemon.begin(project)
+        track = daemon.wait_saying(project, "the story's budget")
         assert "the story's budget: $1.00 of $1.00 spent" == track["waits_for"]
         assert ("contract", "pending", 1) == (track["step"], track["status"], track["attempt"])
         assert f"handoffd budget {project} --story US-001 --usd 2" == track["next_command"]
@@ -71,7 +45,7 @@ def test_a_story_is_stopped_by_its_budget_raised_and_finished(tmp_path: Path) ->
         daemon.kill()
         daemon.start()
         daemon.wait_for(project, lambda one: one["waits_for"] == track["waits_for"])
-        assert ["bdd", "sdd-delta"] == starts(project)
+        assert ["bdd", "sdd-delta"] == lines(project, "starts.log")
 
         refused = daemon.verb("budget", project)
         assert "NO_AMOUNT" == refused["code"]
@@ -91,18 +65,18 @@ def test_a_story_is_stopped_by_its_budget_raised_and_finished(tmp_path: Path) ->
 
 def test_a_day_that_is_used_up_holds_every_project_and_tells_once(tmp_path: Path) -> None:
     """What runs goes on; nothing new is started anywhere."""
-    shop, blog = make_project(tmp_path), make_project(tmp_path, "blog")
+    shop, blog = project_at(tmp_path / "shop", RULES), project_at(tmp_path / "blog", RULES)
     with running(tmp_path, settings(tmp_path, day_usd=0.5)) as daemon:
-        start(daemon, shop)
-        daemon.wait_for(shop, lambda one: (one["waits_for"] or "").startswith("the day's budget"))
-        start(daemon, blog)
-        track = daemon.wait_for(blog, lambda one: (one["waits_for"] or "").startswith("the day's budget"))
+        daemon.begin(shop)
+        daemon.wait_saying(shop, "the day's budget")
+        daemon.begin(blog)
+        track = daemon.wait_saying(blog, "the day's budget")
 
         assert (
             "handoffd config show  # raise caps.day_usd in the file it names, then restart the daemon"
             == track["next_command"]
         )
-        assert (["bdd"], []) == (starts(shop), starts(blog))
+        assert (["bdd"], []) == (lines(shop, "starts.log"), lines(blog, "starts.log"))
         assert [] == [one for project in (shop, blog) for one in daemon.told(project)]
         eventually_sync(lambda: {"blocked"} == {one["kind"] for one in daemon.told(daemon.state_dir)})
 
@@ -119,14 +93,12 @@ sleep 600
 
 def test_an_attempt_is_ended_at_its_cap_while_it_runs(tmp_path: Path) -> None:
     """By what its stream has told so far and the price table; no attempt is spent, a person gets a notice."""
-    project = make_project(tmp_path)
+    project = project_at(tmp_path / "shop", RULES)
     whole = settings(tmp_path, attempt_usd=2)
     (tmp_path / "agent.sh").write_text(SPENDER)
     with running(tmp_path, whole) as daemon:
-        start(daemon, project)
-        track = daemon.wait_for(
-            project, lambda one: (one["waits_for"] or "").startswith("the attempt's budget")
-        )
+        daemon.begin(project)
+        track = daemon.wait_saying(project, "the attempt's budget")
         assert ("the attempt's budget: $3.00 of $2.00 spent", "pending", 1) == (
             track["waits_for"], track["status"], track["attempt"],
         )  # fmt: skip
@@ -146,15 +118,15 @@ def test_an_attempt_is_ended_at_its_cap_while_it_runs(tmp_path: Path) -> None:
 
 def test_a_cap_of_attempts_that_is_raised_in_the_settings_lets_them_go_on(tmp_path: Path) -> None:
     """With the next start of the daemon, and nothing to type beside that."""
-    project = make_project(tmp_path)
+    project = project_at(tmp_path / "shop", RULES)
     whole = settings(tmp_path, attempt_usd=2)
     (tmp_path / "agent.sh").write_text(SPENDER)
     with running(tmp_path, whole) as daemon:
-        start(daemon, project)
-        daemon.wait_for(project, lambda one: (one["waits_for"] or "").startswith("the attempt's budget"))
+        daemon.begin(project)
+        daemon.wait_saying(project, "the attempt's budget")
         assert "accepted" == daemon.verb("budget", project, attempt=True, tokens=10**9)["type"]
         daemon.terminate()
-        assert ["bdd"] == starts(project)
+        assert ["bdd"] == lines(project, "starts.log")
         (tmp_path / "agent.sh").write_text(AGENT)
         (tmp_path / "handoffd.yaml").write_text(
             (tmp_path / "handoffd.yaml").read_text().replace('"attempt_usd": 2', '"attempt_usd": 50')

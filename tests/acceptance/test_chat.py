@@ -6,12 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon import REPOSITORY, Daemon, prompts, running, sample
+from tests.support.agents import GATED
+from tests.support.daemon import REPOSITORY, Daemon, prompts, sample
 from tests.support.eventually import eventually_sync
 
 from handoffd.chat.replies import news
@@ -27,13 +27,6 @@ GATE_EN = (
 GATE_ZH = "請輸入「核准」，或「退回 原因：要改什麼」（原因：不清楚、架構、範圍、效能）"
 START_EN = "Type `start US-001` (with the story's id), or describe the task"
 START_ZH = "請輸入「開始 US-001」（換成故事編號），或直接說要做什麼"
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon."""
-    with running(tmp_path_factory.mktemp("daemon")) as lent:
-        yield lent
 
 
 class Chat:
@@ -192,7 +185,7 @@ def test_a_story_at_level_1(
         answer["action"], *(answer["result"][key] for key in ("step", "attempt", "next_step", "fw_lv")),
     )  # fmt: skip
     assert "already_running" == chat.say(go_on)[0]
-    assert 1 == daemon.get("/v1/status", project=str(project))["projects"][0]["level"]
+    assert 1 == daemon.view(project)["level"]
 
     lines: list[str] = []
     steps = ["bdd"]
@@ -259,10 +252,9 @@ def test_one_chat_about_several_projects(daemon: Daemon, tmp_path: Path) -> None
 
 def test_an_agent_cannot_approve_by_writing_into_the_chat(daemon: Daemon, tmp_path: Path) -> None:
     """A message from a process of an executor is refused like the verb; the answer names the verb."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     chat = Chat(daemon, project)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     said = subprocess.run(
         [sys.executable, "-m", "handoffd", "auto", str(project), "approve"],

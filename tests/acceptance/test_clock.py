@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 import pytest
-from tests.acceptance.test_faults import lines, make_project, settings, shim_of, start
-from tests.acceptance.test_machine import beside
 from tests.acceptance.test_notices import ids, untold
+from tests.support.agents import lines, released, shim_of, shop
 from tests.support.daemon import Daemon, Json
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
@@ -52,7 +50,7 @@ def telling(server: Server, base: Path) -> Callable[[Daemon], Json]:
             "command": [str(daemon.base / "sink.sh")], "webhook": {"url": server.address("/hook")},
             "backoff_s": 0.2, "backoff_max_s": 0.5,
         }  # fmt: skip
-        return settings(base, notify=notify)
+        return released(base, notify=notify)
 
     return made
 
@@ -69,10 +67,10 @@ def test_a_jump_of_the_wall_clock_changes_no_attempt_no_limit_and_no_notice(
 ) -> None:
     """Runs keep their time limits, a deaf server gets its retries as before, and work goes on."""
     clock = WallClock(tmp_path)
-    project, slow, later = make_project(tmp_path), beside(tmp_path, "slow"), beside(tmp_path, "later")
+    project, slow, later = shop(tmp_path), shop(tmp_path / "slow"), shop(tmp_path / "later")
     (slow / ".ai/step-rules.yaml").write_text(IMPATIENT)
     with serving(500) as server, living_by(clock, tmp_path, telling(server, tmp_path)) as daemon:
-        shim = shim_of(psutil.Process(start(daemon, project)["pid"]))
+        shim = shim_of(daemon.started(project)["pid"])
         assert "wallclock.so" in Path(f"/proc/{shim.pid}/maps").read_text()
         daemon.verb("start", slow, story="US-002")
         daemon.wait_at(slow, "bdd", "timeout")
@@ -91,14 +89,14 @@ def test_a_jump_of_the_wall_clock_changes_no_attempt_no_limit_and_no_notice(
         daemon.verb("start", later, story="US-003")
         for root in (project, later):
             daemon.wait_at(root, "review", "needs_human")
-            assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(root)]
+            assert [("bdd", 1, "pass")] == daemon.results(root)
             assert ["bdd 1"] == lines(root, "starts.log")
             assert all(0 <= run["seconds"] < DAY_S / 2 for run in daemon.runs(root))
         assert days == day_of(daemon.events(later)[-1]["at"])  # the daemon does believe that clock
 
         assert not untold(daemon, "webhook").get("given_up")
         server.status = 200
-        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        daemon.wait_delivered()
         roots = (project, slow, later)
         told = {notice["id"]: notice["kind"] for root in roots for notice in daemon.told(root)}
         assert ["needs_human"] * 2 + ["timeout"] * 2 == sorted(told.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.acceptance.test_faults import make_project
+from tests.support.agents import shell_agent, shop
 from tests.support.daemon import Daemon, Json
 
 AGENT = """cat > /dev/null
@@ -17,9 +17,8 @@ OTHER = "sk-live-9876543210"
 
 
 def _settings(base: Path) -> Json:
-    (base / "agent.sh").write_text(AGENT.format(base=base))
-    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")], "env": ["AGENT_KEY"]}
-    keys = {"AGENT_KEY": {"credential": "agent"}, "NOBODYS_KEY": {"credential": "nobody"}}
+    agent = shell_agent(base, AGENT.format(base=base), env=["AGENT_KEY"])
+    keys = {"AGENT_KEY": {"credential": "agent"}, "UNUSED_KEY": {"credential": "unused"}}
     return {
         "executor": "agent",
         "executors": {"agent": agent},
@@ -29,18 +28,17 @@ def _settings(base: Path) -> Json:
 
 def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Path) -> None:
     """Not the log, not the answers about settings, runs and events, not the daemon's own environment."""
-    project = make_project(tmp_path)
+    project = shop(tmp_path)
     given = tmp_path / "credentials"
     given.mkdir()
     (given / "agent").write_text(f"{SECRET}\n")
-    (given / "nobody").write_text(f"{OTHER}\n")
+    (given / "unused").write_text(f"{OTHER}\n")
     daemon = Daemon(tmp_path, _settings(tmp_path))
     daemon.environment["CREDENTIALS_DIRECTORY"] = str(given)
     daemon.fresh = True  # the kernel shows the environment that a program was executed with
     try:
         daemon.start()
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
         told = [str(daemon.get(path)) for path in ("/v1/status", "/v1/runs", "/v1/events")]
         own = Path(f"/proc/{daemon.pid}/environ").read_text()
     finally:
@@ -48,8 +46,8 @@ def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Pat
 
     seen = (tmp_path / "env-bdd").read_text().splitlines()
     assert f"AGENT_KEY={SECRET}" in seen
-    assert not [line for line in seen if line.startswith(("NOBODYS_KEY", "CREDENTIALS_DIRECTORY"))]
-    log = (tmp_path / "daemon.log").read_text()
+    assert not [line for line in seen if line.startswith(("UNUSED_KEY", "CREDENTIALS_DIRECTORY"))]
+    log = daemon.log()
     assert str(given) in own
     for text in (log, own, *told, (tmp_path / "shim-env").read_text()):
         assert SECRET not in text
@@ -66,13 +64,13 @@ def test_without_the_credential_the_daemon_does_not_start(tmp_path: Path) -> Non
     finally:
         daemon.close()
 
-    log = (tmp_path / "daemon.log").read_text()
+    log = daemon.log()
     assert "execute.keys.AGENT_KEY: the service was not given the credential agent" in log
 
 
 def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
     """With the settings that name another file, and no restart."""
-    project = make_project(tmp_path)
+    project = shop(tmp_path)
     for name in ("first", "second"):
         (tmp_path / name).write_text(f"key-{name}\n")
     wanted = _settings(tmp_path)
@@ -83,8 +81,7 @@ def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
         text = daemon.config.read_text()
         daemon.config.write_text(text.replace('"first"', '"second"'))
         assert "reloaded" == daemon.post("/v1/reload", {})["type"]
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
     finally:
         daemon.close()
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.test_faults import hanging_mount, make_project, settings
-from tests.acceptance.test_machine import beside
+from tests.acceptance.test_faults import hanging_mount
 from tests.acceptance.test_project_faults import in_a_house_of_its_own
-from tests.support.commands import Said, environment, program
+from tests.support.agents import released, shop
+from tests.support.commands import Said, environment_of, program
 from tests.support.daemon import Daemon, running
 from tests.support.eventually import eventually_sync
 
@@ -18,8 +18,7 @@ import handoffd
 
 def examined(daemon: Daemon) -> Said:
     """Return what doctor says of a daemon's house, as a program of its own."""
-    env = environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir))
-    return program("--config", str(daemon.base / "handoffd.yaml"), "doctor", "--json", env=env)
+    return program("--config", str(daemon.config), "doctor", "--json", env=environment_of(daemon))
 
 
 def findings(daemon: Daemon, check: str) -> list[dict[str, Any]]:
@@ -29,8 +28,8 @@ def findings(daemon: Daemon, check: str) -> list[dict[str, Any]]:
 
 def test_a_daemon_that_is_well(tmp_path: Path) -> None:
     """Every check is fine, and the exit code 0; after it was killed, it says how to start one."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
         daemon.verb("init", project)
         # Whether the limits of this machine are enough, and its disk is one, is not the test's to say.
         (said,) = eventually_sync(lambda: _answer(daemon))
@@ -56,8 +55,8 @@ def _answer(daemon: Daemon) -> list[Said]:
 
 def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_path: Path) -> None:
     """The limit of a namespace is as real as the machine's; without it doctor is silent."""
-    projects = [make_project(tmp_path), beside(tmp_path, "b")]
-    daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
+    projects = [shop(tmp_path), shop(tmp_path / "b")]
+    daemon = Daemon(tmp_path, released(tmp_path, watch={"sweep_s": 0.5}))
     try:
         daemon.start()
         for project in projects:
@@ -88,8 +87,8 @@ def test_a_mount_that_hangs_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
     """Without a daemon each folder is asked, and a silent one is left behind; the program ends."""
     mount = tmp_path / "mount"
     (mount / "lost/.ai").mkdir(parents=True)
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path, projects=[str(mount / "lost")])) as daemon:
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path, projects=[str(mount / "lost")])) as daemon:
         daemon.verb("init", project)
         eventually_sync(lambda: len(daemon.get("/v1/status")["projects"]) == 2)
         daemon.terminate()
@@ -104,8 +103,8 @@ def test_a_mount_that_hangs_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
 
 def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
     """Doctor reports a fault until the project is back or removed."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path, watch={"sweep_s": 0.5})) as daemon:
         daemon.verb("init", project)
         shutil.move(project, tmp_path / "away")
         gone = eventually_sync(
@@ -117,15 +116,15 @@ def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
 
 def test_tests_that_only_the_terminal_could_run(tmp_path: Path) -> None:
     """`init` and `doctor` try them where the daemon runs them; with its PATH repaired they work."""
-    project, terminal = make_project(tmp_path), tmp_path / "terminal"
+    project, terminal = shop(tmp_path), tmp_path / "terminal"
     (project / "package.json").write_text('{"scripts": {"test": "mocha"}}')
     terminal.mkdir()
     (terminal / "npm").write_text('#!/bin/sh\ntest "$1" = test && test -n "$HANDOFFD_RUN"\n')
     (terminal / "npm").chmod(0o755)
-    daemon = Daemon(tmp_path, settings(tmp_path))
+    daemon = Daemon(tmp_path, released(tmp_path))
     path = f"{terminal}:/usr/bin:/bin"
-    env = environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir), PATH=path)
-    config = ("--config", str(daemon.base / "handoffd.yaml"))
+    env = environment_of(daemon, PATH=path)
+    config = ("--config", str(daemon.config))
     try:
         daemon.environment["PATH"] = str(tmp_path / "nothing")
         daemon.start()

@@ -22,11 +22,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield lent
 
 
-def start(daemon: Daemon, project: Path) -> None:
-    """Start the sample's story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
-
-
 def attempts(daemon: Daemon, project: Path) -> list[tuple[int, str]]:
     """Return number and result of each run of bdd."""
     return [(run["attempt"], run["result"]) for run in daemon.runs(project) if run["step"] == "bdd"]
@@ -47,8 +42,7 @@ def test_who_ends_cleanly_without_a_hand_off_is_asked_for_just_that(daemon: Daem
     """And the story goes on with its first attempt."""
     project = sample(tmp_path, script={"bdd": ["none", "pass"]})
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     assert [(1, "no_handoff"), (1, "pass")] == attempts(daemon, project)
     first, second = [order["dispatch"] for order in spawns(daemon, project) if order["step"] == "bdd"]
@@ -60,14 +54,14 @@ def test_a_missing_program_pauses_the_project_until_it_is_there(daemon: Daemon, 
     """One notice names the remedy; `resume` goes on with the first attempt."""
     project = sample(tmp_path, executor="late")
 
-    start(daemon, project)
-    track = daemon.wait_for(project, lambda t: "paused by handoffd" in (t["waits_for"] or ""))
+    daemon.begin(project)
+    track = daemon.wait_saying(project, "paused by handoffd")
 
     assert ("pending", 1) == (track["status"], track["attempt"])
     assert "paused by handoffd: late is not to be found" == track["waits_for"]
     assert track["next_command"].endswith(f" && handoffd resume {project}")
     assert "ENOENT" in track["last_error"]
-    eventually_sync(lambda: ["blocked"] == [notice["kind"] for notice in daemon.told(project)])
+    eventually_sync(lambda: ["blocked"] == daemon.told_kinds(project))
 
     program = daemon.base / "late-agent"
     program.touch(mode=0o755)
@@ -92,8 +86,7 @@ def test_a_session_is_continued_by_a_retry_and_by_a_hand_off_that_is_asked_for(
     script = {"bdd": [first, "pass"], "stream": {"session": "s-1"}}
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     orders = [(order["step"], order["session"]) for order in spawns(daemon, project)]
     assert [("bdd", None), ("bdd", asked)] == orders[:2]
@@ -106,8 +99,7 @@ def test_a_session_that_is_gone_is_begun_anew_at_no_cost(daemon: Daemon, tmp_pat
     rules = "steps: {bdd: {session: resume, next_on_pass: review}}"
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     assert [None, "s-1", None] == [order["session"] for order in spawns(daemon, project)]
     assert [(1, "failing"), (2, "session_gone"), (2, "pass")] == attempts(daemon, project)
@@ -120,17 +112,14 @@ def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_
     script = {"bdd": [no, no, no, "pass"]}
     rules = "steps: {bdd: {next_on_pass: review, max_attempts: 1}}"
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
-    with running(tmp_path) as daemon:
-        daemon.kill()
-        daemon.environment.update(clock.environment)
-        daemon.start()
-        start(daemon, project)
+    with running(tmp_path, None, **clock.environment) as daemon:
+        daemon.begin(project)
         passed_s = 0
         for times, pause_s in enumerate((31, 121, 601), start=1):
             eventually_sync(lambda: times == len(daemon.runs(project)))  # noqa: B023
-            track = daemon.wait_for(project, lambda t: "; tried again at " in (t["waits_for"] or ""))
+            track = daemon.wait_saying(project, "; tried again at ")
             assert ("pending", 1) == (track["status"], track["attempt"])
-            eventually_sync(lambda: ["blocked"] == [told["kind"] for told in daemon.told(project)])
+            eventually_sync(lambda: ["blocked"] == daemon.told_kinds(project))
             assert ["blocked"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
             if times == 2:
                 daemon.kill()
@@ -153,19 +142,15 @@ def test_an_account_that_works_in_another_project_is_tried_sooner(tmp_path: Path
         tmp_path / "stuck", script={"bdd": [no, no, no, "pass"]}, rules=rules, executor="rehearsal-stream"
     )
     works = sample(tmp_path / "works", rules=rules, executor="rehearsal-stream")
-    with running(tmp_path) as daemon:
-        daemon.kill()
-        daemon.environment.update(clock.environment)
-        daemon.start()
-        start(daemon, stuck)
-        daemon.wait_for(stuck, lambda t: "; tried again at " in (t["waits_for"] or ""))
+    with running(tmp_path, None, **clock.environment) as daemon:
+        daemon.begin(stuck)
+        daemon.wait_saying(stuck, "; tried again at ")
         for times, passed_s in ((2, 31), (3, 31 + 121)):
             clock.set_off(passed_s)
             eventually_sync(lambda: times == len(daemon.runs(stuck)))  # noqa: B023
-            daemon.wait_for(stuck, lambda t: "; tried again at " in (t["waits_for"] or ""))
+            daemon.wait_saying(stuck, "; tried again at ")
 
-        start(daemon, works)
-        daemon.wait_at(works, "review", "needs_human")
+        daemon.to_review(works)
         clock.set_off(31 + 121 + 61)
         daemon.wait_at(stuck, "review", "needs_human")
 
@@ -176,8 +161,8 @@ def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path)
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
 
-    start(daemon, project)
-    track = daemon.wait_for(project, lambda t: "paused by handoffd" in (t["waits_for"] or ""))
+    daemon.begin(project)
+    track = daemon.wait_saying(project, "paused by handoffd")
 
     assert "paused by handoffd: rehearsal-stream is not logged in; tried again at " in track["waits_for"]
     assert "Not logged in" in track["last_error"]

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.agents import shell_agent
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 from tests.support.runs import working_in
 
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon that finds a resting executor after a second."""
-    with running(tmp_path_factory.mktemp("daemon"), {"execute": {"handoff_grace_s": 1}}) as lent:
-        yield lent
-
-
-def start(daemon: Daemon, project: Path) -> None:
-    """Start the sample's story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+SETTINGS = {"execute": {"handoff_grace_s": 1}}
+"""Of the module's daemon."""
 
 
 def standing(state: Path) -> tuple[str, str]:
@@ -35,25 +27,17 @@ def refusals(daemon: Daemon, project: Path) -> list[str | None]:
     return [(event["result"] or {}).get("code") for event in daemon.events(project)]
 
 
-HAND_OVER_AND_STAY = """\
-cat > /dev/null
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-sleep 600
-"""
-
-
 def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tmp_path: Path) -> None:
     """The status is timeout, a person gets a notice, and no process of the attempt is left."""
     rules = "steps: {bdd: {timeout_min: 0.07}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
 
-    start(daemon, project)
+    daemon.begin(project)
     eventually_sync(lambda: len(working_in(project)) == 3)  # the agent and its two orphans
     track = daemon.wait_at(project, "bdd", "timeout")
 
     assert "ran out of time" in track["last_error"]
-    eventually_sync(lambda: [n["kind"] for n in daemon.told(project)] == ["timeout"])
+    eventually_sync(lambda: daemon.told_kinds(project) == ["timeout"])
     assert [] == working_in(project)
 
 
@@ -61,11 +45,9 @@ def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
     """What was handed over before the time was up is not thrown away."""
     rules = "steps: {bdd: {timeout_min: 0.05, next_on_pass: review}}"
     project = sample(tmp_path, rules=rules, executor="prompt")
-    (tmp_path / "agent.sh").write_text(HAND_OVER_AND_STAY)
-    agent = {"extends": "command", "argv": ["/bin/sh", str(tmp_path / "agent.sh")]}
+    agent = shell_agent(tmp_path, f"cat > /dev/null\n{HAND_OVER}sleep 600\n")
     with running(tmp_path, {"executors": {"prompt": agent}, "execute": {"handoff_grace_s": 600}}) as daemon:
-        start(daemon, project)
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
 
         ends = [one["event"]["exit"]["by"] for one in daemon.events(project) if "exit" in one["event"]]
         assert ends in (["deadline"], ["stop"])  # by the shim or the poller, as one looks first
@@ -75,8 +57,7 @@ def test_an_executor_that_has_handed_over_and_rests_is_ended(daemon: Daemon, tmp
     """Its hand-off counts at once, long before the timeout."""
     project = sample(tmp_path, script={"bdd": ["linger"]})
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     assert "handoff_settled" in [event["kind"] for event in daemon.events(project)]
 
@@ -86,23 +67,21 @@ def test_an_executor_that_stands_still_is_ended_and_people_were_warned(tmp_path:
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]}, rules=rules)
     with running(tmp_path, {"execute": {"stall_min": 0.07}}) as daemon:
-        start(daemon, project)
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
 
         kinds = [event["kind"] for event in daemon.events(project)]
         assert kinds.index("executor_quiet") < kinds.index("executor_stalled")
         first, second = (run for run in daemon.runs(project) if run["step"] == "bdd")
         assert ("failing", "pass") == (first["result"], second["result"])
         assert "s of processor time" in first["why"]
-        eventually_sync(lambda: "warning" in [notice["kind"] for notice in daemon.told(project)])
+        eventually_sync(lambda: "warning" in daemon.told_kinds(project))
 
 
 def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
     """A hand-off of another attempt does not count; the agent is asked for its own."""
     project = sample(tmp_path, script={"bdd": ["stale", "pass"]})
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     first, second = [run for run in daemon.runs(project) if run["step"] == "bdd"]
     assert (1, "no_handoff") == (first["attempt"], first["result"])
@@ -115,7 +94,7 @@ def test_a_broken_handoff_fails_at_the_exit_with_its_line(daemon: Daemon, tmp_pa
     """Read at its exit and asked for again in vain, it fails the attempt; the error names the line."""
     project = sample(tmp_path, script={"bdd": [act] * 6})
 
-    start(daemon, project)
+    daemon.begin(project)
     track = daemon.wait_at(project, "bdd", "needs_human")
 
     assert ".ai/HANDOFF.md:" in track["last_error"]
@@ -127,7 +106,7 @@ def test_a_half_written_handoff_changes_nothing_while_the_executor_lives(
     """It might still be writing; only its end makes it an error."""
     project = sample(tmp_path, script={"bdd": ["half+hang"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     eventually_sync((project / ".ai/HANDOFF.md").exists)
     before = daemon.events(project)[-1]["seq"]
     daemon.verb("note", project, text="Still there?")
@@ -144,8 +123,7 @@ def test_a_second_crash_in_a_row_costs_an_attempt_and_says_how(daemon: Daemon, t
     """The first is repeated at no cost; then it is failing, with the signal in last_error."""
     project = sample(tmp_path, script={"bdd": ["crash", "crash", "pass"]})
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     runs = [run for run in daemon.runs(project) if run["step"] == "bdd"]
     told = [(run["attempt"], run["result"]) for run in runs]
@@ -158,14 +136,13 @@ def test_a_state_file_written_by_the_executor_is_restored(daemon: Daemon, tmp_pa
     project = sample(tmp_path, script={"bdd": ["tamper+hang", "pass"]})
     state = project / ".ai/STATE.json"
 
-    start(daemon, project)
+    daemon.begin(project)
     eventually_sync(lambda: "STATE_TAMPERED" in refusals(daemon, project))
     eventually_sync(lambda: ("bdd", "running") == standing(state))
-    eventually_sync(lambda: ["warning"] == [n["kind"] for n in daemon.told(project)])
+    eventually_sync(lambda: ["warning"] == daemon.told_kinds(project))
     assert "accepted" == daemon.verb("abort", project)["type"]
     daemon.wait_at(project, "bdd", "needs_human")
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     steps = [run["step"] for run in daemon.runs(project)]
     assert ["bdd", "bdd", "sdd-delta", "contract"] == steps

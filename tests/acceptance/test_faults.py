@@ -18,22 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.daemon import Daemon, Json, running
+from tests.support.agents import lines, released, shim_of, shop
+from tests.support.daemon import Daemon, running
 from tests.support.disks import small_disk
 from tests.support.eventually import eventually_sync
 from tests.support.runs import launchers
 
 from handoffd.files.locks import acquire, daemon_lock_path
-
-AGENT = """\
-cat > /dev/null
-echo "$HANDOFFD_STEP $HANDOFFD_ATTEMPT" >> starts.log
-until test -e {base}/release; do sleep 0.05; done
-test "$HANDOFFD_STEP" = scaffold && touch .added
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
-"""Hands over when the test releases it, and leaves a line for every start."""
 
 TESTS = """\
 echo tested >> tests.log
@@ -42,10 +33,6 @@ if test -e .added; then echo 1..2; echo not ok 2 - new; else echo 1..1; fi
 echo ok 1 - old
 """
 
-SHORT = """\
-steps:
-  bdd: {next_on_pass: review, timeout_min: 5}
-"""
 CHECKED = """\
 steps:
   bdd: {next_on_pass: scaffold, timeout_min: 5}
@@ -56,59 +43,12 @@ steps:
 """
 
 
-def settings(base: Path, **more: object) -> Json:
-    """Return settings with the agent as executor."""
-    (base / "agent.sh").write_text(AGENT.format(base=base))
-    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")]}
-    return {"executor": "agent", "executors": {"agent": agent}, **more}
-
-
-def make_project(base: Path, rules: str = SHORT, *, tests: bool = False) -> Path:
-    """Return a project of its own, with the step table `rules`."""
-    root = base / "shop"
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    (root / ".ai/step-rules.yaml").write_text(rules)
-    if tests:
-        (base / "tests.sh").write_text(TESTS.format(base=base))
-        (root / ".ai/handoffd.yaml").write_text(
-            f"test: {{command: [/bin/sh, {base}/tests.sh], report: tap}}\n"
-        )
-    return root
-
-
-def start(daemon: Daemon, project: Path) -> Json:
-    """Start a story and return its track when the first executor runs."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
-    return daemon.wait_for(project, lambda track: track["phase"] == "executing" and track["pid"])
-
-
-def shim_of(program: psutil.Process) -> psutil.Process:
-    """Return the process that looks after an executor."""
-    shim = program.parent()
-    assert shim is not None
-    assert shim.name() == "handoffd-shim"
-    return shim
-
-
 def has_ended(process: psutil.Process) -> bool:
     """Tell whether a process is gone, or waits for nothing but to be reaped."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def lines(project: Path, name: str) -> list[str]:
-    """Return the lines that agents have left in the project."""
-    file = project / name
-    return file.read_text().splitlines() if file.exists() else []
-
-
-def condition(daemon: Daemon, project: Path) -> str:
-    """Return what is wrong with a project."""
-    found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
-    return found
 
 
 def kill_twice(daemon: Daemon, project: Path, phase: str, log: str, count: int) -> None:
@@ -122,11 +62,14 @@ def kill_twice(daemon: Daemon, project: Path, phase: str, log: str, count: int) 
 
 def test_a_daemon_that_is_killed_in_any_phase_repeats_nothing(tmp_path: Path) -> None:
     """Twice in each: while the baseline, an executor, the tests and the post_check run."""
-    project = make_project(tmp_path, CHECKED, tests=True)
+    project = shop(tmp_path, CHECKED)
+    (tmp_path / "tests.sh").write_text(TESTS.format(base=tmp_path))
+    command = f"test: {{command: [/bin/sh, {tmp_path}/tests.sh], report: tap}}\n"
+    (project / ".ai/handoffd.yaml").write_text(command)
     release, tested, checked = (tmp_path / name for name in ("release", "tested", "checked"))
-    with running(tmp_path, settings(tmp_path)) as daemon:
+    with running(tmp_path, released(tmp_path)) as daemon:
         release.touch()
-        daemon.verb("start", project, story="US-001")
+        daemon.begin(project)
         kill_twice(daemon, project, "baseline", "tests.log", 1)
         release.unlink()
         tested.touch()
@@ -141,14 +84,14 @@ def test_a_daemon_that_is_killed_in_any_phase_repeats_nothing(tmp_path: Path) ->
         daemon.wait_at(project, "review", "needs_human")
         assert ["bdd 1", "scaffold 1"] == lines(project, "starts.log")
         assert (2, 1) == (len(lines(project, "tests.log")), len(lines(project, "checks.log")))
-        assert ["pass", "pass"] == [run["result"] for run in daemon.runs(project)]
+        assert [("bdd", 1, "pass"), ("scaffold", 1, "pass")] == daemon.results(project)
 
 
 def test_a_daemon_that_is_killed_while_it_ends_an_executor_goes_on_with_that(tmp_path: Path) -> None:
     """The next one asks again; the abort is not forgotten."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        shim = shim_of(psutil.Process(start(daemon, project)["pid"]))
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
+        shim = shim_of(daemon.started(project)["pid"])
         shim.suspend()
         daemon.verb("abort", project)
         daemon.wait_for(project, lambda track: track["phase"] in {"stopping", None})
@@ -162,10 +105,10 @@ def test_a_daemon_that_is_killed_while_it_ends_an_executor_goes_on_with_that(tmp
 
 def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(tmp_path: Path) -> None:
     """What was left of it is ended first."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        program = psutil.Process(start(daemon, project)["pid"])
-        shim = shim_of(program)
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
+        program = psutil.Process(daemon.started(project)["pid"])
+        shim = shim_of(program.pid)
         for process in (*launchers(daemon.runtime_dir / "launcher.sock"), shim.pid):
             os.kill(process, signal.SIGKILL)
 
@@ -177,41 +120,39 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
 
 def test_records_that_somebody_deleted_stop_nothing(tmp_path: Path) -> None:
     """The hand-off is there; a missing folder of ours crashes nothing."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        shutil.rmtree(daemon.state_dir / "runs" / start(daemon, project)["dispatch"])
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
+        shutil.rmtree(daemon.state_dir / "runs" / daemon.started(project)["dispatch"])
         (tmp_path / "release").touch()
 
         daemon.wait_at(project, "review", "needs_human")
-        assert "crashed" not in (tmp_path / "daemon.log").read_text()
+        assert "crashed" not in daemon.log()
 
 
 def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path: Path) -> None:
     """Status calls the project missing, and the hand-off counts when it is back."""
-    project, away = make_project(tmp_path), tmp_path / "away"
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    project, away = shop(tmp_path), tmp_path / "away"
+    with running(tmp_path, released(tmp_path)) as daemon:
+        daemon.started(project)
         project.rename(away)
         (tmp_path / "release").touch()
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
         daemon.verb("pause", project)
-        assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
+        assert ("missing", "running") == (daemon.condition(project), daemon.track(project)["status"])
 
         away.rename(project)
         daemon.verb("resume", project)
 
         daemon.wait_at(project, "review", "needs_human")
-        assert [("bdd", 1, "pass")] == [
-            (run["step"], run["attempt"], run["result"]) for run in daemon.runs(project)
-        ]
+        assert [("bdd", 1, "pass")] == daemon.results(project)
 
 
 @pytest.mark.parametrize("name", [".ai/STATE.json", ".ai/HANDOFF.md"])
 def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> None:
     """Once the obstacle is gone, the story goes on."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
+        daemon.started(project)
         os.mkfifo(tmp_path / "pipe")
         (tmp_path / "pipe").rename(project / name)  # at once: the file may be written at any time
         (tmp_path / "release").touch()
@@ -221,48 +162,49 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> N
             (project / name).unlink()
 
         daemon.wait_at(project, "review", "needs_human")
-        assert "crashed" not in (tmp_path / "daemon.log").read_text()
+        assert "crashed" not in daemon.log()
 
 
 def test_a_full_disk_loses_no_result(tmp_path: Path) -> None:
     """Verbs are refused, the status says why nothing moves, and it goes on when there is room."""
-    project = make_project(tmp_path)
+    project = shop(tmp_path)
     (tmp_path / "state").mkdir()
-    with small_disk(tmp_path / "state", 4), running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    unhurried = released(tmp_path, schedule={"poll_s": 3})  # a small write may still have room
+    with small_disk(tmp_path / "state", 4), running(tmp_path, unhurried) as daemon:
+        daemon.started(project)
         filling = tmp_path / "state/filling"
         subprocess.run(["dd", "if=/dev/zero", f"of={filling}", "bs=4k"], check=False, capture_output=True)
         (tmp_path / "release").touch()
 
-        eventually_sync(lambda: condition(daemon, project) == "io_error")
+        eventually_sync(lambda: daemon.condition(project) == "io_error")
         assert "error" == daemon.verb("note", project, text="Still there?")["type"]
-        eventually_sync(lambda: [told["kind"] for told in daemon.told(daemon.state_dir)] == ["warning"])
+        eventually_sync(lambda: daemon.told_kinds(daemon.state_dir) == ["warning"])
         filling.unlink()
 
         daemon.wait_at(project, "review", "needs_human")
         assert ["bdd 1"] == lines(project, "starts.log")
 
 
-def test_a_mount_that_hangs_takes_nobody_else_with_it(tmp_path: Path) -> None:
+def test_a_mount_that_hangs_harms_only_its_own_projects(tmp_path: Path) -> None:
     """More projects on it than there are threads; the others work, and the daemon begins and ends."""
     mount = tmp_path / "mount"
     lost = [mount / f"p{number}" for number in range(50)]
     for root in lost:
         (root / ".ai").mkdir(parents=True)
-    project = make_project(tmp_path)
+    project = shop(tmp_path)
     (tmp_path / "release").touch()
-    with running(tmp_path, settings(tmp_path, projects=[str(root) for root in lost])) as daemon:
+    with running(tmp_path, released(tmp_path, projects=[str(root) for root in lost])) as daemon:
         daemon.terminate()
         with hanging_mount(mount):
             daemon.start()
 
-            daemon.verb("start", project, story="US-001")
+            daemon.begin(project)
             daemon.wait_at(project, "review", "needs_human")
-            eventually_sync(lambda: condition(daemon, lost[-1]) == "io_error")
+            eventually_sync(lambda: daemon.condition(lost[-1]) == "io_error")
 
             os.kill(daemon.pid, signal.SIGHUP)  # what is read again does not answer
             os.kill(daemon.pid, signal.SIGTERM)
-            eventually_sync(lambda: "stopped" in (tmp_path / "daemon.log").read_text().splitlines()[-1])
+            eventually_sync(lambda: "stopped" in daemon.log().splitlines()[-1])
             daemon.kill()  # Python waits for the threads that hang in there
 
 
@@ -274,7 +216,7 @@ def test_more_projects_than_files_a_process_may_usually_open(tmp_path: Path) -> 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        with running(tmp_path, settings(tmp_path, projects=[str(root) for root in roots])) as daemon:
+        with running(tmp_path, released(tmp_path, projects=[str(root) for root in roots])) as daemon:
             eventually_sync(
                 lambda: {"not_initialized"} == {p["condition"] for p in daemon.get("/v1/status")["projects"]}
             )
@@ -304,7 +246,7 @@ def hanging_mount(place: Path) -> Iterator[None]:
     except OSError:
         pytest.skip("there is no /dev/fuse here")
     options = f"fd={unserved},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
-    if libc.mount(b"nobody", os.fsencode(place), b"fuse.nobody", 0, options.encode()) != 0:
+    if libc.mount(b"test", os.fsencode(place), b"fuse.test", 0, options.encode()) != 0:
         os.close(unserved)
         pytest.skip("mounting is not allowed here")
     try:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.acceptance.test_faults import lines, make_project
+from tests.support.agents import lines, shell_agent, shop
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 
-AGENT = """\
+AGENT = f"""\
 cat > /dev/null
 echo "$HANDOFFD_STEP $HANDOFFD_ATTEMPT" >> starts.log
-until test -e {base}/$HANDOFFD_STEP; do sleep 0.05; done
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
+until test -e {{base}}/$HANDOFFD_STEP; do sleep 0.05; done
+{HAND_OVER}"""
 """Hands over when the test lets its step go."""
 
 TABLE = """\
@@ -32,10 +31,8 @@ ON, OFF = (TABLE.format(human=human) for human in ("true", "false"))
 
 def settings(base: Path) -> Json:
     """Return settings with the agent as executor, and every step but the first two let go."""
-    (base / "agent.sh").write_text(AGENT.format(base=base))
     (base / "update-memory").touch()
-    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")]}
-    return {"executor": "agent", "executors": {"agent": agent}}
+    return {"executor": "agent", "executors": {"agent": shell_agent(base, AGENT.format(base=base))}}
 
 
 def edit_table(daemon: Daemon, project: Path, table: str) -> None:
@@ -56,7 +53,7 @@ def test_a_gate_that_is_turned_on_during_a_run_is_passed_by_a_person_alone(
     tmp_path: Path, running_at: str
 ) -> None:
     """Whether the executor of that step runs or the one before it: its hand-off opens no gate."""
-    project = make_project(tmp_path, OFF)
+    project = shop(tmp_path, OFF)
     with running(tmp_path, settings(tmp_path)) as daemon:
         daemon.verb("start", project, story="US-001")
         if running_at == "review":
@@ -80,11 +77,10 @@ def test_a_gate_that_is_turned_on_during_a_run_is_passed_by_a_person_alone(
 
 def test_a_gate_that_is_turned_off_while_a_story_waits_there_stays_one_for_it(tmp_path: Path) -> None:
     """Status, notices and verbs agree on it, also after a restart; the next story finds none."""
-    project = make_project(tmp_path, ON)
+    project = shop(tmp_path, ON)
     with running(tmp_path, settings(tmp_path)) as daemon:
         (tmp_path / "bdd").touch()
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
         waiting = (True, f"handoffd approve {project} --story US-001")
         edit_table(daemon, project, OFF)
 

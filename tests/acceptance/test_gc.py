@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests.acceptance.test_clock import DAY_S, living_by
-from tests.acceptance.test_faults import lines, make_project, settings, start
+from tests.support.agents import lines, released, shop
 from tests.support.daemon import Json
 from tests.support.eventually import eventually_sync
 from tests.support.wallclock import WallClock
@@ -14,21 +14,21 @@ from tests.support.wallclock import WallClock
 
 def keeping(base: Path, *, daily: bool) -> Json:
     """Return settings with the agent, that keep no run for being among the newest."""
-    return settings(base, retention={"runs_keep": 0, "daily": daily})
+    return released(base, retention={"runs_keep": 0, "daily": daily})
 
 
 def test_what_is_old_goes_and_the_story_goes_on(tmp_path: Path) -> None:
     """Judged runs go from state and project; the one that lives is judged when it ends."""
-    project, clock = make_project(tmp_path), WallClock(tmp_path)
+    project, clock = shop(tmp_path), WallClock(tmp_path)
     with living_by(clock, tmp_path, lambda _: keeping(tmp_path, daily=False)) as daemon:
-        start(daemon, project)
+        daemon.started(project)
         (tmp_path / "release").touch()
         daemon.wait_at(project, "review", "needs_human")
         (old,) = [run["run"] for run in daemon.runs(project)]
         (tmp_path / "release").unlink()
         clock.set_off(40 * DAY_S)
-        daemon.verb("reject", project, reason="needs_clarification", note="Once more.")
-        living = daemon.wait_for(project, lambda track: track["phase"] == "executing" and track["pid"])
+        daemon.verb("reject", project, reason="needs_clarification", note="Again.")
+        living = daemon.wait_executing(project)
 
         planned = daemon.post("/v1/gc", {"dry_run": True})
         done = daemon.post("/v1/gc", {})
@@ -48,9 +48,9 @@ def test_what_is_old_goes_and_the_story_goes_on(tmp_path: Path) -> None:
 
 def test_it_is_done_once_a_day_by_itself(tmp_path: Path) -> None:
     """The daemon does it by itself."""
-    project, clock = make_project(tmp_path), WallClock(tmp_path)
+    project, clock = shop(tmp_path), WallClock(tmp_path)
     with living_by(clock, tmp_path, lambda _: keeping(tmp_path, daily=True)) as daemon:
-        start(daemon, project)
+        daemon.started(project)
         (tmp_path / "release").touch()
         daemon.wait_at(project, "review", "needs_human")
         (old,) = [run["run"] for run in daemon.runs(project)]
@@ -58,6 +58,6 @@ def test_it_is_done_once_a_day_by_itself(tmp_path: Path) -> None:
         clock.set_off(40 * DAY_S)  # the hour is over, too
 
         eventually_sync(lambda: not (daemon.state_dir / "runs" / old).exists())
-        eventually_sync(lambda: "cleaned up" in (tmp_path / "daemon.log").read_text())
+        eventually_sync(lambda: "cleaned up" in daemon.log())
         assert not (project / ".ai/runs" / old).exists()
         assert [old] == [run["run"] for run in daemon.runs(project)]

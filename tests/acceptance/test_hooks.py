@@ -9,22 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.commands import environment, program
+from tests.support.agents import project_at
+from tests.support.commands import environment, environment_of, program
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.hooking import ARGV, event, hand_over, hook, state_in
 
 from handoffd.hooks.event import EVENTS
 
-SETTLE_S = 600.0
-"""The daemon does not hear the hand-offs of others by itself while a test lasts, unless it asks for that."""
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that leaves it to hooks to hand in."""
-    with running(tmp_path_factory.mktemp("daemon"), {"execute": {"settle_s": SETTLE_S}}) as lent:
-        yield lent
+SETTINGS = {"execute": {"settle_s": 600}}
+"""The daemon does not take the hand-offs of others by itself while a test lasts: hooks do."""
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +28,15 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield lent
 
 
-def env_of(daemon: Daemon) -> dict[str, str]:
-    """Return the environment of an agent beside a daemon."""
-    return environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir))
+def shop(base: Path, post_check: str | None) -> Path:
+    """Return a project whose first step has this check."""
+    rule = {"bdd": {"post_check": post_check}} if post_check else {}
+    return project_at(base / "shop", json.dumps({"steps": rule}))
 
 
 def taken(daemon: Daemon, base: Path, post_check: str | None = None) -> Path:
     """Return a project whose first step an agent has taken."""
-    root = base / "shop"
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
-    if post_check is not None:
-        rules = {"steps": {"bdd": {"post_check": post_check}}}
-        (root / ".ai/step-rules.yaml").write_text(json.dumps(rules), encoding="utf-8")
+    root = shop(base, post_check)
     assert "error" != daemon.verb("start", root, story="US-001", manual=True)["type"]
     assert "dispatched" == daemon.verb("dispatch", root)["type"]
     return root
@@ -78,7 +68,9 @@ def test_ten_hooks_at_once_apply_a_handoff_once(daemon: Daemon, tmp_path: Path) 
     """Whatever their events are; all of them are content."""
     root = taken(daemon, tmp_path)
     hand_over(root)
-    said = at_once(env_of(daemon), [event(root, EVENTS[number % len(EVENTS)]) for number in range(10)])
+    said = at_once(
+        environment_of(daemon), [event(root, EVENTS[number % len(EVENTS)]) for number in range(10)]
+    )
 
     assert [(0, "")] * 10 == [(code, err) for code, _, err in said]
     assert "pass" == state_in(root)["status"]
@@ -89,7 +81,7 @@ def test_ten_hooks_at_once_send_an_agent_back_once(daemon: Daemon, tmp_path: Pat
     """One of them says what failed; the check ran once."""
     root = taken(daemon, tmp_path, "echo x >> ran; echo it is bad; exit 1")
     hand_over(root)
-    said = at_once(env_of(daemon), [event(root, session_id=f"s{number}") for number in range(10)])
+    said = at_once(environment_of(daemon), [event(root, session_id=f"s{number}") for number in range(10)])
 
     assert [0] * 9 + [2] == sorted(code for code, _, _ in said)
     assert ["bdd attempt 1 of US-001 is failing: post_check failed: it is bad"] == [
@@ -101,7 +93,7 @@ def test_ten_hooks_at_once_send_an_agent_back_once(daemon: Daemon, tmp_path: Pat
 
 def test_what_is_put_right_counts(daemon: Daemon, tmp_path: Path) -> None:
     """The agent is sent back, repairs it and hands in again: that is the next attempt."""
-    root, env = taken(daemon, tmp_path, "test -e good || { echo it is bad; exit 1; }"), env_of(daemon)
+    root, env = taken(daemon, tmp_path, "test -e good || { echo it is bad; exit 1; }"), environment_of(daemon)
     hand_over(root)
     first = hook(event(root), env)
     (root / "good").touch()
@@ -118,7 +110,7 @@ def test_a_verdict_that_came_before_the_hook_is_told(eager: Daemon, tmp_path: Pa
     root = taken(eager, tmp_path, "echo it is bad; exit 1")
     hand_over(root)
     eventually_sync(lambda: state_in(root)["status"] == "failing")
-    said = [hook(event(root), env_of(eager)) for _ in range(2)]
+    said = [hook(event(root), environment_of(eager)) for _ in range(2)]
 
     assert [2, 0] == [one.code for one in said]
     assert "it is bad" in said[0].err
@@ -126,7 +118,7 @@ def test_a_verdict_that_came_before_the_hook_is_told(eager: Daemon, tmp_path: Pa
 
 def test_twice_in_a_row_is_enough(daemon: Daemon, tmp_path: Path) -> None:
     """For one step and session: asked for the hand-off, then for one that can be read, then no more."""
-    root, env = taken(daemon, tmp_path), env_of(daemon)
+    root, env = taken(daemon, tmp_path), environment_of(daemon)
     asked = hook(event(root), env)
     replies = []
     for number in range(3):
@@ -142,7 +134,7 @@ def test_an_agent_that_is_at_it_again_may_stop(daemon: Daemon, tmp_path: Path) -
     """`stop_hook_active`: what it left is applied and checked, and it goes."""
     root = taken(daemon, tmp_path, "echo it is bad; exit 1")
     hand_over(root)
-    said = hook(event(root, stop_hook_active=True), env_of(daemon))
+    said = hook(event(root, stop_hook_active=True), environment_of(daemon))
 
     assert (0, "failing") == (said.code, state_in(root)["status"])
     assert "it is bad" in json.loads(said.out)["systemMessage"]
@@ -152,7 +144,7 @@ def test_inside_a_run_of_ours_nothing_is_applied(daemon: Daemon, tmp_path: Path)
     """The daemon hears its executors when they end."""
     root = taken(daemon, tmp_path)
     hand_over(root)
-    said = at_once({**env_of(daemon), "HANDOFFD_RUN": "d1"}, [event(root, name) for name in EVENTS])
+    said = at_once({**environment_of(daemon), "HANDOFFD_RUN": "d1"}, [event(root, name) for name in EVENTS])
 
     assert [(0, "", "")] * len(EVENTS) == said
     assert "handoff_arrived" not in kinds(daemon, root)
@@ -164,9 +156,9 @@ def test_an_attempt_of_the_daemon_s_own_is_nobody_else_s(daemon: Daemon, tmp_pat
     daemon.verb("start", root, story="US-001")
     daemon.wait_at(root, "bdd", "running")
     eventually_sync((root / ".ai/rehearsal-count.json").exists)
-    asked = hook(event(root), env_of(daemon))
+    asked = hook(event(root), environment_of(daemon))
     hand_over(root)
-    handed = hook(event(root), env_of(daemon))
+    handed = hook(event(root), environment_of(daemon))
     daemon.verb("abort", root)
 
     assert [(0, "", "")] * 2 == [(one.code, one.out, one.err) for one in (asked, handed)]
@@ -176,11 +168,7 @@ def test_an_attempt_of_the_daemon_s_own_is_nobody_else_s(daemon: Daemon, tmp_pat
 def test_without_a_daemon_it_is_the_same(tmp_path: Path) -> None:
     """Ten hooks, one verdict: they take turns, and none waits for more than its check."""
     env = environment(tmp_path)
-    root = tmp_path / "shop"
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
-    rules = {"steps": {"bdd": {"post_check": "echo x >> ran; echo it is bad; exit 1"}}}
-    (root / ".ai/step-rules.yaml").write_text(json.dumps(rules), encoding="utf-8")
+    root = shop(tmp_path, "echo x >> ran; echo it is bad; exit 1")
     for words in (("start", "--manual", str(root), "US-001"), ("dispatch", str(root))):
         assert 0 == program(*words, env=env).code
     hand_over(root)

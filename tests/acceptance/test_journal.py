@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.commands import Said, environment, program
-from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, Json, running, sample
+from tests.support.agents import GATED, HELD, held_starts, release
+from tests.support.commands import Said, environment_of, program
+from tests.support.daemon import REPOSITORY, Daemon, Json, running, sample
 from tests.support.eventually import eventually_sync
-
-HELD = {
-    "executors": {
-        "held": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]},
-    }
-}
 
 
 def journal(daemon: Daemon, *words: str) -> Said:
     """Return what `handoffd journal` says about this daemon's journal."""
-    folders = {
-        "HANDOFFD_STATE_DIR": str(daemon.state_dir),
-        "HANDOFFD_RUNTIME_DIR": str(daemon.runtime_dir),
-        "PYTHONPATH": str(REPOSITORY / "daemon"),
-    }
-    return program("journal", *words, "--json", env=environment(daemon.runtime_dir, **folders))
+    env = environment_of(daemon, PYTHONPATH=str(REPOSITORY / "daemon"))
+    return program("journal", *words, "--json", env=env)
 
 
 def assert_clean(daemon: Daemon) -> None:
@@ -36,23 +26,11 @@ def assert_clean(daemon: Daemon) -> None:
     assert said.json["replayed"] > 0
 
 
-def release(project: Path, *steps: str) -> None:
-    """Let executors of these steps do their work."""
-    for step in steps:
-        (project / f".ai/release-{step}").touch()
-
-
 def executing(daemon: Daemon, project: Path, step: str) -> Json:
     """Return the track once an executor of `step` is known to run, and has written that down."""
     track = daemon.wait_for(project, lambda t: (t["step"], t["phase"]) == (step, "executing"))
-    eventually_sync(lambda: track["dispatch"] in starts(project))
+    eventually_sync(lambda: track["dispatch"] in held_starts(project))
     return track
-
-
-def starts(project: Path) -> list[str]:
-    """Return the dispatch of every executor that was started, by their own account."""
-    log = project / ".ai/starts.log"
-    return log.read_text().split() if log.exists() else []
 
 
 def forget_the_start(backup: Path) -> None:
@@ -107,7 +85,7 @@ def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
         daemon.start()
         # STATE.json is newer than the journal: the story is where the file says, and waits for a person.
         daemon.wait_at(project, "sdd-delta", "running")
-        assert [first["dispatch"], later["dispatch"]] == starts(project)
+        assert [first["dispatch"], later["dispatch"]] == held_starts(project)
         assert_clean(daemon)
 
         release(project, "sdd-delta", "contract")
@@ -115,7 +93,7 @@ def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
         daemon.verb("abort", project)
         daemon.verb("rollback", project, step="bdd")
         daemon.wait_at(project, "review", "needs_human")
-        assert len(set(starts(project))) == len(starts(project))
+        assert len(set(held_starts(project))) == len(held_starts(project))
         assert_clean(daemon)
 
 
@@ -137,7 +115,7 @@ def test_an_executor_that_a_restore_finds_at_work_is_adopted(tmp_path: Path) -> 
         assert (flying["dispatch"], flying["pid"]) == (adopted["dispatch"], adopted["pid"])
         release(project, "bdd")
         daemon.wait_at(project, "bdd", "pass")
-        assert [flying["dispatch"]] == starts(project)
+        assert [flying["dispatch"]] == held_starts(project)
         assert_clean(daemon)
 
 
@@ -159,22 +137,21 @@ def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) 
         assert ([flying["dispatch"]], None) == (restored["overtaken"], restored["replaced"])
 
         daemon.start()
-        daemon.wait_for(project, lambda t: "journal restore" in str(t["waits_for"]))
-        assert [flying["dispatch"]] == starts(project)
+        daemon.wait_saying(project, "journal restore")
+        assert [flying["dispatch"]] == held_starts(project)
         release(project, "bdd", "sdd-delta", "contract")
         daemon.verb("resume", project)
         daemon.wait_at(project, "review", "needs_human")
-        assert len(set(starts(project))) == len(starts(project)) == 4
+        assert len(set(held_starts(project))) == len(held_starts(project)) == 4
         assert_clean(daemon)
 
 
 def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Path) -> None:
     """The daemon starts, tells a person, and the other project goes on."""
-    project, other = sample(tmp_path / "one"), sample(tmp_path / "other")
+    project, other = (sample(tmp_path / name, rules=GATED) for name in ("one", "other"))
     with running(tmp_path) as daemon:
         for one in (project, other):
-            daemon.verb("start", one, story="US-001")
-            daemon.wait_at(one, "review", "needs_human")
+            daemon.to_review(one)
         daemon.kill()
         with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
             db.execute(
@@ -185,7 +162,7 @@ def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Pat
             db.commit()
         daemon.start()
 
-        view = daemon.get("/v1/status", project=str(project))["projects"][0]
+        view = daemon.view(project)
 
         assert "invalid_journal" == view["condition"]
         assert "cannot be read" in view["detail"]
@@ -199,10 +176,9 @@ def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Pat
 
 def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -> None:
     """After a restart the project waits and status gives the reason; repaired, it is at its gate again."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with running(tmp_path) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
         ran = len(daemon.runs(project))
         daemon.kill()
         with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
@@ -213,7 +189,7 @@ def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -
             db.commit()
         daemon.start()
 
-        view = daemon.get("/v1/status", project=str(project))["projects"][0]
+        view = daemon.view(project)
         refused = daemon.verb("approve", project)
 
         assert ("invalid_journal", "UNSOUND_JOURNAL") == (view["condition"], refused["code"])

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.commands import environment
-from tests.support.daemon import Daemon, running, sample
+from tests.support.daemon import Daemon, sample
 
 from handoffd import Dispatched, apply_handoff, approve_review, dispatch, start_story
 
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon that hears a hand-off soon."""
-    with running(tmp_path_factory.mktemp("daemon"), {"execute": {"settle_s": 0.1}}) as lent:
-        yield lent
+SETTINGS = {"execute": {"settle_s": 0.1}}
+"""Of the module's daemon."""
 
 
 def carry_out(prompt: str, project: Path) -> None:
@@ -72,8 +68,7 @@ def test_a_story_goes_through_all_levels(daemon: Daemon, tmp_path: Path) -> None
 def test_the_next_story_is_a_persons_again(daemon: Daemon, tmp_path: Path) -> None:
     """Nothing is dispatched by itself at level 1, however long the daemon is there."""
     project = sample(tmp_path)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
     daemon.verb("level", project, level=1)
     daemon.verb("approve", project)
 

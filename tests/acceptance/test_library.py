@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.support.commands import environment
-from tests.support.daemon import EXECUTORS, Daemon, running, sample
+from tests.support.agents import HELD, release
+from tests.support.commands import environment_of
+from tests.support.daemon import Daemon, sample
 from tests.support.eventually import eventually_sync
 
 from handoffd import NotFound, Refused, approve_review, dispatch, peek, read_state, start_story, write_state
 
-HELD = {"executors": {"held": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]}}}
+SETTINGS = HELD
 
 
-@pytest.fixture
-def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A running daemon, which the library of this process finds."""
-    with running(tmp_path, HELD) as lent:
-        places = environment(lent.runtime_dir) | {"HANDOFFD_STATE_DIR": str(lent.state_dir)}
-        for name, value in places.items():
-            monkeypatch.setenv(name, value)
-        yield lent
+@pytest.fixture(autouse=True)
+def _found(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the library of this process find the daemon."""
+    for name, value in environment_of(daemon).items():
+        monkeypatch.setenv(name, value)
 
 
 def test_a_state_that_is_written_is_adopted(daemon: Daemon, tmp_path: Path) -> None:
@@ -49,9 +45,9 @@ def test_no_gate_is_passed_by_writing(daemon: Daemon, tmp_path: Path, past: dict
 
     write_state(project, {**json.loads((project / ".ai/STATE.json").read_text()), **past})
 
-    daemon.wait_for(project, lambda t: "edited past the human step review" in (t["waits_for"] or ""))
+    daemon.wait_saying(project, "edited past the human step review")
     eventually_sync(lambda: read_state(project) == before)
-    eventually_sync(lambda: "needs_human" in [notice["kind"] for notice in daemon.told(project)])
+    eventually_sync(lambda: "needs_human" in daemon.told_kinds(project))
     assert "blocked" == dispatch(project).type
     with pytest.raises(Refused):
         approve_review(project)
@@ -62,7 +58,7 @@ def test_what_is_written_while_an_executor_runs_is_undone(daemon: Daemon, tmp_pa
     """And told: it may have been the agent."""
     project = sample(tmp_path, executor="held")
     start_story(project, "US-001", automatic=True)
-    daemon.wait_for(project, lambda track: track["phase"] == "executing")
+    daemon.wait_executing(project)
     before = read_state(project)
 
     write_state(project, before.with_(step="verify", status="pass"))
@@ -70,7 +66,7 @@ def test_what_is_written_while_an_executor_runs_is_undone(daemon: Daemon, tmp_pa
     eventually_sync(lambda: read_state(project) == before)
     told = [event["result"] for event in daemon.events(project) if event["kind"] == "state_edited"]
     assert ["STATE_TAMPERED"] == [result["code"] for result in told]
-    (project / ".ai/release-bdd").touch()
+    release(project, "bdd")
 
 
 def test_a_folder_is_peeked_at_beside_a_daemon(daemon: Daemon, tmp_path: Path) -> None:
@@ -86,4 +82,4 @@ def test_a_folder_is_peeked_at_beside_a_daemon(daemon: Daemon, tmp_path: Path) -
     assert ("impl", "dispatched") == (seen.step, seen.result.type)
     assert "US-002" in (seen.prompt or "")
     assert '{"project": "shop", "story": "US-002", "step": "impl", "status": "pending"}' == state.read_text()
-    assert [] == daemon.get("/v1/status")["projects"]
+    assert str(project) not in [one["project"] for one in daemon.get("/v1/status")["projects"]]

@@ -8,31 +8,31 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from tests.support.agents import project_at, shell_agent
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 from tests.support.wallclock import WallClock
 
 HOUR_S = 3600
 A_LITTLE_S = 300
 """More than times that agents name are rounded by."""
-AGENT = """\
+AGENT = f"""\
 cat > /dev/null
-if test -e {base}/$1-says; then
+if test -e {{base}}/$1-says; then
   echo "usage limit reached, try again at $(date +%H:%M)" >&2
-  rm {base}/$1-says
+  rm {{base}}/$1-says
   exit 1
 fi
-if test -e {base}/$1-refuses; then
+if test -e {{base}}/$1-refuses; then
   echo "API Error: 403 the zebra is not amused"
   exit 1
 fi
-if test -e {base}/$1-is-limited; then
+if test -e {{base}}/$1-is-limited; then
   echo "Claude AI usage limit reached|$(($(date +%s) + 3600))" >&2
   exit 1
 fi
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
+{HAND_OVER}"""
 """Hands over, unless the test says that its account is at its limit for an hour."""
 
 SHORT = """\
@@ -43,28 +43,13 @@ steps:
 
 def settings(base: Path, **more: Any) -> Json:
     """Return settings with two agents, each with an account of its own."""
-    script = base / "agent.sh"
-    script.write_text(AGENT.format(base=quote(str(base))))
+    limit = r"usage limit reached(?:\||, try again at )(?P<reset>\d{10}|\d\d:\d\d)"
+    script = AGENT.format(base=quote(str(base)))
 
     def agent(name: str) -> Json:
-        limit = r"usage limit reached(?:\||, try again at )(?P<reset>\d{10}|\d\d:\d\d)"
-        return {
-            "extends": "command",
-            "argv": ["/bin/sh", str(script), name],
-            "limits": [limit],
-            "account": name,
-        }
+        return shell_agent(base, script, name, limits=[limit], account=name)
 
     return {"executor": "first", "executors": {name: agent(name) for name in ("first", "second")}, **more}
-
-
-def make_project(base: Path, name: str) -> Path:
-    """Return a project whose story comes to its gate in one step."""
-    root = base / name
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    (root / ".ai/step-rules.yaml").write_text(SHORT)
-    return root
 
 
 @contextmanager
@@ -78,14 +63,9 @@ def at_its_limit(base: Path, name: str, how: str = "is-limited") -> Iterator[Non
         mark.unlink()
 
 
-def start(daemon: Daemon, project: Path, **more: Any) -> None:
-    """Start a story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001", **more)["type"]
-
-
 def waiting(daemon: Daemon, project: Path) -> Json:
     """Return the track once it waits for the first agent's account."""
-    return daemon.wait_for(project, lambda track: "first's usage limit" in (track["waits_for"] or ""))
+    return daemon.wait_saying(project, "first's usage limit")
 
 
 def limits(daemon: Daemon) -> list[Json]:
@@ -97,15 +77,15 @@ def limits(daemon: Daemon) -> list[Json]:
 def test_a_limit_is_waited_for_over_a_kill_and_costs_no_attempt(tmp_path: Path) -> None:
     """Also by another project on the same account, which has not met it; both go on by themselves."""
     clock = WallClock(tmp_path)
-    met, other = make_project(tmp_path, "met"), make_project(tmp_path, "other")
+    met, other = project_at(tmp_path / "met", SHORT), project_at(tmp_path / "other", SHORT)
     with running(tmp_path, settings(tmp_path)) as daemon:
         with at_its_limit(tmp_path, "first"):
-            start(daemon, met)
+            daemon.begin(met)
             track = waiting(daemon, met)
             assert ("bdd", "pending", 1) == (track["step"], track["status"], track["attempt"])
-            start(daemon, other)
+            daemon.begin(other)
             waiting(daemon, other)
-            eventually_sync(lambda: ["warning"] == [notice["kind"] for notice in daemon.told(met)])
+            eventually_sync(lambda: ["warning"] == daemon.told_kinds(met))
             [limit] = limits(daemon)
             assert ("first", 2) == (limit["account"], limit["waiting"])
 
@@ -127,10 +107,10 @@ def test_a_limit_is_waited_for_over_a_kill_and_costs_no_attempt(tmp_path: Path) 
 
 def test_a_limit_that_ends_within_the_running_minute_is_over_in_the_next(tmp_path: Path) -> None:
     """A time of day names no seconds: when it is read, it has begun."""
-    clock, project = WallClock(tmp_path), make_project(tmp_path, "shop")
+    clock, project = WallClock(tmp_path), project_at(tmp_path / "shop", SHORT)
     (tmp_path / "first-says").touch()
     with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+        daemon.begin(project)
         waiting(daemon, project)
         daemon.kill()
         daemon.environment.update(clock.environment)
@@ -141,31 +121,31 @@ def test_a_limit_that_ends_within_the_running_minute_is_over_in_the_next(tmp_pat
 
 def test_another_executor_takes_over(tmp_path: Path) -> None:
     """The event says who was passed over; when both are limited, the one that is free first is waited for."""
-    project, later = make_project(tmp_path, "shop"), make_project(tmp_path, "later")
+    project, later = project_at(tmp_path / "shop", SHORT), project_at(tmp_path / "later", SHORT)
     with (
         running(tmp_path, settings(tmp_path, executor=["first", "second"])) as daemon,
         at_its_limit(tmp_path, "first"),
     ):
-        start(daemon, project)
+        daemon.begin(project)
         daemon.wait_at(project, "review", "needs_human")
         assert ["first", "second"] == [run["executor"] for run in daemon.runs(project)]
         told = [event["what"] for event in daemon.events(project) if event["kind"] == "advanced"]
         assert any("with executor second; first is limited until" in words for words in told)
 
         with at_its_limit(tmp_path, "second"):
-            start(daemon, later)
-            daemon.wait_for(later, lambda track: "usage limit, until" in (track["waits_for"] or ""))
+            daemon.begin(later)
+            daemon.wait_saying(later, "usage limit, until")
         assert ["second"] == [run["executor"] for run in daemon.runs(later)]
         assert {"first", "second"} == {limit["account"] for limit in limits(daemon)}
 
 
 def test_a_person_ends_a_wait_or_chooses_somebody_else(tmp_path: Path) -> None:
     """At once, without a restart."""
-    project, other = make_project(tmp_path, "shop"), make_project(tmp_path, "other")
+    project, other = project_at(tmp_path / "shop", SHORT), project_at(tmp_path / "other", SHORT)
     with running(tmp_path, settings(tmp_path)) as daemon:
         with at_its_limit(tmp_path, "first"):
-            start(daemon, project)
-            start(daemon, other)
+            daemon.begin(project)
+            daemon.begin(other)
             waiting(daemon, project)
             waiting(daemon, other)
             assert "accepted" == daemon.verb("use", other, executor="second")["type"]
@@ -180,12 +160,12 @@ def test_a_person_ends_a_wait_or_chooses_somebody_else(tmp_path: Path) -> None:
 
 def test_where_nobody_waits_a_limit_is_a_failed_attempt(tmp_path: Path) -> None:
     """`limits.wait: false`: a person is asked when there is none left."""
-    project = make_project(tmp_path, "shop")
+    project = project_at(tmp_path / "shop", SHORT)
     with (
         running(tmp_path, settings(tmp_path, limits={"wait": False})) as daemon,
         at_its_limit(tmp_path, "first"),
     ):
-        start(daemon, project)
+        daemon.begin(project)
         track = daemon.wait_at(project, "bdd", "needs_human")
         assert ([1, 2], []) == ([run["attempt"] for run in daemon.runs(project)], limits(daemon))
         assert "usage limit reached" in track["last_error"]
@@ -206,21 +186,18 @@ def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rare
     """The second sends a notice; a restart begins no pause anew; another project goes on."""
     clock, project, other = (
         WallClock(tmp_path),
-        make_project(tmp_path, "shop"),
-        make_project(tmp_path, "other"),
+        project_at(tmp_path / "shop", SHORT),
+        project_at(tmp_path / "other", SHORT),
     )
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        daemon.kill()
-        daemon.environment.update(clock.environment)
-        daemon.start()
+    with running(tmp_path, settings(tmp_path), **clock.environment) as daemon:
         with at_its_limit(tmp_path, "first", "refuses"):
-            start(daemon, project)
+            daemon.begin(project)
             first = refused(daemon, project, 1)
             assert (1, "API Error: 403 the zebra is not amused") == (first["attempt"], first["last_error"])
             assert [] == daemon.told(project)
             clock.set_off(31)
             assert 1 == refused(daemon, project, 2)["attempt"]
-            eventually_sync(lambda: ["warning"] == [notice["kind"] for notice in daemon.told(project)])
+            eventually_sync(lambda: ["warning"] == daemon.told_kinds(project))
             assert "API Error: 403 the zebra is not amused" == daemon.told(project)[0]["why"]
             [limit] = limits(daemon)
             daemon.kill()
@@ -231,7 +208,7 @@ def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rare
             assert 1 == refused(daemon, project, 3)["attempt"]
             [third] = limits(daemon)
             assert ("refusal", limit["since"]) == (third["kind"], third["since"])
-        start(daemon, other)
+        daemon.begin(other)
         daemon.wait_at(other, "review", "needs_human")
         clock.set_off(31 + 121 + 601)
         assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
@@ -240,11 +217,11 @@ def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rare
 
 def test_at_a_refusal_the_next_executor_takes_over(tmp_path: Path) -> None:
     """At once, and nothing waits."""
-    project = make_project(tmp_path, "shop")
+    project = project_at(tmp_path / "shop", SHORT)
     with (
         running(tmp_path, settings(tmp_path, executor=["first", "second"])) as daemon,
         at_its_limit(tmp_path, "first", "refuses"),
     ):
-        start(daemon, project)
+        daemon.begin(project)
         assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
         assert ["first", "second"] == [run["executor"] for run in daemon.runs(project)]

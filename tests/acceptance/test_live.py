@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.stream_memory import faults, measure
+from tests.support.agents import shell_agent
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 
-AGENT = """\
+AGENT = f"""\
 cat > /dev/null
-cat {base}/first
-until test -e {base}/go; do sleep 0.05; done
-cat {base}/second
-until test -e {base}/over; do sleep 0.05; done
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
+cat {{base}}/first
+until test -e {{base}}/go; do sleep 0.05; done
+cat {{base}}/second
+until test -e {{base}}/over; do sleep 0.05; done
+{HAND_OVER}"""
 PADDING = "x" * 2000
 
 
@@ -35,9 +35,7 @@ def _turn(number: int) -> str:
 
 def settings_of(base: Path) -> dict[str, Any]:
     """Return settings with an agent that says its two parts when the test releases them."""
-    (base / "agent.sh").write_text(AGENT.format(base=base))
-    words = ["/bin/sh", str(base / "agent.sh")]
-    agent = {"extends": "rehearsal-stream", "argv": words}
+    agent = shell_agent(base, AGENT.format(base=base), extends="rehearsal-stream")
     return {"executors": {"agent": agent}, "execute": {"meter_s": 0.02}}
 
 

@@ -12,17 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.acceptance.test_faults import condition, lines, make_project, settings, start
+from tests.support.agents import lines, released, shop
 from tests.support.daemon import Daemon, running
 from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
-
-
-def beside(base: Path, name: str) -> Path:
-    """Return one more project."""
-    folder = base / name
-    folder.mkdir()
-    return make_project(folder)
 
 
 @contextmanager
@@ -46,39 +39,37 @@ def unwritable_journal(daemon: Daemon) -> Iterator[None]:
 
 def test_a_journal_that_takes_nothing_starts_nothing_and_ends_nothing(tmp_path: Path) -> None:
     """Its end is applied once when it can be written again; one notice speaks for all projects."""
-    project, other = make_project(tmp_path), beside(tmp_path, "b")
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    project, other = shop(tmp_path), shop(tmp_path / "b")
+    with running(tmp_path, released(tmp_path)) as daemon:
+        daemon.started(project)
         daemon.verb("start", other, story="US-002", automatic=False)
         with unwritable_journal(daemon):
             assert "error" == daemon.verb("resume", other)["type"]
             (tmp_path / "release").touch()
-            eventually_sync(lambda: condition(daemon, project) == "io_error")
+            eventually_sync(lambda: daemon.condition(project) == "io_error")
             eventually_sync(lambda: daemon.told(daemon.state_dir))
-            # One try after another, five seconds apart.
-            log = tmp_path / "daemon.log"
-            eventually_sync(lambda: log.read_text().count("journal still unwritable") >= 2)
+            eventually_sync(lambda: daemon.log().count("journal still unwritable") >= 2)
             assert [] == lines(other, "starts.log")
 
         daemon.wait_at(project, "review", "needs_human")
-        assert ["pass"] == [run["result"] for run in daemon.runs(project)]
+        assert [("bdd", 1, "pass")] == daemon.results(project)
         assert ["bdd 1"] == lines(project, "starts.log")
         (told,) = daemon.told(daemon.state_dir)
         assert "nothing is started for the time being" in told["text"]
         assert "the journal cannot be written (cannot" in told["why"]
         assert {"warning", "blocked"}.isdisjoint(notice["kind"] for notice in daemon.told(project))
-        assert "ok" == condition(daemon, project)
+        assert "ok" == daemon.condition(project)
 
 
 def test_a_state_directory_that_turns_read_only_under_an_agent_costs_nothing(tmp_path: Path) -> None:
     """Its end is written down and told when it can be; who would be next waits, and goes on by itself."""
-    project, other = make_project(tmp_path), beside(tmp_path, "b")
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
+    project, other = shop(tmp_path), shop(tmp_path / "b")
+    with running(tmp_path, released(tmp_path)) as daemon:
+        run_dir = daemon.state_dir / "runs" / daemon.started(project)["dispatch"]
         daemon.verb("init", other)
         with read_only(daemon.state_dir):
             assert "accepted" == daemon.verb("start", other, story="US-002")["type"]
-            waiting = daemon.wait_for(other, lambda track: "Read-only file system" in str(track["waits_for"]))
+            waiting = daemon.wait_saying(other, "Read-only file system")
             assert ("pending", 1) == (waiting["status"], waiting["attempt"])
             assert "findmnt -O ro" == waiting["next_command"]
             with unwritable_journal(daemon):  # what was open before would still take something
@@ -91,9 +82,9 @@ def test_a_state_directory_that_turns_read_only_under_an_agent_costs_nothing(tmp
 
         for root in (project, other):
             daemon.wait_at(root, "review", "needs_human")
-            assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(root)]
+            assert [("bdd", 1, "pass")] == daemon.results(root)
             assert ["bdd 1"] == lines(root, "starts.log")
-            assert "ok" == condition(daemon, root)
+            assert "ok" == daemon.condition(root)
         assert (run_dir / "exit.json").exists()  # its shim has waited with it
         (told,) = daemon.told(daemon.state_dir)
         assert "nothing is started for the time being" in told["text"]
@@ -106,8 +97,8 @@ def is_cut(reserve: Path) -> bool:
 
 def test_the_service_manager_shows_why_nothing_is_started(tmp_path: Path) -> None:
     """In its STATUS line, until it is over."""
-    project = make_project(tmp_path)
-    daemon = Daemon(tmp_path, settings(tmp_path))
+    project = shop(tmp_path)
+    daemon = Daemon(tmp_path, released(tmp_path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(daemon.runtime_dir / "notify.sock"))
         manager.settimeout(60)
@@ -134,15 +125,13 @@ def until_status(manager: socket.socket, beginning: str) -> None:
 
 def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: Path) -> None:
     """No attempt is spent, no person has to act, and it goes on when there are some again."""
-    project, other = make_project(tmp_path), beside(tmp_path, "b")
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    project, other = shop(tmp_path), shop(tmp_path / "b")
+    with running(tmp_path, released(tmp_path)) as daemon:
+        daemon.started(project)
         with limited(daemon, resource.RLIMIT_NOFILE, used_up(daemon)):
-            eventually_sync(lambda: "machine trouble" in (tmp_path / "daemon.log").read_text())
+            eventually_sync(lambda: "machine trouble" in daemon.log())
             assert "accepted" == daemon.verb("start", other, story="US-002")["type"]
-            waiting = daemon.wait_for(
-                other, lambda track: "limit of open files" in (track["waits_for"] or "")
-            )
+            waiting = daemon.wait_saying(other, "limit of open files")
             assert ("pending", 1) == (waiting["status"], waiting["attempt"])
             (tmp_path / "release").touch()
             daemon.wait_for(project, lambda track: track["phase"] is None)  # the daemon has seen its end
@@ -150,7 +139,7 @@ def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: P
 
         daemon.wait_at(other, "review", "needs_human")
         daemon.wait_at(project, "review", "needs_human")
-        assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(other)]
+        assert [("bdd", 1, "pass")] == daemon.results(other)
         (told,) = daemon.told(daemon.state_dir)
         assert "the daemon has reached its limit of open files" == told["why"]
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from mcp import Client, StdioServerParameters
 from tests.support.daemon import REPOSITORY, Daemon, running, sample
 from tests.support.eventually import eventually
 
 Json = dict[str, Any]
 ODD = "店 & 100% “shop”?"
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon."""
-    with running(tmp_path_factory.mktemp("daemon")) as lent:
-        yield lent
 
 
 @asynccontextmanager
@@ -74,7 +66,7 @@ async def test_a_story_is_started_and_followed_to_its_gate(daemon: Daemon, tmp_p
     """By a client that was not allowed to open it; one that was does, and the story is done."""
     project = sample(tmp_path)
     daemon.verb("init", project)
-    name = daemon.get("/v1/status", project=str(project))["projects"][0]["name"]
+    name = daemon.view(project)["name"]
 
     async with session(daemon) as client:
         assert "accepted" == (await told(client, "start", project=name, story="US-001"))["type"]
@@ -137,7 +129,7 @@ async def test_a_project_with_an_odd_name_is_reached_by_it(daemon: Daemon, tmp_p
     project = sample(folder)
     (project / "pyproject.toml").write_text(f'[project]\nname = "{ODD}"\n')
     daemon.verb("init", project)
-    assert ODD == daemon.get("/v1/status", project=str(project))["projects"][0]["name"]
+    assert ODD == daemon.view(project)["name"]
 
     async with session(daemon, "--language", "zh-TW") as client:
         (view,) = (await told(client, "status", project=ODD))["projects"]

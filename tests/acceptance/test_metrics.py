@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.daemon import REPOSITORY, Daemon, sample
+from tests.support.daemon import REPOSITORY, Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.loopback import free_port
 
 from handoffd.api.http.auth import ensured
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 PROMETHEUS = REPOSITORY / "config" / "prometheus"
-
-
-def free_port() -> int:
-    """Return a port that is free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +27,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         "control": {"tcp": {"port": free_port()}}, "log": {"format": "json"},
         "scheduling": {"per_executor": {"rehearsal": 2}},
     }  # fmt: skip
-    made = Daemon(folder, settings)
-    try:
-        made.start()
+    with running(folder, settings) as lent:
         project = sample(folder)
-        made.verb("start", project, story="US-001")
-        made.wait_at(project, "review", "needs_human")
-        made.verb("approve", project)
-        made.wait_at(project, "done", "pass")
-        eventually_sync(lambda: deliveries(made) >= 2)
-        yield made
-    finally:
-        made.close()
+        lent.to_review(project)
+        lent.verb("approve", project)
+        lent.wait_at(project, "done", "pass")
+        eventually_sync(lambda: deliveries(lent) >= 2)
+        yield lent
 
 
 def scraped(daemon: Daemon) -> str:
@@ -105,11 +93,7 @@ def test_dashboard_and_alerts_ask_for_what_there_is(daemon: Daemon) -> None:
 
 def test_log_lines_tell_the_run(daemon: Daemon) -> None:
     """From the decision to start it to the verdict, in the JSON that a log collector reads."""
-    lines = [
-        json.loads(line)
-        for line in (daemon.base / "daemon.log").read_text().splitlines()
-        if line.startswith("{")
-    ]
+    lines = [json.loads(line) for line in daemon.log().splitlines() if line.startswith("{")]
     decided = [line for line in lines if line["event"] == "decided"]
     runs = daemon.runs(daemon.base / "shop")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.test_journal import journal
+from tests.support.agents import GATED
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
@@ -29,9 +30,8 @@ def telling(server: Server, **more: object) -> Callable[[Daemon], Json]:
 
 def to_review(daemon: Daemon, project: Path) -> None:
     """Go to the first step that needs a person, and wait until the command has sent its notice."""
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
-    eventually_sync(lambda: "needs_human" in [one["kind"] for one in daemon.told(project)])
+    daemon.to_review(project)
+    eventually_sync(lambda: "needs_human" in daemon.told_kinds(project))
 
 
 def ids(server: Server) -> list[str]:
@@ -47,7 +47,7 @@ def untold(daemon: Daemon, sink: str) -> Json:
 
 def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id(tmp_path: Path) -> None:
     """Recorded before it is sent: the server had received it, and the daemon cannot know more."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(200) as server, running(tmp_path, telling(server)) as daemon:
         server.hold.clear()
         to_review(daemon, project)
@@ -62,19 +62,19 @@ def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id
         told = {one["id"] for one in daemon.told(project)}
         eventually_sync(lambda: told <= set(ids(server)[1:]))
         assert before <= told
-        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        daemon.wait_delivered()
         assert len(told) == len(daemon.told(project))  # what the command had taken, it did not get again
 
 
 def test_a_notice_in_flight_when_the_daemon_is_ended_is_told_once(tmp_path: Path) -> None:
     """The slow address is waited for, so that the next daemon knows that it has taken the notice."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(200) as server, running(tmp_path, telling(server)) as daemon:
         server.hold.clear()
         to_review(daemon, project)
         eventually_sync(lambda: server.requests)
         os.kill(daemon.pid, signal.SIGTERM)
-        eventually_sync(lambda: "notices are left" in (daemon.base / "daemon.log").read_text())
+        eventually_sync(lambda: "notices are left" in daemon.log())
         server.hold.set()
         daemon.lost()
 
@@ -82,13 +82,13 @@ def test_a_notice_in_flight_when_the_daemon_is_ended_is_told_once(tmp_path: Path
 
         told = {one["id"] for one in daemon.told(project)}
         eventually_sync(lambda: told <= set(ids(server)))
-        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        daemon.wait_delivered()
         assert len(set(ids(server))) == len(ids(server))
 
 
 def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_its_id(tmp_path: Path) -> None:
     """Also if it was delivered since, of which the backup knows nothing; what had been taken is not."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:
         to_review(daemon, project)
         eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"))
@@ -105,14 +105,14 @@ def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_it
         daemon.start()
 
         eventually_sync(lambda: set(told) == set(ids(server)[before:]))
-        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        daemon.wait_delivered()
         assert sorted(told) == sorted(ids(server)[before:])
         assert told == [one["id"] for one in daemon.told(project)]
 
 
 def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path: Path) -> None:
     """Over a restart as well; until then `status` lists it."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:
         log = tmp_path / "daemon.log"
         to_review(daemon, project)  # the command gets it at once
@@ -136,7 +136,7 @@ def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path:
 
 def test_what_is_given_up_is_told_by_log_status_and_history(tmp_path: Path) -> None:
     """Not by a notice: that would go the same way."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as server, running(tmp_path, telling(server, give_up_h=1 / 3600)) as daemon:
         to_review(daemon, project)
 
@@ -147,18 +147,18 @@ def test_what_is_given_up_is_told_by_log_status_and_history(tmp_path: Path) -> N
         assert "webhook" == lost[0]["event"]["sink"]
         assert "given up, webhook did not take" in lost[0]["why"]
         assert lost[0]["before"] == lost[0]["after"]
-        eventually_sync(lambda: "notice given up" in (tmp_path / "daemon.log").read_text())
+        eventually_sync(lambda: "notice given up" in daemon.log())
 
 
 def test_an_address_that_is_taken_out_of_the_settings_is_told_nothing_more(tmp_path: Path) -> None:
     """The next daemon drops what waited for it, and logs that."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:
         to_review(daemon, project)
         eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"))
         daemon.kill()
 
     with running(tmp_path) as daemon:
-        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        daemon.wait_delivered()
         log = tmp_path / "daemon.log"
         eventually_sync(lambda: "their sink is not in the settings" in log.read_text())

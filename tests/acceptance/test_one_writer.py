@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, running, sample
+from tests.support.agents import GATED, held_starts, release, scripted
+from tests.support.daemon import REPOSITORY, Daemon, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
 
-AGENTS = {
-    name: {"extends": "command", "argv": [sys.executable, str(EXECUTORS / f"{name}.py")]}
-    for name in ("held", "locker")
-}
+AGENTS = scripted("held", "locker")
 
 
 def place(base: Path, name: str) -> Path:
@@ -26,68 +24,56 @@ def place(base: Path, name: str) -> Path:
     return base / name
 
 
-def view(daemon: Daemon, project: Path) -> Json:
-    """Return a project as `status` tells it."""
-    found: Json = daemon.get("/v1/status", project=str(project))["projects"][0]
-    return found
-
-
-def starts(project: Path) -> list[str]:
-    """Return the ids under which an agent was started in a project, whichever daemon did."""
-    log = project / ".ai/starts.log"
-    return log.read_text().split() if log.exists() else []
-
-
 def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
     """The second says who has it, refuses verbs, tells a person once, and takes it only when told to."""
     project = sample(tmp_path, executor="held")
-    mine = {"executors": AGENTS, "projects": [str(project)]}
-    with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
+    mine = {**AGENTS, "projects": [str(project)]}
+    with running(place(tmp_path, "a"), AGENTS) as first:
         first.verb("start", project, story="US-001")
-        first.wait_for(project, lambda t: t["phase"] == "executing")
+        first.wait_executing(project)
         with running(place(tmp_path, "b"), mine) as second:
-            eventually_sync(lambda: view(second, project)["condition"] == "locked")
-            seen = view(second, project)
+            eventually_sync(lambda: second.condition(project) == "locked")
+            seen = second.view(project)
             refused = second.verb("start", project, story="US-002", force=True)
             eventually_sync(lambda: second.told(project))
 
             assert f"belongs to the handoffd whose state directory is {first.state_dir}" in seen["detail"]
             assert ("LOCKED", seen["detail"]) == (refused["code"], refused["message"])
             assert "handoffd remove" in refused["hint"]
-            (project / ".ai/release-bdd").touch()
-            first.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing")
+            release(project, "bdd")
+            first.wait_executing(project, "sdd-delta")
             assert 1 == len(second.told(project))
-            eventually_sync(lambda: len(starts(project)) == 2)
+            eventually_sync(lambda: len(held_starts(project)) == 2)
 
             first.kill()  # its agent works on, and keeps the second one out
             refused = second.verb("add", project, take=True)
             assert "LOCKED" == refused["code"]
             assert "agent of another handoffd" in refused["message"]
             first.start()
-            (project / ".ai/release-sdd-delta").touch()
-            first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing")
+            release(project, "sdd-delta")
+            first.wait_executing(project, "contract")
 
             first.kill()
-            (project / ".ai/release-contract").touch()  # with it the last run of the first one ends
+            release(project, "contract")  # with it the last run of the first one ends
             eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
 
-            assert "ok" == view(second, project)["condition"]
+            assert "ok" == second.condition(project)
             first.start()
-            eventually_sync(lambda: view(first, project)["condition"] == "locked")
-            assert f"whose state directory is {second.state_dir}" in view(first, project)["detail"]
+            eventually_sync(lambda: first.condition(project) == "locked")
+            assert f"whose state directory is {second.state_dir}" in first.view(project)["detail"]
             assert "LOCKED" == first.verb("retry", project)["code"]
-            assert 3 == len(set(starts(project))) == len(starts(project))
+            assert 3 == len(set(held_starts(project))) == len(held_starts(project))
 
 
 def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> None:
     """And nothing is recorded."""
     project = sample(tmp_path, executor="held")
     with (
-        running(place(tmp_path, "a"), {"executors": AGENTS}) as first,
+        running(place(tmp_path, "a"), AGENTS) as first,
         running(place(tmp_path, "b")) as second,
     ):
         first.verb("start", project, story="US-001")
-        first.wait_for(project, lambda t: t["phase"] == "executing")
+        first.wait_executing(project)
 
         refused = second.verb("add", project)
 
@@ -99,7 +85,7 @@ def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> 
 
 def test_a_project_that_rests_under_another_daemon_is_not_added(tmp_path: Path) -> None:
     """It has no lock then, and both would put back what the other one does; removed there, it may come."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
@@ -116,7 +102,7 @@ def test_a_project_that_rests_under_another_daemon_is_not_added(tmp_path: Path) 
 
 def test_a_project_whose_daemon_is_stopped_belongs_to_it_all_the_same(tmp_path: Path) -> None:
     """Else both would have it when that one is back, and a finished story would come back to its review."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
@@ -134,7 +120,7 @@ def test_a_project_whose_daemon_is_stopped_belongs_to_it_all_the_same(tmp_path: 
 
 def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
     """The first to come has the project. The other one names it, and takes nothing there for an edit."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     both = {"workspaces": [str(project.parent)]}
     with running(place(tmp_path, "a"), both) as first:
         eventually_sync(lambda: first.get("/v1/status")["projects"])
@@ -142,7 +128,7 @@ def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
             first.verb("trust", project)
             assert "error" != first.verb("start", project, story="US-001")["type"]
             first.wait_at(project, "review", "needs_human")
-            eventually_sync(lambda: view(second, project)["condition"] == "locked")
+            eventually_sync(lambda: second.condition(project) == "locked")
 
             refused = second.verb("approve", project, story="US-001")
             first.verb("approve", project, story="US-001")
@@ -157,7 +143,7 @@ def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("back", ["removed there", "taken back"])
 def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Path, back: str) -> None:
     """A story that was finished there is not done again: it waits for a person, with the edit held."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
@@ -165,7 +151,7 @@ def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Pa
         second.verb("level", project, level=2)
         second.verb("approve", project, story="US-001")
         second.wait_at(project, "done", "pass", 60)
-        eventually_sync(lambda: view(first, project)["condition"] == "locked")
+        eventually_sync(lambda: first.condition(project) == "locked")
         before = len(first.runs(project))
 
         if back == "removed there":
@@ -174,8 +160,8 @@ def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Pa
             eventually_sync(lambda: first.verb("add", project, take=True)["type"] == "added")
 
         held = "STATE.json was edited past the human step review (to done pass)"
-        first.wait_for(project, lambda t: held in (t["waits_for"] or ""), 60)
-        assert "another handoffd" == view(first, project)["paused_by"]
+        first.wait_saying(project, held)
+        assert "another handoffd" == first.view(project)["paused_by"]
         confirmed = first.verb("confirm", project)
         assert ("done", "pass") == (confirmed["step"], confirmed["status"])
         first.verb("resume", project)
@@ -186,55 +172,54 @@ def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Pa
 def test_an_attempt_in_flight_is_not_begun_again_when_the_project_comes_back(tmp_path: Path) -> None:
     """Its daemon was killed, and another one has gone on with the story: that is where it goes on from."""
     project = sample(tmp_path, executor="held")
-    agents = {"executors": AGENTS}
-    with running(place(tmp_path, "a"), agents) as first, running(place(tmp_path, "b"), agents) as second:
+    with running(place(tmp_path, "a"), AGENTS) as first, running(place(tmp_path, "b"), AGENTS) as second:
         first.verb("start", project, story="US-001")
-        first.wait_for(project, lambda t: t["phase"] == "executing", 60)
+        first.wait_executing(project)
         first.kill()
-        (project / ".ai/release-bdd").touch()
+        release(project, "bdd")
         eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
         second.verb("level", project, level=2)
-        second.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing", 60)
+        second.wait_executing(project, "sdd-delta")
         second.verb("pause", project)
-        (project / ".ai/release-sdd-delta").touch()
+        release(project, "sdd-delta")
         second.wait_at(project, "sdd-delta", "pass", 60)
         first.start()
-        eventually_sync(lambda: view(first, project)["condition"] == "locked")
+        eventually_sync(lambda: first.condition(project) == "locked")
 
         second.verb("remove", project)
 
         first.wait_at(project, "sdd-delta", "pass", 60)
-        assert "another handoffd" == view(first, project)["paused_by"]
+        assert "another handoffd" == first.view(project)["paused_by"]
         came_back = f"was with another handoffd ({second.state_dir})"
         eventually_sync(lambda: any(came_back in notice["text"] for notice in first.told(project)))
         first.verb("resume", project)
-        first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing", 60)
-        eventually_sync(lambda: len(starts(project)) == 3)
-        assert 3 == len(set(starts(project)))
+        first.wait_executing(project, "contract")
+        eventually_sync(lambda: len(held_starts(project)) == 3)
+        assert 3 == len(set(held_starts(project)))
 
 
 def test_a_name_that_an_agent_has_forged_does_not_part_it_from_its_daemon(tmp_path: Path) -> None:
     """While it works there, the project is its daemon's; a second agent would be begun beside it else."""
     project = sample(tmp_path, executor="held")
-    with running(place(tmp_path, "a"), {"executors": AGENTS}) as daemon:
+    with running(place(tmp_path, "a"), AGENTS) as daemon:
         daemon.verb("start", project, story="US-001")
-        daemon.wait_for(project, lambda t: t["phase"] == "executing", 60)
+        daemon.wait_executing(project)
         daemon.kill()
         forged = b"owns\0%d\x001\0/tmp" % project.stat().st_ino
         os.setxattr(project, "user.handoffd", forged)
         daemon.start()
 
-        (project / ".ai/release-bdd").touch()
+        release(project, "bdd")
 
-        daemon.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing", 60)
-        eventually_sync(lambda: len(starts(project)) == 2)
-        assert 2 == len(set(starts(project)))
+        daemon.wait_executing(project, "sdd-delta")
+        eventually_sync(lambda: len(held_starts(project)) == 2)
+        assert 2 == len(set(held_starts(project)))
         assert forged != os.getxattr(project, "user.handoffd")
 
 
 def test_a_project_that_was_moved_away_belongs_to_its_daemon(tmp_path: Path) -> None:
     """Worked on there by another one, and moved back, its story would be done twice."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
@@ -251,10 +236,10 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
     project = sample(tmp_path, executor="held")
     alone = Daemon(place(tmp_path, "b"))
     assert 0 == typed(alone, "add", str(project)).returncode
-    with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
+    with running(place(tmp_path, "a"), AGENTS) as first:
         first.verb("add", project, take=True)
         first.verb("start", project, story="US-001")
-        first.wait_for(project, lambda t: t["phase"] == "executing")
+        first.wait_executing(project)
 
         refused = typed(alone, "note", str(project), "Hello.")
 
@@ -277,7 +262,7 @@ def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
 def test_an_agent_that_locks_its_project_against_the_daemon_is_ended(tmp_path: Path) -> None:
     """It took the lock while no daemon ran. Only that process is ended, and a person gets a notice."""
     project = sample(tmp_path, executor="locker")
-    with running(tmp_path, {"executors": AGENTS}) as daemon:
+    with running(tmp_path, AGENTS) as daemon:
         daemon.verb("start", project, story="US-001")
         eventually_sync((project / ".ai/locking").exists)
         daemon.kill()

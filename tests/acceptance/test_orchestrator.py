@@ -7,13 +7,12 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon import Daemon, running, sample
+from tests.support.daemon import Daemon, sample
 from tests.support.eventually import eventually_sync
 
 from handoffd.clock import SystemClock, rfc3339
@@ -84,12 +83,7 @@ class Scripts:
         return ended.stdout
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon."""
-    settings = {"execute": {"settle_s": 0.1}, "watch": {"sweep_s": 1}}
-    with running(tmp_path_factory.mktemp("daemon"), settings) as lent:
-        yield lent
+SETTINGS = {"execute": {"settle_s": 0.1}, "watch": {"sweep_s": 1}}
 
 
 @pytest.fixture
@@ -187,7 +181,7 @@ def test_an_approval_of_the_reference_is_held(daemon: Daemon, with_daemon: Scrip
 
     written_by_the_reference(project, status="pass", human_note="fine")
 
-    daemon.wait_for(project, lambda track: "edited past the human step review" in (track["waits_for"] or ""))
+    daemon.wait_saying(project, "edited past the human step review")
     eventually_sync(lambda: state_of(project)["status"] == "needs_human")
     daemon.verb("confirm", project)
     daemon.wait_at(project, "review", "pass")

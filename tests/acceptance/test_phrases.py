@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.chatting import Facts, Workspace, ways
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon
 
 from handoffd.protocol import yamltext
 
@@ -21,13 +20,6 @@ WAYS = ways(ROWS)
 TASK = {"in": {"A": "fresh"}, "action": "dispatched", "dispatches": ["A"]}
 """What follows where a row says nothing of it: the whole message is a task."""
 numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon."""
-    with running(tmp_path_factory.mktemp("daemon")) as lent:
-        yield lent
 
 
 def test_every_phrase_is_there() -> None:

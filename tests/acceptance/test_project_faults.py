@@ -15,9 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.acceptance.test_faults import condition, lines, make_project, settings, shim_of, start
-from tests.acceptance.test_journal import HELD, executing, release, starts
-from tests.acceptance.test_machine import beside
+from tests.acceptance.test_journal import executing
+from tests.support.agents import HELD, held_starts, lines, release, released, shim_of, shop
 from tests.support.children import ending
 from tests.support.daemon import Daemon, running, sample
 from tests.support.disks import read_only
@@ -46,8 +45,8 @@ def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, 
     """It is marked, a notice names it, and it goes on by itself; no attempt is spent."""
     assert broken in (read_only, directory_in_place)
     spoil = read_only if broken is read_only else directory_in_place
-    project, other = make_project(tmp_path), beside(tmp_path, "b")
-    with running(tmp_path, settings(tmp_path)) as daemon:
+    project, other = shop(tmp_path), shop(tmp_path / "b")
+    with running(tmp_path, released(tmp_path)) as daemon:
         (tmp_path / "release").touch()
         daemon.verb("init", project)
         with spoil(project):
@@ -55,13 +54,13 @@ def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, 
             daemon.verb("start", other, story="US-002")
 
             daemon.wait_at(other, "review", "needs_human")
-            eventually_sync(lambda: condition(daemon, project) == "io_error")
-            assert "ok" == condition(daemon, other)
+            eventually_sync(lambda: daemon.condition(project) == "io_error")
+            assert "ok" == daemon.condition(other)
             # Reading and writing may fail one after the other, each in its own words.
             eventually_sync(lambda: {told["kind"] for told in daemon.told(project)} == {"blocked"})
             assert [] == lines(project, "starts.log")
 
-        eventually_sync(lambda: condition(daemon, project) == "ok")
+        eventually_sync(lambda: daemon.condition(project) == "ok")
         daemon.verb("start", project, story="US-001")  # refused if it was taken before
         daemon.wait_at(project, "review", "needs_human")
         assert ["bdd 1"] == lines(project, "starts.log")
@@ -71,9 +70,9 @@ def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced: bool) -> None:
     """From the journal; the executor runs on, its hand-off counts, and nothing runs twice."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon:
-        start(daemon, project)
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon:
+        daemon.started(project)
         before = (project / ".ai/STATE.json").read_text()
         table = (project / ".ai/step-rules.yaml").read_text()
         shutil.rmtree(project / ".ai")
@@ -92,23 +91,23 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
         if not replaced:  # then all is gone that a person trusted, and that is in the journal, too
             assert table == (project / ".ai/step-rules.yaml").read_text()
         assert ["bdd 1"] == lines(project, "starts.log")
-        assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(project)]
+        assert [("bdd", 1, "pass")] == daemon.results(project)
 
 
 def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Path) -> None:
     """No verb is needed; one notice says that it is missing, when that has lasted."""
-    project, away = make_project(tmp_path), tmp_path / "away"
-    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
-        start(daemon, project)
+    project, away = shop(tmp_path), tmp_path / "away"
+    with running(tmp_path, released(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+        daemon.started(project)
         project.rename(away)
-        eventually_sync(lambda: condition(daemon, project) == "missing")
+        eventually_sync(lambda: daemon.condition(project) == "missing")
         (tmp_path / "release").touch()
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
         eventually_sync(lambda: daemon.told(project))
         away.rename(project)
 
         daemon.wait_at(project, "review", "needs_human")
-        eventually_sync(lambda: condition(daemon, project) == "ok")
+        eventually_sync(lambda: daemon.condition(project) == "ok")
         assert ["the project's folder is gone; it goes on when it is back"] == [
             told["text"] for told in daemon.told(project) if told["kind"] == "blocked"
         ]
@@ -117,9 +116,9 @@ def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Pa
 
 def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -> None:
     """An agent writes to absolute paths, its hand-off for one: nothing is judged or started there."""
-    project, away = make_project(tmp_path), tmp_path / "away"
-    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
-        dispatch = start(daemon, project)["dispatch"]
+    project, away = shop(tmp_path), tmp_path / "away"
+    with running(tmp_path, released(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+        dispatch = daemon.started(project)["dispatch"]
         project.rename(away)
         (project / ".ai").mkdir(parents=True)
         handoff = f"---\nstep: bdd\ndispatch: {dispatch}\nstatus: pass\n---\n"
@@ -131,7 +130,7 @@ def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -
             lambda: [told["why"] for told in daemon.told(project) if told["kind"] == "blocked"]
         )
         assert "another folder is at" in told[-1]
-        assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
+        assert ("missing", "running") == (daemon.condition(project), daemon.track(project)["status"])
         assert [".ai"] == [entry.name for entry in project.iterdir()]
         shutil.rmtree(project)
         away.rename(project)
@@ -152,11 +151,11 @@ def a_stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> None:
     """Neither adopted, nor stopped, nor swept up: the run is lost and repeated, at no cost."""
-    project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon, a_stranger() as stranger:
-        run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
+    project = shop(tmp_path)
+    with running(tmp_path, released(tmp_path)) as daemon, a_stranger() as stranger:
+        run_dir = daemon.state_dir / "runs" / daemon.started(project)["dispatch"]
         track = daemon.track(project)
-        shim = shim_of(psutil.Process(track["pid"]))
+        shim = shim_of(track["pid"])
         daemon.kill()
         for process in [*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim]:
             process.kill()
@@ -190,17 +189,15 @@ def forge(run_dir: Path, pid: int, *, start_too: bool = True) -> None:
 
 def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: Path) -> None:
     """The status warns, and an edit is heard all the same."""
-    project = make_project(tmp_path)
-    daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
+    project = shop(tmp_path)
+    daemon = Daemon(tmp_path, released(tmp_path, watch={"sweep_s": 0.5}))
     try:
         daemon.start()
         daemon.verb("init", project)
         daemon.terminate()  # in a namespace of its own it cannot see who asks, and refuses every `add`
         daemon.prefix = in_a_house_of_its_own("echo 0 > /proc/sys/user/max_inotify_watches")
         daemon.start()
-        warned = eventually_sync(
-            lambda: daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
-        )
+        warned = eventually_sync(lambda: daemon.view(project)["warnings"])
         assert "the limit of file watches is reached" in warned[0]
         assert "changes are seen by the sweep every 0.5 s" in warned[0]
 
@@ -222,15 +219,15 @@ def in_a_house_of_its_own(command: str) -> tuple[str, ...]:
 
 def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
     """A real overflow: the daemon is stopped while more happens than the kernel keeps for it."""
-    project, noisy = make_project(tmp_path), beside(tmp_path, "b")
+    project, noisy = shop(tmp_path), shop(tmp_path / "b")
     queued = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if queued > 100_000:
         pytest.skip("the machine's queue is too long to be filled in a test")
     never = {"sweep_s": 600}
-    with running(tmp_path, settings(tmp_path, watch=never, schedule={"poll_s": 600})) as daemon:
+    with running(tmp_path, released(tmp_path, watch=never, schedule={"poll_s": 600})) as daemon:
         daemon.verb("init", project)
         daemon.verb("init", noisy)
-        eventually_sync(lambda: condition(daemon, project) == "ok")
+        eventually_sync(lambda: daemon.condition(project) == "ok")
         text = (project / ".ai/STATE.json").read_text()
         os.kill(daemon.pid, signal.SIGSTOP)
         for number in range(queued // 2 + 100):  # two events each
@@ -239,7 +236,7 @@ def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
         (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
         os.kill(daemon.pid, signal.SIGCONT)
 
-        eventually_sync(lambda: "many changes at once" in (tmp_path / "daemon.log").read_text())
+        eventually_sync(lambda: "many changes at once" in daemon.log())
         daemon.wait_for(project, lambda track: track["attempt"] == 2)
 
 
@@ -249,28 +246,28 @@ def test_nothing_is_dispatched_into_a_merge(tmp_path: Path) -> None:
     with running(tmp_path, HELD) as daemon:
         git(project, "merge", "other")
         daemon.verb("start", project, story="US-001")
-        eventually_sync(lambda: condition(daemon, project) == "unfinished_git")
-        (view,) = daemon.get("/v1/status", project=str(project))["projects"]
+        eventually_sync(lambda: daemon.condition(project) == "unfinished_git")
+        view = daemon.view(project)
         refused = daemon.verb("dispatch", project)
         assert "its repository is in the middle of a merge" == view["detail"]
         assert ("UNFINISHED_GIT", f"git -C {project} status") == (
             refused["code"], refused["hint"].partition("  #")[0]
         )  # fmt: skip
-        eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["blocked"])
-        assert [] == starts(project)
+        eventually_sync(lambda: daemon.told_kinds(project) == ["blocked"])
+        assert [] == held_starts(project)
 
         git(project, "merge", "--abort")
         first = executing(daemon, project, "bdd")
         git(project, "cherry-pick", "other")  # as an agent does that gives up before it has finished
         release(project, "bdd", "sdd-delta", "contract")
-        eventually_sync(lambda: condition(daemon, project) == "unfinished_git")
-        assert [first["dispatch"]] == starts(project)
+        eventually_sync(lambda: daemon.condition(project) == "unfinished_git")
+        assert [first["dispatch"]] == held_starts(project)
         assert daemon.wait_at(project, "bdd", "pass")["dispatch"] is None
 
         git(project, "cherry-pick", "--abort")
         daemon.wait_at(project, "review", "needs_human")
-        assert "ok" == condition(daemon, project)
+        assert "ok" == daemon.condition(project)
         eventually_sync(
             lambda: ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
         )
-        assert len(set(starts(project))) == len(starts(project))
+        assert len(set(held_starts(project))) == len(held_starts(project))

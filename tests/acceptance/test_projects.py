@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.agents import GATED, scripted
 from tests.support.daemon import EXECUTORS, Daemon, prompts, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon with a single slot, so that a second executor has to wait."""
-    settings = {"execute": {"slots": 1, "settle_s": 0.1}, "watch": {"sweep_s": 1}, "executors": EXTRA}
-    with running(tmp_path_factory.mktemp("daemon"), settings) as lent:
-        yield lent
-
-
-EXTRA = {"gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]}}
+SETTINGS = {
+    "execute": {"slots": 1, "settle_s": 0.1}, "watch": {"sweep_s": 1}, **scripted("gated")
+}  # fmt: skip
+"""With a single slot a second executor has to wait."""
 
 
 def state_of(project: Path) -> Json:
@@ -57,7 +51,7 @@ def test_adding_dispatches_nothing(daemon: Daemon, tmp_path: Path) -> None:
     """A project is at Level 1 until a person starts a story."""
     project = initialised(daemon, tmp_path)
 
-    view = daemon.get("/v1/status", project=str(project))["projects"][0]
+    view = daemon.view(project)
 
     assert 1 == view["level"]
     assert [] == daemon.runs(project)
@@ -91,14 +85,8 @@ def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> 
 def test_a_handoff_of_a_session_that_is_not_ours_is_heard(daemon: Daemon, tmp_path: Path) -> None:
     """Level 1: a person runs an agent by hand; its hand-off moves the STATE and dispatches nothing."""
     project = initialised(daemon, tmp_path)
-    edit_state(
-        project,
-        story="US-001",
-        step="bdd",
-        status="running",
-        dispatched_at="2026-01-01T00:00:00Z",
-        timeout_min=0,
-    )
+    begun = {"dispatched_at": "2026-01-01T00:00:00Z", "timeout_min": 0}
+    edit_state(project, story="US-001", step="bdd", status="running", **begun)
     daemon.wait_at(project, "bdd", "running")
 
     draft = project / ".ai/draft"
@@ -116,30 +104,26 @@ def test_an_edit_past_a_gate_is_held_until_it_is_confirmed(daemon: Daemon, tmp_p
     daemon.wait_at(project, "review", "needs_human")
 
     edit_state(project, step="scaffold", status="pending")
-    daemon.wait_for(project, lambda t: "edited past the human step review" in (t["waits_for"] or ""))
+    daemon.wait_saying(project, "edited past the human step review")
 
     eventually_sync(lambda: state_of(project)["step"] == "review")
-    eventually_sync(lambda: "needs_human" in [n["kind"] for n in daemon.told(project)])
+    eventually_sync(lambda: "needs_human" in daemon.told_kinds(project))
     daemon.verb("confirm", project)
     daemon.wait_at(project, "scaffold", "pending")
 
 
-def test_an_unreadable_state_is_quarantined_and_mended(daemon: Daemon, tmp_path: Path) -> None:
+def test_an_unreadable_state_is_quarantined_until_it_can_be_read(daemon: Daemon, tmp_path: Path) -> None:
     """It is left alone, named with its place, and the project goes on when it is readable again."""
     project = initialised(daemon, tmp_path)
     good = (project / ".ai/STATE.json").read_text()
     put_state(project, good.replace('"pending"', '"pondering"'))
 
-    def condition() -> str:
-        found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
-        return found
-
-    eventually_sync(lambda: condition() == "invalid_state")
-    detail = daemon.get("/v1/status", project=str(project))["projects"][0]["detail"]
+    eventually_sync(lambda: daemon.condition(project) == "invalid_state")
+    detail = daemon.view(project)["detail"]
     assert "pondering" in detail
     assert "needs_human" in detail  # the allowed values
     put_state(project, good)
-    eventually_sync(lambda: condition() == "ok")
+    eventually_sync(lambda: daemon.condition(project) == "ok")
 
 
 def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: Path) -> None:
@@ -156,9 +140,8 @@ def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: 
 
 def test_a_paused_project_dispatches_nothing_until_it_is_resumed(daemon: Daemon, tmp_path: Path) -> None:
     """What runs ends normally; what follows waits."""
-    project = sample(tmp_path, executor="gated")
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_for(project, lambda t: t["phase"] == "executing")
+    project = sample(tmp_path, executor="gated", rules=GATED)
+    daemon.started(project)
 
     daemon.verb("pause", project)
     (project / ".ai/release").touch()
@@ -171,14 +154,13 @@ def test_a_paused_project_dispatches_nothing_until_it_is_resumed(daemon: Daemon,
 
 def test_a_second_executor_waits_for_the_slot(daemon: Daemon, tmp_path: Path) -> None:
     """Status says why a track waits, and it goes on by itself."""
-    first = sample(tmp_path / "a", executor="gated")
-    second = sample(tmp_path / "b", executor="gated")
-    daemon.verb("start", first, story="US-001")
-    daemon.wait_for(first, lambda t: t["phase"] == "executing")
+    first = sample(tmp_path / "a", executor="gated", rules=GATED)
+    second = sample(tmp_path / "b", executor="gated", rules=GATED)
+    daemon.started(first)
 
     daemon.verb("start", second, story="US-001")
 
-    daemon.wait_for(second, lambda t: "1st for a slot" in (t["waits_for"] or ""))
+    daemon.wait_saying(second, "1st for a slot")
     for project in (first, second):
         (project / ".ai/release").touch()
     for project in (first, second):
@@ -190,14 +172,10 @@ def test_an_edited_command_waits_for_trust(daemon: Daemon, tmp_path: Path) -> No
     project = initialised(daemon, tmp_path)
     (project / ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: 'true', max_attempts: 9}}\n")
 
-    def warnings() -> list[str]:
-        found: list[str] = daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
-        return found
-
-    eventually_sync(lambda: any("steps.impl.post_check" in text for text in warnings()))
+    eventually_sync(lambda: "steps.impl.post_check" in "".join(daemon.view(project)["warnings"]))
     trusted = daemon.verb("trust", project)["trusted"]
     assert {"steps.impl.max_attempts", "steps.impl.post_check"} == set(trusted)
-    assert [] == warnings()
+    assert [] == daemon.view(project)["warnings"]
 
 
 def test_peek_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
@@ -217,8 +195,7 @@ def test_peek_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
 def test_a_verb_moves_the_story_back(daemon: Daemon, tmp_path: Path) -> None:
     """Rollback goes to an earlier step only, and the story is worked on from there."""
     project = sample(tmp_path)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
 
     assert "ROLLBACK_FORWARD" == daemon.verb("rollback", project, step="impl")["code"]
     assert "WRONG_STEP" == daemon.verb("skip", project)["code"]
@@ -237,8 +214,7 @@ def test_an_executor_cannot_open_its_own_gate(tmp_path: Path) -> None:
 
     project = sample(tmp_path, executor="forger")
     with running(tmp_path, forger) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
 
         said = next((project / ".ai/runs").glob("*/output.log")).read_text()
         assert 4 == said.count("INSIDE_EXECUTOR")
@@ -247,8 +223,7 @@ def test_an_executor_cannot_open_its_own_gate(tmp_path: Path) -> None:
 def test_an_edit_between_two_attempts_takes_effect_at_the_next_one(daemon: Daemon, tmp_path: Path) -> None:
     """The table is not read while an executor runs, but before the next is started."""
     project = sample(tmp_path, executor="gated")
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_for(project, lambda t: t["phase"] == "executing")
+    daemon.started(project)
 
     (project / ".ai/step-rules.yaml").write_text("steps: {sdd-delta: {step_instruction: {en: Be brief.}}}\n")
     (project / ".ai/release").touch()

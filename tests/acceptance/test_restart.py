@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.support.daemon import EXECUTORS, Daemon, running, sample
+from tests.support.agents import HELD, release
+from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.runs import descends, unit, working_in
 
 import handoffd
-
-HELD = {
-    "executors": {
-        "held": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]},
-    }
-}
-
-
-def release(project: Path, *steps: str) -> None:
-    """Let executors of these steps do their work."""
-    for step in steps:
-        (project / f".ai/release-{step}").touch()
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
@@ -35,10 +23,9 @@ def test_an_executor_outlives_the_daemon_and_is_adopted(tmp_path: Path, how: str
     project = sample(tmp_path, executor="held")
     release(project, "bdd", "sdd-delta", "contract", "scaffold")
     with running(tmp_path, HELD) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_at(project, "review", "needs_human")
+        daemon.to_review(project)
         daemon.verb("approve", project)
-        before = daemon.wait_for(project, lambda t: t["step"] == "impl" and t["phase"] == "executing")
+        before = daemon.wait_executing(project, "impl")
 
         getattr(daemon, how)()
         daemon.start()
@@ -56,8 +43,7 @@ def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> N
     """The executor finishes while no daemon runs; its exit code was kept."""
     project = sample(tmp_path, executor="held")
     with running(tmp_path, HELD) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.started(project)
         daemon.kill()
         release(project, "bdd", "sdd-delta", "contract")
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
@@ -72,8 +58,7 @@ def test_an_attempt_was_over_when_its_executor_ended(tmp_path: Path) -> None:
     """Not when a daemon was there again to see it."""
     project = sample(tmp_path, executor="held", rules="steps: {bdd: {next_on_pass: review}}")
     with running(tmp_path, HELD) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.started(project)
         daemon.kill()
         release(project, "bdd")
         record = eventually_sync(lambda: next(daemon.state_dir.glob("runs/*/exit.json"), None))
@@ -92,8 +77,7 @@ def test_a_hung_executor_ends_at_its_deadline_while_no_daemon_runs(tmp_path: Pat
     rules = "steps: {bdd: {timeout_min: 0.06}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
     with running(tmp_path) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_for(project, lambda t: t["phase"] == "executing" and t["pid"])
+        daemon.started(project)
         daemon.kill()
 
         exits = eventually_sync(lambda: [*daemon.state_dir.glob("runs/*/exit.json")])
@@ -108,8 +92,7 @@ def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> N
     """The interrupted attempt is repeated by the next daemon, under its old number."""
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]})
     with running(tmp_path) as daemon:
-        daemon.verb("start", project, story="US-001")
-        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.started(project)
         eventually_sync((project / ".ai/rehearsal-count.json").exists)  # else `hang` would come again
         daemon.stop(executors=True)
         eventually_sync(lambda: not daemon.processes())
@@ -133,6 +116,6 @@ def test_under_a_service_manager_agents_belong_to_the_launchers_unit(tmp_path: P
         daemon.verb("start", project, story="US-001")
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/spec.json")))
         with unit(program, daemon.runtime_dir / "launcher.sock") as launcher:
-            running_now = daemon.wait_for(project, lambda t: t["phase"] == "executing")
+            running_now = daemon.wait_executing(project)
 
             assert descends(running_now["pid"], launcher)

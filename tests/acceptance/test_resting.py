@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from tests.support.daemon import Daemon, running, sample
+from tests.support.agents import GATED
+from tests.support.daemon import Daemon, sample
 from tests.support.eventually import eventually_sync
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon."""
-    with running(tmp_path) as daemon:
-        yield daemon
 
 
 def rests(daemon: Daemon, project: Path) -> bool:
@@ -45,9 +37,8 @@ def test_a_story_sleeps_at_its_gate_through_a_kill_and_wakes_to_an_approval(
     daemon: Daemon, tmp_path: Path
 ) -> None:
     """Nothing runs twice for it, and the daemon finds what was written meanwhile."""
-    project = sample(tmp_path)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    project = sample(tmp_path, rules=GATED)
+    daemon.to_review(project)
     eventually_sync(lambda: rests(daemon, project))
 
     daemon.kill()
@@ -74,7 +65,7 @@ def test_a_story_sleeps_at_its_gate_through_a_kill_and_wakes_to_an_approval(
 
 def test_a_sleeping_project_is_removed_and_comes_back_as_it_was(daemon: Daemon, tmp_path: Path) -> None:
     """Its journal and its files stay; and a verb finds it as soon as it is back."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     daemon.verb("init", project)
     eventually_sync(lambda: rests(daemon, project))
     before = daemon.track(project)
@@ -89,9 +80,8 @@ def test_a_sleeping_project_is_removed_and_comes_back_as_it_was(daemon: Daemon, 
 
 def test_edits_in_quick_succession_are_all_taken(daemon: Daemon, tmp_path: Path) -> None:
     """One that is made while the answer to the one before is being written is not written over."""
-    project = sample(tmp_path)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    project = sample(tmp_path, rules=GATED)
+    daemon.to_review(project)
 
     for number in range(18):  # from 20 on they are a storm, of which only some are taken
         edit(project, human_note=str(number))

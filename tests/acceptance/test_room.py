@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.agents import lines, project_at, released
 from tests.support.daemon import Daemon, Json, running
 from tests.support.disks import small_disk
 from tests.support.eventually import eventually_sync
-
-AGENT = """\
-cat > /dev/null
-echo "$HANDOFFD_STEP" >> starts.log
-until test -e {base}/release; do sleep 0.05; done
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
-"""Hands over when the test releases it, and leaves a line for every start."""
 
 RULES = """\
 steps:
@@ -28,30 +20,8 @@ ENDLESS_MB = 10**9
 
 
 def settings(base: Path, min_free_mb: int) -> Json:
-    """Return settings with the agent as executor."""
-    (base / "agent.sh").write_text(AGENT.format(base=base))
-    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")]}
-    return {"executor": "agent", "executors": {"agent": agent}, "execute": {"min_free_mb": min_free_mb}}
-
-
-def make_project(base: Path, name: str) -> Path:
-    """Return a project whose story has two executors before its review."""
-    root = base / name
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    (root / ".ai/step-rules.yaml").write_text(RULES)
-    return root
-
-
-def starts(project: Path) -> list[str]:
-    """Return the steps whose executors were started."""
-    file = project / "starts.log"
-    return file.read_text().split() if file.exists() else []
-
-
-def start(daemon: Daemon, project: Path) -> None:
-    """Start a story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+    """Return settings with the agent as executor, which want so much room."""
+    return released(base, execute={"min_free_mb": min_free_mb})
 
 
 def waits_for_room(track: Json) -> bool:
@@ -69,27 +39,27 @@ def test_a_disk_that_fills_stops_dispatching_and_nothing_else(tmp_path: Path) ->
     """Who runs goes on, who would be next waits and says why, and all go on when there is room."""
     disk = tmp_path / "state"
     disk.mkdir()
-    busy, late = make_project(tmp_path, "busy"), make_project(tmp_path, "late")
+    busy, late = project_at(tmp_path / "busy", RULES), project_at(tmp_path / "late", RULES)
     with small_disk(disk, 64), running(tmp_path, settings(tmp_path, 32)) as daemon:
-        start(daemon, busy)
-        eventually_sync(lambda: starts(busy) == ["bdd"])
+        daemon.begin(busy)
+        eventually_sync(lambda: lines(busy, "starts.log") == ["bdd 1"])
         (disk / "filling").write_bytes(bytes(40 * 1024 * 1024))
 
-        start(daemon, late)
+        daemon.begin(late)
         told = daemon.wait_for(late, waits_for_room)
         assert f" MiB are free at {disk}, execute.min_free_mb asks for 32" in told["waits_for"]
         assert f"df -h {disk}" == told["next_command"]
         assert "executing" == daemon.track(busy)["phase"]
         (tmp_path / "release").touch()
         daemon.wait_for(busy, waits_for_room)  # what ran has handed over; its next step waits
-        assert (["bdd"], []) == (starts(busy), starts(late))
+        assert (["bdd 1"], []) == (lines(busy, "starts.log"), lines(late, "starts.log"))
         eventually_sync(lambda: all_told(daemon, disk, busy, late))
 
         (disk / "filling").unlink()
 
         for project in (busy, late):
             daemon.wait_at(project, "review", "needs_human")
-            assert ["bdd", "scaffold"] == starts(project)
+            assert ["bdd 1", "scaffold 1"] == lines(project, "starts.log")
         assert [f"df -h {disk}"] == all_told(daemon, disk, busy, late)
 
 
@@ -97,27 +67,27 @@ def test_a_disk_that_has_no_more_files_is_full(tmp_path: Path) -> None:
     """Bytes are left on it, and yet nothing could be written."""
     disk = tmp_path / "state"
     disk.mkdir()
-    project = make_project(tmp_path, "shop")
+    project = project_at(tmp_path / "shop", RULES)
     (tmp_path / "release").touch()
     with small_disk(disk, 64, files=900), running(tmp_path, settings(tmp_path, 1)) as daemon:
-        start(daemon, project)
+        daemon.begin(project)
 
         told = daemon.wait_for(project, waits_for_room)
 
         assert f"more files (inodes) fit on the disk of {disk}" in told["waits_for"]
         assert f"df -i {disk}" == told["next_command"]
-        assert [] == starts(project)
+        assert [] == lines(project, "starts.log")
 
 
 def test_what_waited_for_room_is_dispatched_by_a_daemon_that_asks_for_less(tmp_path: Path) -> None:
     """The limit is a setting; the wait itself is nothing that has to be undone."""
-    project = make_project(tmp_path, "shop")
+    project = project_at(tmp_path / "shop", RULES)
     (tmp_path / "release").touch()
     with running(tmp_path, settings(tmp_path, ENDLESS_MB)) as daemon:
-        start(daemon, project)
+        daemon.begin(project)
         assert f"df -h {daemon.state_dir}" == daemon.wait_for(project, waits_for_room)["next_command"]
         assert [] == daemon.runs(project)
 
     with running(tmp_path, settings(tmp_path, 1)) as daemon:
         daemon.wait_at(project, "review", "needs_human")
-        assert ["bdd", "scaffold"] == starts(project)
+        assert ["bdd 1", "scaffold 1"] == lines(project, "starts.log")

@@ -6,37 +6,28 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon import EXECUTORS, Daemon, running, sample
+from tests.support.agents import project_at, scripted
+from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
 
-GATED = {"gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]}}
-QUICK = {"roster": {"scan_s": 0.3}, "watch": {"sweep_s": 0.5}, "executors": GATED}
+GATED = scripted("gated")
+QUICK = {"roster": {"scan_s": 0.3}, "watch": {"sweep_s": 0.5}, **GATED}
 
 
-def project(root: Path, settings: Json | None = None) -> Path:
-    """Make a project of the protocol, with settings of its own."""
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    (root / ".ai/handoffd.yaml").write_text(json.dumps(settings or {}))
-    return root
+def found_at(root: Path, settings: Json | None = None) -> Path:
+    """Return a project that a workspace takes for one: it has a file of settings."""
+    return project_at(root, settings=json.dumps(settings or {}))
 
 
 def roots(daemon: Daemon) -> list[str]:
     """Return the roots of the supervised projects."""
     return [one["project"] for one in daemon.get("/v1/projects")["projects"]]
-
-
-def view(daemon: Daemon, root: Path) -> Json:
-    """Return one project's status."""
-    found: Json = daemon.get("/v1/status", project=str(root))["projects"][0]
-    return found
 
 
 def warnings(daemon: Daemon) -> list[str]:
@@ -45,26 +36,21 @@ def warnings(daemon: Daemon) -> list[str]:
     return found
 
 
-def log_of(daemon: Daemon) -> str:
-    """Return what the daemon logged."""
-    return (daemon.base / "daemon.log").read_text()
-
-
 def test_a_workspace_is_supervised_and_what_appears_in_it(tmp_path: Path) -> None:
     """What a person removes stays away, also after a restart; what one adds stays when the entry goes."""
     work = tmp_path / "work"
-    a, b = project(work / "a"), project(work / "team" / "b")
-    outside = project(tmp_path / "outside")
+    a, b = found_at(work / "a"), found_at(work / "team" / "b")
+    outside = found_at(tmp_path / "outside")
     with running(tmp_path, {**QUICK, "workspaces": [str(work)]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(a), str(b)])
-        assert [str(work)] * 2 == [view(daemon, root)["brought_by"] for root in (a, b)]
-        c, kept = project(work / "c"), project(work / "kept")
+        assert [str(work)] * 2 == [daemon.view(root)["brought_by"] for root in (a, b)]
+        c, kept = found_at(work / "c"), found_at(work / "kept")
         eventually_sync(lambda: roots(daemon) == sorted(map(str, (a, b, c, kept))))
 
         daemon.verb("remove", b)
         daemon.verb("add", kept)
         daemon.verb("add", outside)
-        assert view(daemon, kept)["brought_by"] is None
+        assert daemon.view(kept)["brought_by"] is None
         daemon.terminate()
         daemon.start()
         eventually_sync(lambda: daemon.post("/v1/reload", {})["settings"]["taken"])
@@ -81,23 +67,23 @@ def test_a_workspace_is_supervised_and_what_appears_in_it(tmp_path: Path) -> Non
 def test_what_is_found_runs_nothing_of_its_own(tmp_path: Path) -> None:
     """Neither `auto` nor a command of its file, before a person trusts it; what is named is trusted."""
     wishes = {"auto": True, "executor": "gated", "test": {"command": ["touch", str(tmp_path / "ran")]}}
-    found = project(tmp_path / "work" / "found", wishes)
-    named = project(tmp_path / "named", wishes)
+    found = found_at(tmp_path / "work" / "found", wishes)
+    named = found_at(tmp_path / "named", wishes)
     settings = {**QUICK, "projects": [str(tmp_path / "w*" / "*"), str(named)]}
     with running(tmp_path, settings) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(named), str(found)])
         daemon.verb("init", named)
 
         eventually_sync(
-            lambda: any("test.command waits for" in one for one in view(daemon, found)["warnings"])
+            lambda: any("test.command waits for" in one for one in daemon.view(found)["warnings"])
         )
-        held = {one.split()[0] for one in view(daemon, found)["warnings"]}
+        held = {one.split()[0] for one in daemon.view(found)["warnings"]}
         assert {"auto", "executor", "test.command"} == held
-        assert view(daemon, found)["test_command"] is None
-        assert wishes["test"] == {"command": view(daemon, named)["test_command"]}
+        assert daemon.view(found)["test_command"] is None
+        assert wishes["test"] == {"command": daemon.view(named)["test_command"]}
 
         daemon.verb("trust", found)
-        assert view(daemon, found)["test_command"] == view(daemon, named)["test_command"]
+        assert daemon.view(found)["test_command"] == daemon.view(named)["test_command"]
 
 
 def test_a_project_that_runs_is_let_go_when_that_is_over(tmp_path: Path) -> None:
@@ -113,7 +99,7 @@ def test_a_project_that_runs_is_let_go_when_that_is_over(tmp_path: Path) -> None
         daemon.configure(QUICK)
         eventually_sync(
             lambda: any(
-                "supervision ends with its current run" in one for one in view(daemon, root)["warnings"]
+                "supervision ends with its current run" in one for one in daemon.view(root)["warnings"]
             )
         )
         assert [str(root)] == roots(daemon)
@@ -146,11 +132,11 @@ def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> 
         assert "language" in told["lnguage"]["allowed"]
         refused = eventually_sync(lambda: daemon.told(daemon.state_dir))
         assert ["handoffd config check"] == [one["action"] for one in refused]
-        assert "settings refused" in log_of(daemon)
+        assert "settings refused" in daemon.log()
 
         daemon.configure({**QUICK, "execute": {"slots": 3}, "log": {"level": "debug"}})
         eventually_sync(lambda: warnings(daemon) == [])
-        assert "execute.slots" in log_of(daemon).split("settings read again")[-1]
+        assert "execute.slots" in daemon.log().split("settings read again")[-1]
         assert daemon.post("/v1/reload", {})["settings"]["changed"] == []
 
 
@@ -183,7 +169,7 @@ def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
 
 def test_a_settings_file_that_is_gone_is_no_edit(tmp_path: Path) -> None:
     """An editor, or a deployment, takes it away for a moment; the settings still apply."""
-    root = project(tmp_path / "named")
+    root = found_at(tmp_path / "named")
     with running(tmp_path, {**QUICK, "projects": [str(root)]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(root)])
         away = daemon.config.rename(tmp_path / "away.yaml")
@@ -229,38 +215,38 @@ def come_back(root: Path, how: str, away: Path) -> None:
 def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) -> None:
     """Status says what and since when, the others go on, and it is not let go meanwhile."""
     work, away = tmp_path / "mount" / "work", tmp_path / "away"
-    root, other = project(work / "a"), project(tmp_path / "elsewhere" / "b")
+    root, other = found_at(work / "a"), found_at(tmp_path / "elsewhere" / "b")
     settings = {**QUICK, "workspaces": [str(work), str(other.parent)]}
     with running(tmp_path, settings) as daemon:
         eventually_sync(lambda: len(roots(daemon)) == 2)
         daemon.verb("init", root)
-        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
+        eventually_sync(lambda: daemon.condition(root) == "ok")
 
         vanish(root, how, away)
-        eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
-        gone = view(daemon, root)
+        eventually_sync(lambda: daemon.condition(root) == "missing")
+        gone = daemon.view(root)
         assert gone["since"] is not None
         daemon.verb("init", other)
-        assert "ok" == view(daemon, other)["condition"]
+        assert "ok" == daemon.condition(other)
         assert daemon.post("/v1/reload", {})["let_go"] == 0
         daemon.terminate()
         daemon.start()
-        eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
+        eventually_sync(lambda: daemon.condition(root) == "missing")
 
         come_back(root, how, away)
-        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
-        back = view(daemon, root)
+        eventually_sync(lambda: daemon.condition(root) == "ok")
+        back = daemon.view(root)
         assert (None, 1) == (back["since"], back["level"])
 
 
 def test_a_project_that_loses_its_ai_gets_it_back(tmp_path: Path) -> None:
     """STATE.json is written again from the journal, without a verb."""
-    root = project(tmp_path / "work" / "a")
+    root = found_at(tmp_path / "work" / "a")
     with running(tmp_path, {**QUICK, "workspaces": [str(tmp_path / "work")]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(root)])
         daemon.verb("init", root)
         shutil.rmtree(root / ".ai")
 
         eventually_sync((root / ".ai/STATE.json").exists)
-        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
+        eventually_sync(lambda: daemon.condition(root) == "ok")
         assert [str(root)] == roots(daemon)

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from tests.support.agents import GATED
 from tests.support.daemon import REPOSITORY, Daemon, sample
 
 MANY = 980
@@ -69,9 +70,8 @@ def test_half_open_requests_keep_nobody_out(daemon: Daemon) -> None:
 
 def test_a_daemon_that_is_stopped_is_said_to_run(daemon: Daemon, tmp_path: Path) -> None:
     """Every command says that it does not answer, its process, and what wakes it. None acts without it."""
-    project = sample(tmp_path)
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
+    project = sample(tmp_path, rules=GATED)
+    daemon.to_review(project)
     told = f"a daemon runs (process {daemon.pid}) and does not answer: it is stopped (SIGSTOP)"
     hint = f"kill -CONT {daemon.pid}"
     ours = ("-m", "handoffd")

@@ -8,28 +8,26 @@ from shlex import quote
 from typing import Any
 
 import pytest
+from tests.support.agents import project_at, shell_agent
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 
 STEPS = ("bdd", "sdd-delta", "contract")
 """The steps of the shipped table before the gate."""
 
-AGENT = """\
+AGENT = f"""\
 cat > /dev/null
-mark={base}/$(basename "$PWD")-$HANDOFFD_STEP
+mark={{base}}/$(basename "$PWD")-$HANDOFFD_STEP
 touch "$mark-began"
-until test -e "$mark-go" || test -e {base}/all-go; do sleep 0.02; done
-printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
-mv .ai/new .ai/HANDOFF.md
-"""
+until test -e "$mark-go" || test -e {{base}}/all-go; do sleep 0.02; done
+{HAND_OVER}"""
 """Says that it began, and hands over when the test lets it."""
 
 
 def settings(base: Path, slots: int, **scheduling: Any) -> Json:
     """Return settings with two kinds of agents."""
-    script = base / "agent.sh"
-    script.write_text(AGENT.format(base=quote(str(base))))
-    agent = {"extends": "command", "argv": ["/bin/sh", str(script)]}
+    agent = shell_agent(base, AGENT.format(base=quote(str(base))))
     return {
         "executor": "first",
         "executors": {name: {**agent, "account": name} for name in ("first", "second")},
@@ -38,20 +36,10 @@ def settings(base: Path, slots: int, **scheduling: Any) -> Json:
     }
 
 
-def make_project(base: Path, name: str, own: str | None = None) -> Path:
-    """Return a project, with settings of its own."""
-    root = base / "projects" / name
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
-    if own is not None:
-        (root / ".ai/handoffd.yaml").write_text(own)
-    return root
-
-
 def start(daemon: Daemon, *projects: Path) -> None:
     """Start a story in each, one after the other; each has a slot then, or its place in line."""
     for project in projects:
-        assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+        daemon.begin(project)
         daemon.wait_for(project, has_asked)
 
 
@@ -85,7 +73,7 @@ def waits(daemon: Daemon, project: Path) -> str:
 def test_six_projects_take_turns_on_two_slots(tmp_path: Path) -> None:
     """Each of their steps is one turn; a waiting one knows its place, and what is in the way."""
     names = "abcdef"
-    projects = {name: make_project(tmp_path, name) for name in names}
+    projects = {name: project_at(tmp_path / "projects" / name) for name in names}
     with running(tmp_path, settings(tmp_path, 2)) as daemon:
         start(daemon, *projects.values())
         assert [f"{place} for a slot (2 of 2 in use: a US-001 bdd, b US-001 bdd)" for place in (
@@ -120,8 +108,8 @@ def is_behind_or_through(track: Json) -> bool:
 def test_an_executor_that_is_full_keeps_nobody_from_another(tmp_path: Path) -> None:
     """The others go past it, and status says what it waits for."""
     scheduling = {"per_executor": {"first": 1}}
-    a, b, c = (make_project(tmp_path, name) for name in "abc")
-    d, e = (make_project(tmp_path, name, "executor: second\n") for name in "de")
+    a, b, c = (project_at(tmp_path / "projects" / name) for name in "abc")
+    d, e = (project_at(tmp_path / "projects" / name, settings="executor: second\n") for name in "de")
     with running(tmp_path, settings(tmp_path, 4, **scheduling)) as daemon:
         start(daemon, a, b, c, d, e)
         eventually_sync(lambda: {("a", "bdd"), ("d", "bdd"), ("e", "bdd")} == began(tmp_path))
@@ -143,9 +131,9 @@ def test_an_executor_that_is_full_keeps_nobody_from_another(tmp_path: Path) -> N
 def test_the_important_go_first(tmp_path: Path) -> None:
     """By their group or by their own word, once that is trusted; a full group waits for itself."""
     groups = {"web": {"slots": 1, "priority": 5, "projects": [str(tmp_path / "projects/w*")]}}
-    a, b = (make_project(tmp_path, name) for name in "ab")
-    urgent = make_project(tmp_path, "u", "priority: 9\n")
-    w1, w2 = (make_project(tmp_path, name) for name in ("w1", "w2"))
+    a, b = (project_at(tmp_path / "projects" / name) for name in "ab")
+    urgent = project_at(tmp_path / "projects" / "u", settings="priority: 9\n")
+    w1, w2 = (project_at(tmp_path / "projects" / name) for name in ("w1", "w2"))
     with running(tmp_path, settings(tmp_path, 1, groups=groups)) as daemon:
         start(daemon, a, b, w1, w2, urgent)
         assert ["u", "w1", "w2", "b"] == [
@@ -162,7 +150,7 @@ def test_the_important_go_first(tmp_path: Path) -> None:
 
 def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: Path) -> None:
     """Status says how much there is; settings that are read again need no restart."""
-    project = make_project(tmp_path, "a")
+    project = project_at(tmp_path / "projects" / "a")
     (tmp_path / "all-go").touch()
     with running(tmp_path, settings(tmp_path, 2, min_free_memory_mb=10**9)) as daemon:
         start(daemon, project)
@@ -177,19 +165,19 @@ def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: P
 
 def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) -> None:
     """Raised, they let the next one in; lowered, they let none in until enough have ended."""
-    a, b, c = (make_project(tmp_path, name) for name in "abc")
+    a, b, c = (project_at(tmp_path / "projects" / name) for name in "abc")
     with running(tmp_path, settings(tmp_path, 1)) as daemon:
         start(daemon, a, b, c)
         daemon.configure(settings(tmp_path, 3, per_executor={"first": 2}))
         assert [] == daemon.post("/v1/reload", {})["problems"]
         eventually_sync(lambda: {("a", "bdd"), ("b", "bdd")} == began(tmp_path))
-        daemon.wait_for(c, lambda track: "1st for a first slot (2 of 2" in (track["waits_for"] or ""))
+        daemon.wait_saying(c, "1st for a first slot (2 of 2")
 
         daemon.configure(settings(tmp_path, 1))
         assert [] == daemon.post("/v1/reload", {})["problems"]
-        daemon.wait_for(c, lambda track: "1st for a slot (2 of 1" in (track["waits_for"] or ""))
+        daemon.wait_saying(c, "1st for a slot (2 of 1")
         let_end(tmp_path, "a", "bdd")
-        daemon.wait_for(a, lambda track: "2nd for a slot (1 of 1" in (track["waits_for"] or ""))
+        daemon.wait_saying(a, "2nd for a slot (1 of 1")
         assert {("a", "bdd"), ("b", "bdd")} == began(tmp_path)
         let_end(tmp_path, "b", "bdd")
         eventually_sync(lambda: ("c", "bdd") in began(tmp_path))
@@ -197,10 +185,10 @@ def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) 
 
 def test_starts_are_staggered(tmp_path: Path) -> None:
     """Status says how long the next one waits, and it goes on by itself."""
-    a, b, c = (make_project(tmp_path, name) for name in "abc")
+    a, b, c = (project_at(tmp_path / "projects" / name) for name in "abc")
     with running(tmp_path, settings(tmp_path, 9, stagger_s=1.5)) as daemon:
         for project in (a, b, c):
-            assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+            daemon.begin(project)
         eventually_sync(lambda: 3 == len(began(tmp_path)))
         first, second, third = sorted(_decided(daemon, project) for project in (a, b, c))
         assert (second - first).total_seconds() >= 1.5
@@ -212,16 +200,11 @@ def _decided(daemon: Daemon, project: Path) -> datetime:
     return datetime.fromisoformat(run["decided_at"])
 
 
-def condition(daemon: Daemon, project: Path) -> str:
-    """Return what `status` says is wrong with a project."""
-    return str(daemon.get("/v1/status", project=str(project))["projects"][0]["condition"])
-
-
 @pytest.mark.parametrize("gone", [False, True])
 def test_what_runs_after_a_restart_counts(tmp_path: Path, gone: bool) -> None:
     """In the group that its own settings name, also while these cannot be read: nothing starts beside it."""
     groups = {"web": {"slots": 1}}
-    a, b = (make_project(tmp_path, name, "group: web\n") for name in "ab")
+    a, b = (project_at(tmp_path / "projects" / name, settings="group: web\n") for name in "ab")
     with running(tmp_path, settings(tmp_path, 9, groups=groups)) as daemon:
         start(daemon, a, b)
         told = "1st in group web (1 of 1 in use: a US-001 bdd)"
@@ -232,7 +215,7 @@ def test_what_runs_after_a_restart_counts(tmp_path: Path, gone: bool) -> None:
         daemon.start()
         daemon.wait_for(b, lambda track: track["waits_for"] == told)
         if gone:
-            eventually_sync(lambda: condition(daemon, a) == "missing")
+            eventually_sync(lambda: daemon.condition(a) == "missing")
             assert told == waits(daemon, b)
             (tmp_path / "away").rename(a)
         let_end(tmp_path, "a", "bdd")

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from tests.support.daemon import Daemon, prompts, running, sample
+from tests.support.daemon import Daemon, prompts, sample
 from tests.support.eventually import eventually_sync
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A running daemon."""
-    with running(tmp_path_factory.mktemp("daemon")) as lent:
-        yield lent
-
-
-def start(daemon: Daemon, project: Path) -> None:
-    """Start the sample's story."""
-    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
 
 
 def pass_review(daemon: Daemon, project: Path, **arguments: str) -> None:
@@ -34,7 +20,7 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
     """Only the review asks a person, and the project's own tests pass in the end."""
     project = sample(tmp_path)
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     daemon.wait_at(project, "done", "pass")
 
@@ -51,14 +37,14 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
     assert "## BDD scenarios (bdd)\n\n- [x] " in checklist
     assert "## Review checkpoint (review)\n\nA person decides" in checklist
     assert "[ ]" not in checklist
-    eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)])
+    eventually_sync(lambda: ["needs_human", "done"] == daemon.told_kinds(project))
 
 
 def test_impl_fails_twice_then_passes(daemon: Daemon, tmp_path: Path) -> None:
     """Each failure is an attempt, and the story goes on with the third."""
     project = sample(tmp_path, script={"impl": ["fail", "fail", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     daemon.wait_at(project, "done", "pass")
 
@@ -70,7 +56,7 @@ def test_a_lie_is_measured(daemon: Daemon, tmp_path: Path) -> None:
     """An impl that claims to pass while tests fail is failing, and says which."""
     project = sample(tmp_path, script={"impl": ["lie", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     daemon.wait_at(project, "done", "pass")
 
@@ -84,20 +70,20 @@ def test_what_was_measured_is_told_as_such(daemon: Daemon, tmp_path: Path) -> No
     rules = "steps:\n  impl:\n    max_attempts: 1\n"
     project = sample(tmp_path, script={"impl": "lie"}, rules=rules)
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     track = daemon.wait_at(project, "impl", "needs_human")
 
     assert track["tests"]["fail"] > 0
     assert track["tests_measured"] is True
-    assert daemon.get("/v1/status", project=str(project))["projects"][0]["test_command"]
+    assert daemon.view(project)["test_command"]
 
 
 def test_a_constitution_violation_goes_back_to_the_delta(daemon: Daemon, tmp_path: Path) -> None:
     """The reason selects the route."""
     project = sample(tmp_path, script={"impl": ["fail:constitution_violation", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     pass_review(daemon, project)
     daemon.wait_at(project, "done", "pass")
@@ -110,18 +96,17 @@ def test_a_need_for_clarification_goes_to_the_review(daemon: Daemon, tmp_path: P
     """What only a person can answer waits for one."""
     project = sample(tmp_path, script={"impl": ["fail:needs_clarification", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     daemon.wait_for(project, lambda t: t["step"] == "review" and t["status"] == "needs_human")
-    eventually_sync(lambda: ["needs_human"] * 2 == [n["kind"] for n in daemon.told(project)])
+    eventually_sync(lambda: ["needs_human"] * 2 == daemon.told_kinds(project))
 
 
 def test_a_rejected_review_is_routed_by_its_reason(daemon: Daemon, tmp_path: Path) -> None:
     """The note is in the prompt of the step it leads to, and not in the one after."""
     project = sample(tmp_path)
 
-    start(daemon, project)
-    daemon.wait_at(project, "review", "needs_human")
+    daemon.to_review(project)
     daemon.verb("reject", project, reason="constitution_violation", note="Use whole cents.")
     pass_review(daemon, project)
 
@@ -135,7 +120,7 @@ def test_an_approvals_note_is_in_the_next_prompt_and_its_retry(daemon: Daemon, t
     """Until the step it was given for has passed, no prompt forgets it."""
     project = sample(tmp_path, script={"scaffold": ["fail", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project, note="Mind the rounding.")
     daemon.wait_at(project, "done", "pass")
 
@@ -146,7 +131,7 @@ def test_an_approvals_note_is_in_the_next_prompt_and_its_retry(daemon: Daemon, t
 def test_a_reopened_story_goes_further_back_once(daemon: Daemon, tmp_path: Path) -> None:
     """Verify fails without a reason: one step before where it was reopened; then as the table says."""
     project = sample(tmp_path, script={"verify": ["pass", "fail", "fail", "pass"]})
-    start(daemon, project)
+    daemon.begin(project)
     pass_review(daemon, project)
     daemon.wait_at(project, "done", "pass")
     before = len(daemon.runs(project))
@@ -178,7 +163,7 @@ def test_used_up_attempts_ask_a_person(daemon: Daemon, tmp_path: Path) -> None:
     """The last attempt is followed by a notice, not by another one; a retry begins anew."""
     project = sample(tmp_path, script={"bdd": ["fail", "fail", "fail", "pass"]})
 
-    start(daemon, project)
+    daemon.begin(project)
     track = daemon.wait_at(project, "bdd", "needs_human")
 
     assert ["max_attempts_exceeded"] == track["blocked_by"]
@@ -197,7 +182,7 @@ def test_the_reason_of_the_last_attempt_is_what_it_waits_for(daemon: Daemon, tmp
     rules = "steps:\n  bdd:\n    max_attempts: 1\n"
     project = sample(tmp_path, script={"bdd": "fail:scope_warning"}, rules=rules)
 
-    start(daemon, project)
+    daemon.begin(project)
     track = daemon.wait_at(project, "bdd", "needs_human")
 
     assert "bdd failed: scope_warning, no attempt left" == track["waits_for"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import GATED
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
@@ -29,21 +30,15 @@ def told(server: Server) -> list[tuple[str, str]]:
     return [(body["kind"], body["id"]) for _, _, _, body in server.requests]
 
 
-def to_review(daemon: Daemon, project: Path) -> None:
-    """Go to the first step that needs a person."""
-    daemon.verb("start", project, story="US-001")
-    daemon.wait_at(project, "review", "needs_human")
-
-
 def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_path: Path) -> None:
     """Until it is decided: without a daemon, too."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     ladder = {"after_min": [SOON_MIN, 2 * SOON_MIN], "escalate": [{"after_min": SOON_MIN, "to": ["boss"]}]}
     with serving(200) as server, serving(200) as boss:
         sinks = {"boss": {"webhook": {"url": boss.address("/boss")}}}
         routes = [{"to": ["webhook"]}]
         with running(tmp_path, telling(server, remind=ladder, sinks=sinks, routes=routes)) as daemon:
-            to_review(daemon, project)
+            daemon.to_review(project)
             eventually_sync(lambda: "reminder" in dict(told(server)) and boss.requests)
             (waiting,) = daemon.get("/v1/notices")["waiting"]
             assert f"handoffd approve {project} --story US-001" == waiting["next"]
@@ -61,7 +56,7 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
 
 def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tmp_path: Path) -> None:
     """Until it goes on; the stall itself has one notice."""
-    project, away = sample(tmp_path), tmp_path / "away"
+    project, away = sample(tmp_path, rules=GATED), tmp_path / "away"
     with serving(200) as server:
         again = telling(server, remind={"after_min": [SOON_MIN, 4 * SOON_MIN]})
         with running(tmp_path, lambda daemon: {**again(daemon), "watch": {"sweep_s": 0.5}}) as daemon:
@@ -81,7 +76,7 @@ def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tm
 
 def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice(tmp_path: Path) -> None:
     """By the next daemon, whose settings have none: it is held back in the journal."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     now = datetime.now(UTC)  # noqa: TID251  (the daemon goes by the real clock)
     quiet = {
         "start": f"{now - timedelta(hours=2):%H:%M}",
@@ -90,7 +85,7 @@ def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice
     }
     with serving(200) as server:
         with running(tmp_path, telling(server, quiet=quiet, remind={"after_min": [SOON_MIN]})) as daemon:
-            to_review(daemon, project)
+            daemon.to_review(project)
             (held,) = eventually_sync(
                 lambda: [one for one in daemon.get("/v1/notices")["held"] if one["count"] > 1]
             )
@@ -109,11 +104,11 @@ def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice
 
 def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
     """A corrected address gets what waited for the old one, without a restart; a new sink is there, too."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as dead, serving(200) as server:
         settings = {"webhook": {"url": dead.address("/hook")}, "backoff_s": 0.2, "backoff_max_s": 0.2}
         with running(tmp_path, {"notify": settings}) as daemon:
-            to_review(daemon, project)
+            daemon.to_review(project)
             eventually_sync(lambda: dead.requests)
             pid = daemon.pid
             corrected = {"webhook": {"url": server.address("/hook")}}
@@ -121,7 +116,7 @@ def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
                 {"notify": {**corrected, "sinks": {"more": {"webhook": {"url": server.address("/more")}}}}}
             )
             eventually_sync(lambda: "needs_human" in dict(told(server)))
-            eventually_sync(lambda: [] == daemon.get("/v1/status")["notices"])
+            daemon.wait_delivered()
             eventually_sync(
                 lambda: "more" in [one["sink"] for one in daemon.post("/v1/notices/test", {})["sinks"]]
             )
@@ -133,18 +128,18 @@ def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_apprise_runs_beside_the_daemon_and_its_secrets_are_nowhere_to_be_seen(tmp_path: Path) -> None:
     """Neither in arguments nor in environments, nor in the log, nor in what status says when it fails."""
-    project = sample(tmp_path)
+    project = sample(tmp_path, rules=GATED)
     with serving(500) as server:
         url = f"json://127.0.0.1:{server.server_address[1]}/{KEY}"
         settings = {"notify": {"apprise": {"urls": [url]}, "backoff_s": 0.2, "backoff_max_s": 0.2}}
         with running(tmp_path, settings) as daemon:
-            to_review(daemon, project)
+            daemon.to_review(project)
             eventually_sync(lambda: daemon.get("/v1/status")["notices"], within_s=120)
             eventually_sync(lambda: daemon.get("/v1/status")["notices"][0]["failed_tries"], within_s=120)
             assert f"/{KEY}" in {path for _, path, _, _ in server.requests}
             error = daemon.get("/v1/status")["notices"][0]["last_error"]
             assert "JSON: " in error
-            seen = [error, (tmp_path / "daemon.log").read_text(), shown_of(daemon)]
+            seen = [error, daemon.log(), shown_of(daemon)]
             assert not [text for text in seen if KEY in text]
             assert "apprise_worker" in seen[2]
             assert "/apprise/" not in Path(f"/proc/{daemon.pid}/maps").read_text()

@@ -7,7 +7,6 @@ over TCP with its token; gates are open, so that every verb is reached; executor
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.daemon import REPOSITORY, Daemon, Json, sample
+from tests.support.loopback import free_port
 
 EXCLUDED = ("stop",)
 """It would end the run. `test_routes.py` and `test_tcp.py` ask for it."""
@@ -55,7 +55,7 @@ def run(options: Sequence[str], limit_s: float = LIMIT_S) -> subprocess.Complete
     """Return how schemathesis ended; what it says goes where ours goes."""
     with tempfile.TemporaryDirectory(prefix="handoffd-fuzz-") as name:
         base = Path(name)
-        port = _free_port()
+        port = free_port()
         daemon = Daemon(base, settings(port))
         try:
             daemon.start()
@@ -74,13 +74,6 @@ def run(options: Sequence[str], limit_s: float = LIMIT_S) -> subprocess.Complete
             return ended
         finally:
             daemon.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
 
 
 if __name__ == "__main__":

@@ -24,17 +24,35 @@ REPOSITORY = Path(__file__).parents[2]
 ROUNDS = 5
 
 
-def bench(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
-    """Return what a small run of the benchmark finds, working below `base`."""
-    command = ["--projects", "20", "--rounds", str(ROUNDS), "--idle", "1", "--json", *arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.handoff_latency", *command],
+def ran(base: Path, *words: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark that works below `base`."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
         cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base), "PATH": path},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
+
+
+def measured(name: str, base: Path, *words: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
+    """Return what one of the benchmarks finds."""
+    done = ran(base, f"tests.benchmarks.{name}", "--json", *words, path=path)
     assert 0 == done.returncode, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def bench(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
+    """Return what a small run of the benchmark finds, working below `base`."""
+    command = ["--projects", "20", "--rounds", str(ROUNDS), "--idle", "1", *arguments]
+    return measured("handoff_latency", base, *command, path=path)
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> str:
+    """A PATH without a compiler, and without what the reference needs."""
+    for name in ("cat", "mv", "sh"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    return str(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +108,9 @@ def test_nothing_is_left_behind(found: dict[str, Any], base: Path) -> None:
     eventually_sync(lambda: not any(_names(process, base) for process in psutil.process_iter(["cmdline"])))
 
 
-def test_without_a_compiler_a_script_is_timed_and_said_to_be_coarse(tmp_path: Path, base: Path) -> None:
+def test_without_a_compiler_a_script_is_timed_and_said_to_be_coarse(base: Path, bare_path: str) -> None:
     """The benchmark still runs, and tells that its clock has steps of 10 ms; also over known projects."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("mv", "sh"):
-        (programs / name).symlink_to(f"/bin/{name}")
-
-    found = bench(base, "--known", path=str(programs))
+    found = bench(base, "--known", path=bare_path)
 
     assert found["executor"].startswith("shell script")
     assert 10 == found["resolution_ms"]
@@ -116,13 +129,7 @@ def _names(process: psutil.Process, folder: Path) -> bool:
 @pytest.mark.slow
 def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> None:
     """Every kind of hook, beside the floors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.hook_latency", "--rounds", "1", "--json"],
-        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    found = json.loads(done.stdout)
+    found = measured("hook_latency", base, "--rounds", "1")
 
     assert 9 == len(found["ms"])
     assert all(ms["p50"] > 0 for ms in found["ms"].values())
@@ -131,13 +138,7 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
 @pytest.mark.parametrize("own", [(), ("--own",)])
 def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[str, ...]) -> None:
     """All of them rest, and adding or removing one touches none of the others."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.scale", "--projects", "60", "--idle", "1", "--json", *own],
-        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    found = json.loads(done.stdout)
+    found = measured("scale", base, "--projects", "60", "--idle", "1", *own)
 
     assert (60, 0) == (found["projects"], found["awake"])
     assert (0, 0) == (found["add"]["others_looked_at"], found["remove"]["others_looked_at"])
@@ -146,14 +147,7 @@ def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[s
 
 def test_what_watching_costs(base: Path) -> None:
     """Both back ends are measured."""
-    words = ["--projects", "5", "--rounds", "3", "--idle", "0.1", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.watching", *words],
-        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    runs = json.loads(done.stdout)["runs"]
+    runs = measured("watching", base, "--projects", "5", "--rounds", "3", "--idle", "0.1")["runs"]
 
     assert [("inotify", 5), ("watchfiles", 5)] == [(run["back_end"], run["projects"]) for run in runs]
     assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)
@@ -166,26 +160,12 @@ def whole(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> subpro
     """Run all of the benchmark, as small as it gets, or the sections that are asked for."""
     sizes = {"projects": 3, "rounds": 3, "idle": 1, "lines": 3, "cycles": 2, "live": 3}
     command = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
-    return subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks", *command, *arguments],
-        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base), "PATH": path},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    return ran(base, "tests.benchmarks", *command, *arguments, path=path)
 
 
-@pytest.fixture
-def without_node(tmp_path: Path) -> str:
-    """A PATH on which there is what the benchmark needs, and nothing to run the reference with."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("cat", "mv", "sh"):
-        (programs / name).symlink_to(f"/bin/{name}")
-    return str(programs)
-
-
-def test_every_section_has_its_figures_and_goals(base: Path, without_node: str) -> None:
+def test_every_section_has_its_figures_and_goals(base: Path, bare_path: str) -> None:
     """Without the reference its figures are empty, and said to be."""
-    done = whole(base, "--json", path=without_node)
+    done = whole(base, "--json", path=bare_path)
 
     assert 0 == done.returncode, done.stderr
     assert "the reference was not measured: there is no node" in done.stderr
@@ -200,13 +180,13 @@ def test_every_section_has_its_figures_and_goals(base: Path, without_node: str) 
     assert [] == list(base.iterdir())
 
 
-def test_goals_are_told_and_checked(base: Path, without_node: str) -> None:
+def test_goals_are_told_and_checked(base: Path, bare_path: str) -> None:
     """One row a figure, for people; with --check a goal that is missed is a failure."""
-    done = whole(base, "--only", "decision", "--check", path=without_node)
+    done = whole(base, "--only", "decision", "--check", path=bare_path)
 
     assert "one decision, p50" in done.stdout
     assert ("MISSED" in done.stdout) == (1 == done.returncode), done.stdout
-    assert 2 == whole(base, "--only", "speed", path=without_node).returncode
+    assert 2 == whole(base, "--only", "speed", path=bare_path).returncode
 
 
 def test_many_projects_miss_a_goal_that_is_written_beside_them() -> None:

@@ -26,16 +26,18 @@ def files_of(project: Path) -> dict[str, bytes]:
 def rehearse(*arguments: str, temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command with no terminal; `temporary` is where it makes its copy."""
     environment = {**os.environ, "COLUMNS": "120", **({"TMPDIR": str(temporary)} if temporary else {})}
-    command = [sys.executable, "-m", "handoffd", "rehearse", *arguments]
     return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
+        [sys.executable, "-m", "handoffd", "rehearse", *arguments], env=environment,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def folder_with(folder: Path, **files: str) -> Path:
+    """Return a project that holds these files; `__` in a name is a dot."""
+    folder.mkdir()
+    for name, text in {"PROJECT_CONTEXT__md": folder.name, **files}.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
 
 
 def test_a_story_is_rehearsed_on_a_copy(tmp_path: Path) -> None:
@@ -96,11 +98,7 @@ def test_a_project_without_settings_is_measured(tmp_path: Path) -> None:
 
 def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
     """No test command: an agent's word is all there is, and the table shows that."""
-    project = tmp_path / "notes"
-    project.mkdir()
-    (project / "PROJECT_CONTEXT.md").write_text("notes")
-
-    done = rehearse(str(project), "--yes")
+    done = rehearse(str(folder_with(tmp_path / "notes")), "--yes")
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert 3 == done.stdout.count("not measured: no test command")
@@ -108,10 +106,7 @@ def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
 
 def test_tests_in_a_language_that_is_not_written_are_skipped_with_a_word(tmp_path: Path) -> None:
     """The story goes to its end all the same, and the table does not say that there was no command."""
-    project = tmp_path / "java"
-    project.mkdir()
-    (project / "pom.xml").write_text("<project/>")
-    (project / "PROJECT_CONTEXT.md").write_text("java")
+    project = folder_with(tmp_path / "java", pom__xml="<project/>")
 
     done = rehearse(str(project), "--yes", "--json")
 
@@ -124,11 +119,11 @@ def test_tests_in_a_language_that_is_not_written_are_skipped_with_a_word(tmp_pat
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 def test_a_javascript_project_is_rehearsed_in_its_own_language(tmp_path: Path) -> None:
     """Found, tried red and green, and measured by the daemon."""
-    project = tmp_path / "web"
-    project.mkdir()
-    (project / "package.json").write_text('{"scripts": {"test": "node --test"}}')
-    (project / "a.test.js").write_text("require('node:test').test('adds', () => {})")
-    (project / "PROJECT_CONTEXT.md").write_text("web")
+    project = folder_with(
+        tmp_path / "web",
+        package__json='{"scripts": {"test": "node --test"}}',
+        a__test__js="require('node:test').test('adds', () => {})",
+    )
 
     done = rehearse(str(project), "--yes", "--json")
 

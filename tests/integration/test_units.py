@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,25 +117,57 @@ def test_the_head_says_for_whom_it_is_and_what_surprises(name: str) -> None:
     assert "handoffd service install" in head
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_systemd_learns_when_a_program_is_ready(name: str) -> None:
-    """From the program itself, and from no process it started."""
-    service = _service(name)
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(
+            NAMES, {"Type": "notify", "NotifyAccess": "main"},
+            id="systemd learns that it is ready from the program itself, not from what that started",
+        ),
+        pytest.param(
+            NAMES, {"RuntimeDirectoryPreserve": "yes", "RuntimeDirectoryMode": "0700"},
+            id="the unit that stops leaves the sockets, which both units have in one folder",
+        ),
+        pytest.param(
+            DAEMONS, {
+                "WatchdogSec": "60", "Restart": "on-failure", "RestartPreventExitStatus": "78 243",
+                "KillMode": "mixed", "ExecReload": "@HANDOFFD@ reload", "NoNewPrivileges": "yes",
+            },
+            id="the daemon is restarted when it hangs or crashes, but not again and again",
+        ),
+        pytest.param(
+            LAUNCHERS, {
+                "KillMode": "process", "Delegate": "memory pids", "TasksMax": "infinity",
+                "OOMPolicy": "continue",
+            },
+            id="agents outlive the launcher's unit, and one that runs out of memory",
+        ),
+        pytest.param(
+            LAUNCHERS, {"Restart": "always", "RestartSec": "100ms"},
+            id="a new launcher is there before a daemon gives up",
+        ),
+        pytest.param(
+            ("handoffd@.service", "handoffd-launcher@.service"), {"User": "%i"},
+            id="nothing of a system unit runs as root",
+        ),
+        pytest.param(
+            ("handoffd@.service",), {"StateDirectory": "handoffd/%i", "StateDirectoryMode": "0700"},
+            id="an account's state is closed to others",
+        ),
+    ],
+)  # fmt: skip
+def test_a_promise_of_the_units(names: Sequence[str], expected: dict[str, str]) -> None:
+    """Each is kept by these keys, with these values alone."""
+    for name in names:
+        assert {key: [value] for key, value in expected.items()} == {
+            key: _service(name)[key] for key in expected
+        }
 
-    assert ["notify"] == service["Type"]
-    assert ["main"] == service["NotifyAccess"]
 
-
-@pytest.mark.parametrize("name", DAEMONS)
-def test_the_daemon_is_watched_and_restarted(name: str) -> None:
-    """A hang and a crash are answered; what does not recover is not tried again and again."""
-    service = _service(name)
-    expected = {
-        "WatchdogSec": ["60"], "Restart": ["on-failure"], "RestartPreventExitStatus": ["78 243"],
-        "KillMode": ["mixed"], "ExecReload": ["@HANDOFFD@ reload"], "NoNewPrivileges": ["yes"],
-    }  # fmt: skip
-
-    assert expected == {key: service[key] for key in expected}
+def test_the_daemon_of_an_account_knows_its_folders() -> None:
+    """They are those that its unit makes."""
+    folders = "HANDOFFD_STATE_DIR=%S/handoffd/%i HANDOFFD_RUNTIME_DIR=%t/handoffd/%i"
+    assert folders in _service("handoffd@.service")["Environment"]
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -157,20 +190,6 @@ def test_the_daemon_wants_its_launcher_first_and_does_not_need_it(name: str, lau
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_agents_outlive_the_launchers_unit(name: str) -> None:
-    """Stopping it, or one agent that runs out of memory, ends no other agent."""
-    service = _service(name)
-    expected = {
-        "KillMode": ["process"],
-        "Delegate": ["memory pids"],
-        "TasksMax": ["infinity"],
-        "OOMPolicy": ["continue"],
-    }
-
-    assert expected == {key: service[key] for key in expected}
-
-
-@pytest.mark.parametrize("name", LAUNCHERS)
 def test_a_unit_that_has_runs_limited_lets_its_next_launcher_in(name: str) -> None:
     """Left-over agents with limits would have each start of the unit fail (219/CGROUP)."""
     service = _service(name)
@@ -179,14 +198,6 @@ def test_a_unit_that_has_runs_limited_lets_its_next_launcher_in(name: str) -> No
     assert start.endswith("--delegated --limits")
     program = start.partition("launcher.py")[0]
     assert f"-{program}launcher.py --stopped" == stopped
-
-
-@pytest.mark.parametrize("name", LAUNCHERS)
-def test_a_launcher_that_leaves_is_followed_by_a_new_one(name: str) -> None:
-    """Whatever ended it, and before a daemon that waits for it gives up."""
-    service = _service(name)
-
-    assert (["always"], ["100ms"]) == (service["Restart"], service["RestartSec"])
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -204,15 +215,6 @@ def test_every_line_that_hardens_the_daemon_is_one_that_install_tries(name: str)
 
     lines = [f"{key}={value}" for key, values in _service(name).items() for value in values]
     assert sorted(line for line in lines if line.startswith(HARDENING)) == sorted(tried)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_sockets_outlive_either_unit(name: str) -> None:
-    """Both units share the folder: the one that stops must not take the other's socket along."""
-    service = _service(name)
-
-    assert ["yes"] == service["RuntimeDirectoryPreserve"]
-    assert ["0700"] == service["RuntimeDirectoryMode"]
 
 
 @pytest.mark.parametrize(("daemon", "launcher"), list(zip(DAEMONS, LAUNCHERS, strict=True)))
@@ -242,21 +244,6 @@ def test_without_a_user_namespace_nothing_that_needs_one_is_asked_for(tmp_path: 
     assert [] == [key for key in kept if key.startswith(("Private", "Protect"))]
     assert {"NoNewPrivileges", "SystemCallFilter", "ExecStart", "WatchdogSec"} < kept
     assert _read(whole.text)["Install"] == _read(plain)["Install"]
-
-
-@pytest.mark.parametrize("name", ["handoffd@.service", "handoffd-launcher@.service"])
-def test_the_instance_is_the_account(name: str) -> None:
-    """Nothing of a system unit runs as root."""
-    assert ["%i"] == _service(name)["User"]
-
-
-def test_an_accounts_state_is_its_own() -> None:
-    """One folder an account, closed to the others, and the daemon knows its path."""
-    service = _service("handoffd@.service")
-
-    assert (["handoffd/%i"], ["0700"]) == (service["StateDirectory"], service["StateDirectoryMode"])
-    folders = "HANDOFFD_STATE_DIR=%S/handoffd/%i HANDOFFD_RUNTIME_DIR=%t/handoffd/%i"
-    assert folders in service["Environment"]
 
 
 # --- started as the unit says ---------------------------------------------------------------------
@@ -315,14 +302,14 @@ def filled(tmp_path: Path) -> dict[str, tuple[UnitFile, ...]]:
 
 
 def _analyze(*words: str, runtime: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "XDG_RUNTIME_DIR": str(runtime),
-        "SYSTEMD_LOG_LEVEL": "notice",
-        "LC_ALL": "C",
-    }
+    own = {"XDG_RUNTIME_DIR": str(runtime), "SYSTEMD_LOG_LEVEL": "notice", "LC_ALL": "C"}
     return subprocess.run(
-        ["systemd-analyze", *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["systemd-analyze", *words],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -1,4 +1,4 @@
-"""Workspaces in which something is said: projects in a situation, and what is measured before and after.
+"""Workspaces for a message of a chat: projects in a situation, and what is measured before and after.
 
 What a chat must never do is seen from outside: how many dispatches the journal has, which projects are
 supervised, which folders have files of the protocol, and where every story is.
@@ -75,15 +75,15 @@ STATES: Final[Mapping[str, Json]] = {
 }  # fmt: skip
 """Where a story is in each situation: what its STATE has beside the defaults.
 
-`fresh` is a project without a story, `at_rest` the same at level 2, `bare` a folder of code that nobody
-supervises, `empty` one without anything. Of a `taken` one somebody has the prompt; in a `running` one an
+`fresh` is a project without a story, `at_rest` the same at level 2, `bare` an unsupervised folder
+of code, `empty` one without anything. The prompt of a `taken` one was handed out; in a `running` one an
 executor works.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What can be told of a workspace from outside."""
+    """What a workspace shows from outside."""
 
     dispatches: Mapping[str, int]
     """How many there were so far, by the journal."""
@@ -95,7 +95,7 @@ class Facts:
 
 
 class Workspace:
-    """A folder of projects, for one thing that is said."""
+    """A folder of projects, for one message."""
 
     def __init__(self, daemon: Daemon, folder: Path, situations: Mapping[str, str]) -> None:
         self._daemon = daemon
@@ -153,7 +153,7 @@ class Workspace:
         return answer
 
     def facts(self) -> Facts:
-        """Return what can be told of it now."""
+        """Return what it shows now."""
         views = [view for view in self._daemon.get("/v1/status")["projects"] if self._mine(view["project"])]
         events = {Path(view["project"]).name: self._daemon.events(Path(view["project"])) for view in views}
         return Facts(
@@ -178,7 +178,7 @@ class Workspace:
 
 
 def _dispatches(event: Json) -> bool:
-    """Return whether somebody was given a step by it: an executor, or whoever took the prompt."""
+    """Return whether it handed a step to an executor or to the caller."""
     return bool(event["result"].get("type") == "dispatched")
 
 

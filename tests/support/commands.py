@@ -9,11 +9,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from handoffd.cli.main import main
+
+if TYPE_CHECKING:  # httpx and more, which few tests of commands need
+    from tests.support.daemon import Daemon
 
 LIMIT_S = 60
 
@@ -59,6 +62,11 @@ def environment(runtime: Path, **more: str) -> dict[str, str]:
     mine = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     places = {"HANDOFFD_RUNTIME_DIR": str(runtime), "HANDOFFD_STATE_DIR": str(runtime / "state")}
     return {**mine, "HOME": str(runtime), **places, **more}
+
+
+def environment_of(daemon: Daemon, **more: str) -> dict[str, str]:
+    """Return an environment in which `handoffd` finds this daemon."""
+    return environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir), **more)
 
 
 def program(*words: str, env: Mapping[str, str]) -> Said:

@@ -136,7 +136,7 @@ class Daemon:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self.base / "daemon.log").read_text()
+        assert self._process.poll() is None, self.log()
         with socket.socket(socket.AF_UNIX) as probe:  # a refused connection, httpx leaves open
             if probe.connect_ex(str(self.socket)) != 0:
                 return False
@@ -218,8 +218,7 @@ class Daemon:
 
     def track(self, project: Path) -> Json:
         """Return the main track of a project, as `status` tells it."""
-        view: Json = self.get("/v1/status", project=str(project))["projects"][0]
-        track: Json = view["tracks"][0]
+        track: Json = self.view(project)["tracks"][0]
         return track
 
     def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 120) -> Json:
@@ -234,13 +233,47 @@ class Daemon:
         try:
             eventually_sync(reached, within_s=within_s)
         except AssertionError as error:
-            log = (self.base / "daemon.log").read_text()[-6000:]
-            raise AssertionError(f"{error}\nlast seen: {json.dumps(latest, indent=1)}\n{log}") from error
+            told = f"last seen: {json.dumps(latest, indent=1)}\n{self.log()[-6000:]}"
+            raise AssertionError(f"{error}\n{told}") from error
         return latest
 
     def wait_at(self, project: Path, step: str, status: str, within_s: float = 120) -> Json:
         """Return the track once it is at `step` with `status`."""
         return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
+
+    def wait_saying(self, project: Path, words: str) -> Json:
+        """Return the track once it says that it waits for something in these words."""
+        return self.wait_for(project, lambda track: words in (track["waits_for"] or ""))
+
+    def wait_executing(self, project: Path, step: str | None = None) -> Json:
+        """Return the track once an executor runs, of that step if one is named."""
+        return self.wait_for(
+            project, lambda t: t["phase"] == "executing" and t["pid"] and step in {None, t["step"]}
+        )
+
+    def begin(self, project: Path, story: str = "US-001", **more: Any) -> None:
+        """Start a story."""
+        answer = self.verb("start", project, story=story, **more)
+        assert "accepted" == answer["type"], answer
+
+    def started(self, project: Path) -> Json:
+        """Start a story, and return its track once its first executor runs."""
+        self.begin(project)
+        return self.wait_executing(project)
+
+    def to_review(self, project: Path) -> Json:
+        """Start a story, and return its track once it waits for a person at the review."""
+        self.begin(project)
+        return self.wait_at(project, "review", "needs_human")
+
+    def view(self, project: Path) -> Json:
+        """Return a project's status."""
+        found: Json = self.get("/v1/status", project=str(project))["projects"][0]
+        return found
+
+    def condition(self, project: Path) -> str:
+        """Return what is wrong with a project."""
+        return str(self.view(project)["condition"])
 
     def events(self, project: Path) -> list[Json]:
         """Return everything recorded about a project."""
@@ -252,9 +285,25 @@ class Daemon:
         found: list[Json] = self.get("/v1/runs", project=str(project), limit="1000")["runs"]
         return found[::-1]
 
+    def results(self, project: Path) -> list[tuple[str, int, str]]:
+        """Return step, attempt and result of a project's dispatches, oldest first."""
+        return [(run["step"], run["attempt"], run["result"]) for run in self.runs(project)]
+
     def told(self, project: Path) -> list[Json]:
         """Return the notices about a project that reached the person's command."""
         return [notice for notice in _lines(self.notices) if notice["project"] == str(project)]
+
+    def told_kinds(self, project: Path) -> list[str]:
+        """Return the kinds of these notices."""
+        return [notice["kind"] for notice in self.told(project)]
+
+    def wait_delivered(self) -> None:
+        """Wait until no sink has a notice left to deliver."""
+        eventually_sync(lambda: not self.get("/v1/status")["notices"])
+
+    def log(self) -> str:
+        """Return what the daemon has logged."""
+        return (self.base / "daemon.log").read_text()
 
     def starts(self, project: Path) -> list[str]:
         """Return the dispatch ids under which a project's executors say they were started."""
@@ -302,9 +351,12 @@ def sample(
 
 
 @contextlib.contextmanager
-def running(base: Path, settings: Callable[[Daemon], Json] | Json | None = None) -> Iterator[Daemon]:
-    """Lend a running daemon."""
+def running(
+    base: Path, settings: Callable[[Daemon], Json] | Json | None = None, **environment: str
+) -> Iterator[Daemon]:
+    """Lend a running daemon; `environment` is what it finds there beside the usual."""
     daemon = Daemon(base, settings)
+    daemon.environment.update(environment)
     try:
         daemon.start()
         yield daemon

@@ -13,6 +13,13 @@ from typing import Any
 LIMIT_S = 60.0
 
 
+def free_port() -> int:
+    """Return a port that is free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back: the status, the headers in lower case, the body as it is."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+PLUGINS = ("-p", "xdist.plugin", "-p", "pytest_asyncio.plugin", "-p", "pytest_timeout")
+"""Those of the settings; importing all that are installed takes most of a short suite's time."""
 
 
 def ran(folder: Path, source: str, *options: str) -> str:
@@ -18,15 +20,10 @@ def ran(folder: Path, source: str, *options: str) -> str:
     for number in range(40):
         (folder / f"test_after_{number:02}.py").write_text("def test_passes(): pass\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(REPOSITORY / "pyproject.toml"), str(folder)]
-    command += ["-p", "no:cacheprovider", "-o", "testpaths=", *options]
+    command += ["-p", "no:cacheprovider", "-o", "testpaths=", *PLUGINS, *options]
+    environment = {**os.environ, "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert 1 == done.returncode, done.stdout + done.stderr
     return done.stdout

@@ -31,6 +31,7 @@ asyncio_default_fixture_loop_scope = function
 def outcomes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Outcomes:
     """Return the outcome of each test of a file under the check."""
     monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY / 'daemon'}:{REPOSITORY}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # importing them takes most of the time
     pytester.makeconftest(_CONFTEST)
     pytester.makeini(_SETTINGS)
     return Outcomes(pytester)
@@ -46,17 +47,8 @@ class Outcomes:
     def of(self, source: str) -> dict[str, list[str]]:
         """Return the outcomes of each test's phases, as in `{"test_a": ["ERROR", "PASSED"]}`."""
         self._pytester.makepyfile(source)
-        ran = self._pytester.run(
-            sys.executable,
-            "-m",
-            "pytest",
-            "-rA",
-            "-p",
-            "no:schemathesis",
-            "-p",
-            "no:cacheprovider",
-            "--tb=short",
-        )
+        options = ("-rA", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider", "--tb=short")
+        ran = self._pytester.run(sys.executable, "-m", "pytest", *options)
         self.text = "\n".join(ran.outlines)
         found: dict[str, list[str]] = {}
         for outcome, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", self.text, re.MULTILINE):

@@ -57,17 +57,7 @@ def test_when_all_pass_nothing_is_kept(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_tests_that_cannot_be_run_are_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong name, for example."""
-    assert 1 == main(
-        [
-            "--times",
-            "1",
-            "--logs",
-            str(tmp_path / "logs"),
-            "--",
-            str(tmp_path / "nosuch.py"),
-            "-c",
-            "/dev/null",
-        ]
-    )
+    words = ["--times", "1", "--logs", str(tmp_path / "logs"), "--", str(tmp_path / "nosuch.py")]
+    assert 1 == main([*words, "-c", "/dev/null"])
 
     assert "pytest ended with 4" in capsys.readouterr().out

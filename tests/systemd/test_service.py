@@ -182,7 +182,7 @@ def test_no_launcher(service: Service, story: Story) -> None:
     doctor = service.types("handoffd doctor").stdout
     assert inside in doctor, doctor
     (start,) = re.findall(f"next: (.*){re.escape(hold)}$", doctor, re.MULTILINE)
-    assert f"    next: {start}\n" in doctor, "the same mends the launcher"
+    assert f"    next: {start}\n" in doctor, "the same repairs the launcher"
     assert 0 == service.administers(start).returncode
 
     doctor = service.types("handoffd doctor").stdout

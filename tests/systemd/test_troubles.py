@@ -1,4 +1,4 @@
-"""A service that does not start: what verbs say about it, and whether the command that they name mends it."""
+"""A service that does not start: what verbs say about it, and that the command they name repairs it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_program_that_is_gone(service: Service, story: Story) -> None:
         assert 0 != service.systemctl(f"restart {service.daemon}").returncode
         command = told_next(service, "203/EXEC").removeprefix("sudo ")
 
-        mended = service.administers(f"PATH={Path(service.program).parent}:$PATH; {command}")
-        assert 0 == mended.returncode, mended.stdout + mended.stderr
+        repaired = service.administers(f"PATH={Path(service.program).parent}:$PATH; {command}")
+        assert 0 == repaired.returncode, repaired.stdout + repaired.stderr
         story.goes_on()
 
 
@@ -90,7 +90,7 @@ def renamed(service: Service) -> Iterator[None]:
 
 
 def told_next(service: Service, what: str) -> str:
-    """Return what to type next, by the word of every verb that tells of the daemon, when it tells `what`.
+    """Return what every verb that needs the daemon says to type next, once it says `what`.
 
     For a moment at each new start systemd has forgotten how the last one ended.
     """
