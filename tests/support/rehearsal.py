@@ -16,6 +16,11 @@ from typing import IO, Any
 import yaml
 from tests.support.children import ending
 
+from handoffd.rehearsal.__main__ import Voice, perform
+from handoffd.rehearsal.assignment import Assignment
+from handoffd.rehearsal.script import Act
+from handoffd.rehearsal.workspace import Workspace
+
 PROMPT = """# {step} of {story}, attempt {attempt} of 3
 
 Read PROJECT_CONTEXT.md first. 完成後請停止。
@@ -29,6 +34,7 @@ status: pass | failing | needs_human
 ---
 """
 LIMIT_S = 60
+PASSED_ON = ("PATH", "HOME", "LANG", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
 
 
 @dataclass
@@ -53,7 +59,7 @@ class Rehearsal:
         `through` is the start of an argv, of a program that replaces itself by the session; `arguments` are
         the end of it.
         """
-        allowed = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        allowed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         with (
             tempfile.TemporaryFile() as prompt,
             ending(
@@ -88,6 +94,13 @@ class Rehearsal:
             ended = self.run(step, story=story)
             assert (0, "pass", "") == (ended.returncode, self.handoff()["status"], ended.stderr), step
 
+    def performs(self, *steps: str, story: str = "US-001") -> None:
+        """Do these steps in this process, each with a pass; verify claims its counts and runs no tests."""
+        for step in steps:
+            assignment = Assignment(step, story, 1, f"d-{step}-1", "")
+            perform([Act("claim")], Workspace(str(self.root)), assignment, Voice())
+            assert "pass" == self.handoff()["status"], step
+
     def handoff(self) -> Mapping[str, Any]:
         """Return the front matter that was handed over."""
         match = re.match(r"---\n(.*?\n)---\n", self.text(".ai/HANDOFF.md"), re.DOTALL)
@@ -97,17 +110,9 @@ class Rehearsal:
 
     def tests(self) -> tuple[int, int]:
         """Run the project's tests as a person would and return how many pass and fail."""
+        plain = ("-q", "--disable-plugin-autoload", "-p", "no:cacheprovider")
         ended = subprocess.run(
-            [
-                sys.executable,
-                "-B",
-                "-m",
-                "pytest",
-                "-q",
-                "--disable-plugin-autoload",
-                "-p",
-                "no:cacheprovider",
-            ],
+            [sys.executable, "-B", "-m", "pytest", *plain],
             cwd=self.root,
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,

@@ -35,7 +35,7 @@ BEHIND = ("", " ", ".", "。", "！", ", thanks", "，謝謝", " please", "」",
 
 
 def meaning(text: str) -> tuple[object, ...]:
-    """Return what a message means, but for its words."""
+    """Return the meaning of a message, without its text."""
     found = directed(text, CALLED)
     intent, name = found.intent, found.project
     return (
@@ -76,7 +76,7 @@ NAMES = ("shop", "shop-api", "my.site", "review", "網店", "/srv/a b")
     ],
 )  # fmt: skip
 def test_a_project_is_named(text: str, name: str, kind: str) -> None:
-    """With or without a sign, where the rest is understood."""
+    """With or without a sign, if the rest is understood."""
     found = directed(text, NAMES)
 
     assert (name, True, kind) == (found.project, found.firm, found.intent.kind)
@@ -94,33 +94,33 @@ def test_a_project_is_named(text: str, name: str, kind: str) -> None:
     ],
 )
 def test_work_keeps_all_its_words(text: str, name: str | None) -> None:
-    """The name may be a word in it; it says where only if nothing else does."""
+    """The name may be a word of it; it counts only if nothing else names a project."""
     found = directed(text, NAMES)
 
     assert (name, False, "start_custom") == (found.project, found.firm, found.intent.kind)
     assert classify(text) == found.intent
 
 
-def test_a_command_is_none_for_a_project_that_is_called_so() -> None:
-    """What is a command as it stands is one for the project at hand."""
+def test_a_command_may_contain_the_name_of_a_project() -> None:
+    """It is for the current project."""
     assert (None, "approve") == ((found := directed("approve review", NAMES)).project, found.intent.kind)
     assert (None, "note") == ((found := directed("note: look at shop", NAMES)).project, found.intent.kind)
 
 
-def test_of_a_query_the_mark_stays() -> None:
-    """Without it, `start US-001 in shop?` would start something."""
+def test_a_question_about_a_project_starts_nothing() -> None:
+    """Its mark stays when its address is cut off."""
     assert "query" == directed("start US-001 in shop?", NAMES).intent.kind
 
 
-def test_what_is_kept_of_a_task_is_without_its_address() -> None:
-    """The agent need not know what its project is called here."""
+def test_the_instruction_of_a_task_is_without_its_address() -> None:
+    """The agent need not know the project's name."""
     assert "fix the header" == directed("[shop] fix the header", NAMES).intent.instruction
 
 
 @settings(deadline=None)
 @given(st.text(max_size=100), st.lists(st.text(max_size=10), max_size=4))
 def test_any_text_and_any_names(text: str, names: list[str]) -> None:
-    """Names of projects come from their files; nothing raises."""
+    """Names of projects come from their files."""
     found = directed(text, names)
 
     assert found.project is None or found.project in names
@@ -128,14 +128,14 @@ def test_any_text_and_any_names(text: str, names: list[str]) -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=100))
-def test_without_names_a_message_is_what_it_is(text: str) -> None:
-    """Nothing is taken out of it."""
+def test_without_names_a_message_keeps_its_meaning(text: str) -> None:
+    """No part is taken for an address."""
     assert classify(text) == directed(text, ()).intent
 
 
 @pytest.mark.parametrize("say", sorted(set(SAID)))
-def test_however_it_is_spelt_it_means_the_same(say: str) -> None:
-    """Capitals, full-width signs, blanks and courtesies change nothing of what people say."""
+def test_any_spelling_means_the_same(say: str) -> None:
+    """Capitals, full-width signs, blanks and courtesies change nothing."""
     meant = meaning(say)
 
     for name, spelt in SPELT.items():
@@ -150,8 +150,10 @@ def test_however_it_is_spelt_it_means_the_same(say: str) -> None:
 @given(
     st.sampled_from(SAID), st.sampled_from(sorted(SPELT)), st.sampled_from(BEFORE), st.sampled_from(BEHIND)
 )
-def test_all_of_that_together_changes_nothing(say: str, name: str, before: str, behind: str) -> None:
-    """As people do it."""
+def test_spelling_and_courtesies_together_change_nothing(
+    say: str, name: str, before: str, behind: str
+) -> None:
+    """People combine them."""
     assert meaning(say) == meaning(f"{before}{SPELT[name](say)}{behind}")
 
 
@@ -165,15 +167,15 @@ def test_all_of_that_together_changes_nothing(say: str, name: str, before: str, 
         ("nosuch 專案加入購物車", "nosuch", "加入購物車"),
     ],
 )
-def test_work_for_a_project_by_name_is_for_that_one(text: str, name: str, instruction: str) -> None:
-    """Whatever is talked of, and whether anybody has the name."""
+def test_work_for_a_named_project_is_for_that_one(text: str, name: str, instruction: str) -> None:
+    """Also if no project has the name."""
     found = directed(text, NAMES)
 
     assert (name, True, instruction) == (found.project, found.firm, found.intent.instruction)
 
 
 def test_projects_are_compared_in_the_order_of_the_message() -> None:
-    """Things that are none are compared by an agent."""
+    """An agent compares other things."""
     assert ("shop-api", "shop") == directed("compare shop-api and shop", NAMES).compared
     assert () == directed("compare the progress of north and south", NAMES).compared
     assert directed("compare moment and date-fns", NAMES).compared is None
@@ -184,7 +186,7 @@ def test_projects_are_compared_in_the_order_of_the_message() -> None:
     [" ", ".", "please ", "請", "a, ", "繼續 scaffold ", "agents ", "what is about ", "建立 ", "compare "],
 )
 def test_a_message_of_any_length_is_read(piece: str) -> None:
-    """What takes the square of its length would keep everybody else waiting for minutes."""
+    """A search in quadratic time would block other users for minutes."""
     long = piece * (60_000 // len(piece))
 
     assert directed(f"a{long}b", NAMES).intent.kind != "approve"

@@ -1,4 +1,4 @@
-"""Commands as whole messages. Most phrases are in tests/data/intents; here is what holds for all of them."""
+"""Commands as whole messages. Most phrases are in tests/data/intents; these are the rules for all."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ONE_EACH: dict[str, str] = {
 
 
 def test_every_command_can_be_said() -> None:
-    """None of them has to be typed in a terminal."""
+    """None needs a terminal."""
     assert {name: name for name in get_args(Command)} == {
         name: found.command for name, text in ONE_EACH.items() if (found := said(text))
     }
 
 
 @pytest.mark.parametrize("command", sorted(set(ONE_EACH) - {"list", "detect", "note", "start_story"}))
-def test_politeness_and_the_thing_itself_change_nothing(command: str) -> None:
+def test_courtesies_and_the_object_change_nothing(command: str) -> None:
     """Please, this story, thanks."""
     found = said(f"please {ONE_EACH[command]} this story, thanks")
 
@@ -52,18 +52,16 @@ def test_politeness_and_the_thing_itself_change_nothing(command: str) -> None:
 
 
 def test_a_note_is_set_off() -> None:
-    """By a sign, or by a word that begins one; its place is told."""
-    assert (Said("approve", note_at=9), Said("approve", note_at=8)) == (
-        said("approve: x"),
-        said("approve but x"),
-    )
+    """By a sign, or by a word that begins one; the result has its place."""
+    assert Said("approve", note_at=9) == said("approve: x")
+    assert Said("approve", note_at=8) == said("approve but x")
     assert said("approve x") is None
 
 
 @pytest.mark.parametrize("sign", [", ", ": ", " — ", " - ", "; ", "\n", " but "])
 @pytest.mark.parametrize("command", ["approve", "reopen impl"])
-def test_consent_that_depends_on_something_is_none(command: str, sign: str) -> None:
-    """However the condition is set off."""
+def test_conditional_consent_is_not_consent(command: str, sign: str) -> None:
+    """The condition may be set off in any way."""
     assert said(f"{command}{sign}if it is green") is None
     assert said(f"{command}{sign}mind the prices") is not None
 
@@ -80,8 +78,8 @@ def test_consent_that_depends_on_something_is_none(command: str, sign: str) -> N
         ("abort: hold on", "abort"),
     ],
 )
-def test_a_command_that_is_put_off_is_no_work(text: str, command: str) -> None:
-    """It is asked about; a custom task would start at once."""
+def test_a_command_that_is_put_off_is_not_work(text: str, command: str) -> None:
+    """The reply asks back; a custom task would start at once."""
     assert (None, command) == (said(text), near(text))
 
 
@@ -104,32 +102,32 @@ def test_a_command_that_is_put_off_is_no_work(text: str, command: str) -> None:
         ("continue the migration of the parser", None),
     ],
 )
-def test_what_comes_near_to_a_command_is_known(text: str, command: str | None) -> None:
-    """And what forbids a decision."""
+def test_a_message_may_resemble_a_command(text: str, command: str | None) -> None:
+    """Or forbid a decision."""
     assert command == near(text)
 
 
 def test_reasons_have_words_in_both_languages() -> None:
-    """One at the beginning counts before those in the text."""
+    """One at the beginning counts before others in the text."""
     assert ("scope_warning", 5) == reason_in("scope: the constitution is fine")
     assert ("constitution_violation", 0) == reason_in("it breaks the constitution")
     assert ("test_timeout", 2) == reason_in("超時")
     assert (None, 0) == reason_in("no")
 
 
-def test_an_agent_is_told_to_do_a_story() -> None:
-    """Words for work mean a start there, and nowhere else."""
+def test_a_verb_of_work_for_an_agent_starts_a_story() -> None:
+    """Without an agent it does not."""
     assert Said("start_story", story="us-7") == work_for_an_agent("implement us-7")
     assert said("implement us-7") is None
 
 
 def test_teams() -> None:
-    """The words of the protocol; user agents are none."""
+    """By the words of the protocol; user agents are not meant."""
     assert [True, True, True, True, False] == [
         wants_team(text) for text in ("agent-teams", "three agents", "平行", "多 agent", "log user agents")
     ]
 
 
 def test_steps_have_names_in_chinese() -> None:
-    """As people say them."""
+    """People use them."""
     assert ("impl", "verify") == (STEPS_IN_CHINESE["實作"], STEPS_IN_CHINESE["驗證"])

@@ -1,4 +1,4 @@
-"""What messages mean: a corpus in two languages, and what holds for any text at all."""
+"""The meaning of messages: a corpus in two languages, rules for any text, and how texts are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handoffd.chat.intents import DISPATCHING, KINDS, Intent, classify, settled
 from handoffd.chat.questions import begins_with_work
-from handoffd.chat.text import cleaned, folded, trimmed
+from handoffd.chat.text import cleaned, folded, is_chinese, trimmed
 from handoffd.protocol import yamltext
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import is_story_id
@@ -32,40 +32,15 @@ WORDS = (
     "測試", "the", "login", "page", ",", ":", "：", "retry", "fix", "修正", "，", "!", "\u200b", "agents",
     "note", "reopen", "impl", "not",
 )  # fmt: skip
-DECISIONS = (
-    "approve",
-    "LGTM",
-    "I approve",
-    "核准",
-    "通過",
-    "批准 US-005",
-    "skip",
-    "跳過",
-    "retry",
-    "重試",
-    "reopen impl",
-    "重開 實作",
-)
+APPROVALS = ("approve", "LGTM", "I approve", "核准", "通過", "批准 US-005")
+DECISIONS = (*APPROVALS, "skip", "跳過", "retry", "重試", "reopen impl", "重開 實作")
 ORDERS = (
     "debug", "evaluate", "profile", "refactor", "review", "add", "check", "rename", "migrate", "write",
     "fix", "audit", "investigate", "remove", "update", "implement",
 )  # fmt: skip
 SET_OFF = (": ", "：", ", ", "，", " — ", " - ", "; ", "\n", ". ", " but ", "但")
-SOFTENERS = (
-    "",
-    "",
-    "please ",
-    "well, ",
-    "actually ",
-    "but ",
-    "we should ",
-    "請",
-    "不過",
-    "其實",
-    "**",
-    "looks good, ",
-    "很好，",
-)
+POLITE = ("", "", "please ", "well, ", "actually ", "but ", "we should ", "looks good, ")
+SOFTENERS = (*POLITE, "請", "不過", "其實", "**", "很好，")
 PROVISOS = (
     "not yet", "No", "don't merge yet", "do not continue", "wait", "wait for Bob", "hold on", "not now",
     "later",
@@ -80,7 +55,7 @@ ANY_TEXT = st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=9).
 
 @pytest.mark.parametrize("entry", CORPUS, ids=lambda entry: entry["say"])
 def test_the_corpus(entry: dict[str, Any]) -> None:
-    """Each phrase means what its line says."""
+    """Each phrase has the meaning of its line."""
     expected = {key: value for key, value in entry.items() if key != "say"}
     found = asdict(classify(entry["say"]))
 
@@ -102,7 +77,7 @@ def test_the_corpus_is_large_and_half_chinese() -> None:
 @settings(deadline=None)
 @given(ANY_TEXT)
 def test_any_text_means_something(text: str) -> None:
-    """Nothing raises, and what becomes part of a path can be one."""
+    """A story's id can be a part of a path."""
     intent = classify(text)
 
     assert intent.kind in KINDS
@@ -117,7 +92,7 @@ def _mentions_cc(text: str) -> bool:
 @settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["? ", "？"]), ANY_TEXT)
 def test_a_question_mark_never_dispatches(before: str, mark: str, after: str) -> None:
-    """Wherever in a message it is; only CC can be told to find something out."""
+    """At any place in a message; only CC can be asked to find something out."""
     intent = classify(f"{before}{mark} {after}")
 
     assert _mentions_cc(before + after) or intent.addressed or intent.kind not in DISPATCHING
@@ -126,7 +101,7 @@ def test_a_question_mark_never_dispatches(before: str, mark: str, after: str) ->
 @settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from([f" {word} " for word in QUESTION_WORDS]), ANY_TEXT)
 def test_a_question_word_dispatches_only_behind_a_verb_of_work(before: str, mark: str, after: str) -> None:
-    """`debug why …` is an order: whoever wants to know says it in another way."""
+    """`debug why …` is an order: a question has another form."""
     text = f"{before}{mark}{after}"
     intent = classify(text)
     told = _mentions_cc(text) or begins_with_work(trimmed(folded(cleaned(text))))
@@ -141,10 +116,8 @@ def test_a_question_word_dispatches_only_behind_a_verb_of_work(before: str, mark
     st.sampled_from(["", "Please ", "can you ", "ok, "]),
     st.booleans(),
 )
-def test_an_order_stays_one_whatever_question_word_it_holds(
-    verb: str, word: str, polite: str, capitals: bool
-) -> None:
-    """But for a question mark: then it asks."""
+def test_an_order_with_a_question_word_is_an_order(verb: str, word: str, polite: str, capitals: bool) -> None:
+    """With a question mark it is a question."""
     text = f"{polite}{verb} {word} the totals differ"
     text = text.upper() if capitals else text
 
@@ -154,14 +127,14 @@ def test_an_order_stays_one_whatever_question_word_it_holds(
 @settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
 def test_a_question_never_approves(before: str, mark: str, after: str) -> None:
-    """Not even one that begins like an approval."""
+    """Also if it begins like an approval."""
     assert classify(f"{before}{mark}{after}").kind not in {"approve", "reject"}
 
 
 @settings(deadline=None)
 @given(ANY_TEXT)
-def test_what_does_not_say_so_never_approves(text: str) -> None:
-    """Consent has words of its own, and the message begins with them."""
+def test_text_without_consent_never_approves(text: str) -> None:
+    """Consent has its own words, at the beginning of a message."""
     if classify(text).kind == "approve":
         begins = text.lower().replace("\u200b", "").lstrip(" ,:!，：")
         assert any(word in begins for word in ("approve", "lgtm", "核准", "批准", "通過", "通过", "ｌｇｔｍ"))
@@ -172,8 +145,8 @@ def test_what_does_not_say_so_never_approves(text: str) -> None:
     st.sampled_from(["approve", "LGTM", "核准", "通過"]),
     st.sampled_from(["flow", "button", "users", "流程", "按鈕"]),
 )
-def test_words_after_a_decision_are_no_note(decision: str, noun: str) -> None:
-    """A note is set off from what it comes with."""
+def test_words_after_a_decision_are_not_a_note(decision: str, noun: str) -> None:
+    """A note is set off from its decision."""
     assert "unclear" == classify(f"{decision} {noun} is slow").kind
 
 
@@ -182,10 +155,10 @@ def test_words_after_a_decision_are_no_note(decision: str, noun: str) -> None:
     st.sampled_from(DECISIONS), st.sampled_from(SET_OFF), st.lists(st.sampled_from(SOFTENERS), max_size=3),
     st.sampled_from(PROVISOS), st.sampled_from(TAILS),
 )  # fmt: skip
-def test_what_is_put_off_or_forbidden_decides_nothing(
+def test_a_decision_that_is_put_off_or_forbidden_decides_nothing(
     decision: str, sign: str, softeners: list[str], proviso: str, tail: str
 ) -> None:
-    """However it is set off, whatever stands before and after it; at a gate it is kept."""
+    """With any text before and after it; at a gate it is kept as a note."""
     intent = classify(f"{decision}{sign}{''.join(softeners)}{proviso}{tail}")
 
     assert ("unclear", "note") == (intent.kind, settled(intent, at_gate=True).kind)
@@ -193,8 +166,8 @@ def test_what_is_put_off_or_forbidden_decides_nothing(
 
 
 @settings(deadline=None)
-@given(st.sampled_from(DECISIONS[:6]), st.sampled_from(SET_OFF[:8]), ANY_TEXT, st.sampled_from(PROVISOS[:10]))
-def test_a_proviso_first_of_all_leaves_no_note_to_save_it(
+@given(st.sampled_from(APPROVALS), st.sampled_from(SET_OFF[:8]), ANY_TEXT, st.sampled_from(PROVISOS[:10]))
+def test_a_note_that_begins_with_a_proviso_approves_nothing(
     decision: str, sign: str, text: str, proviso: str
 ) -> None:
     """Any text may follow."""
@@ -203,7 +176,7 @@ def test_a_proviso_first_of_all_leaves_no_note_to_save_it(
 
 @pytest.mark.parametrize("sign", "👎❌🚫🛑⛔✋")
 def test_an_emoji_can_say_no(sign: str) -> None:
-    """Wherever it stands; what cheers changes nothing."""
+    """At any place; a cheering one changes nothing."""
     assert {"unclear"} == {
         classify(text).kind for text in (f"approve {sign}", f"{sign} 核准", f"LGTM: {sign} x")
     }
@@ -221,23 +194,23 @@ def test_free_text_at_a_gate_is_a_note(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["approve", "退回 範圍太大", "status?", "list projects", "retry", "讓 CC 修正登入"]
 )
-def test_commands_questions_and_cc_stay_what_they_are_at_a_gate(text: str) -> None:
-    """The rule is for other text."""
+def test_commands_questions_and_orders_to_cc_are_the_same_at_a_gate(text: str) -> None:
+    """Only other text becomes a note."""
     assert classify(text) == settled(classify(text), at_gate=True)
 
 
 @settings(deadline=None)
 @given(ANY_TEXT)
-def test_a_gate_makes_no_consent_of_anything(text: str) -> None:
-    """What was no approval before is none there."""
+def test_only_an_approval_approves_at_a_gate(text: str) -> None:
+    """A gate gives no other text that meaning."""
     intent = classify(text)
 
     assert (settled(intent, at_gate=True).kind == "approve") == (intent.kind == "approve")
     assert intent == settled(intent, at_gate=False)
 
 
-def test_a_very_long_message_is_no_command() -> None:
-    """Whoever decides says so by itself; and long nonsense does not keep anybody waiting."""
+def test_a_very_long_message_is_not_a_command() -> None:
+    """Decisions are short; long nonsense costs no time."""
     long = "x" * 70_000
 
     assert ("unclear", "approve") == ((intent := classify(f"approve: {long}")).kind, intent.near)
@@ -245,11 +218,40 @@ def test_a_very_long_message_is_no_command() -> None:
     assert "query" == classify(f"{'好的' * 20_000}?").kind
 
 
-def test_nothing_is_kept_of_nothing() -> None:
-    """An empty note would only hide one that says something."""
+def test_an_empty_message_is_not_a_note() -> None:
+    """It would hide another note."""
     assert "unclear" == settled(classify(" \u200b\n"), at_gate=True).kind
 
 
 def test_an_intent_is_a_value() -> None:
-    """Two messages that mean the same are equal but for their text."""
+    """Two messages with one meaning differ only in their text."""
     assert Intent(kind="reject", text="退回", reason=Reason.NEEDS_CLARIFICATION) == classify("退回")
+
+
+def test_invisible_characters_are_removed() -> None:
+    """Zero-width and control characters, and blanks around; half of a character leaves a mark."""
+    assert "approve it\nnow\ufffd" == cleaned(" \ufeffapp\u200brove\x1b it\nnow\ud800 \u2060")
+
+
+def test_texts_that_look_the_same_are_the_same() -> None:
+    """Full-width signs, capitals, either form of a character, ideographic blanks and quotes."""
+    assert 'us-009: "繼續" 狀態?' == folded("ＵＳ－００９： 「继续」　状态？")
+
+
+def test_signs_and_emoji_around_say_nothing() -> None:
+    """A question mark does."""
+    assert "approve" == trimmed(" 「approve」!! 👍".replace("「", '"').replace("」", '"'))
+    assert "approve?" == trimmed("approve?")
+
+
+def test_one_ideograph_is_chinese() -> None:
+    """A message with English words in it, too."""
+    assert (True, False) == (is_chinese("start story 了"), is_chinese("start, s'il vous plaît"))
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_folding_keeps_places(text: str) -> None:
+    """A place found in the folded text is a place in the text."""
+    assert len(text) == len(folded(text))
+    assert trimmed(folded(text)) in folded(text)

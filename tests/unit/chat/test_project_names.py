@@ -1,4 +1,4 @@
-"""The project that a message names in so many words. Whole messages are in tests/data/intents."""
+"""The project that a message names explicitly. Whole messages are in tests/data/intents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def named(text: str) -> tuple[str, str | None] | None:
     ],
 )
 def test_a_name_is_found(text: str, how: str, name: str | None) -> None:
-    """By the word for a project beside it, or by a verb that is said of projects alone."""
+    """By the word for a project beside it, or by a verb for projects alone."""
     assert (how, name) == named(text)
 
 
@@ -60,13 +60,13 @@ def test_a_name_is_found(text: str, how: str, name: str | None) -> None:
         "這個專案有沒有用 framework", "修正 shop 專案的錯誤",
     ],
 )  # fmt: skip
-def test_other_words_are_no_names(text: str) -> None:
-    """They are what the message is about."""
+def test_other_words_are_not_names(text: str) -> None:
+    """They belong to the work."""
     assert named(text) is None
 
 
-def test_what_is_about_a_project_says_where_the_rest_begins() -> None:
-    """The name is no part of the order."""
+def test_the_rest_of_a_message_begins_behind_the_name() -> None:
+    """The name does not belong to the order."""
     found = named_project("a 專案的 us-003 缺少文件")
 
     assert found is not None
@@ -74,14 +74,14 @@ def test_what_is_about_a_project_says_where_the_rest_begins() -> None:
 
 
 def test_two_things_are_put_side_by_side() -> None:
-    """Whether they are projects is not known here."""
+    """They need not be projects."""
     assert (True, True, False) == (compares("compare a and b"), compares("a 跟 b 的比較"), compares("status"))
 
 
 @settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
-    """A name is a piece of the text."""
+    """A name is a part of the text."""
     found = named_project(folded(text))
 
     assert found is None or 0 <= found.start <= found.end <= len(text)

@@ -14,13 +14,13 @@ from handoffd.cli.main import cli
     "text", ["fix this?", "say why", "is it green", "status", "please show the tests", "進度", "哪一步"]
 )
 def test_a_question_is_clear(text: str) -> None:
-    """By its mark, its words, or because it says nothing else."""
+    """By its mark, its words, or because it has nothing else."""
     assert "clearly" == asks(text)
 
 
 @pytest.mark.parametrize("text", ["the tests on windows are slow", "登入的測試很慢"])
 def test_a_topic_in_passing_may_be_a_question(text: str) -> None:
-    """An answer too many costs nothing."""
+    """A needless answer costs nothing."""
     assert "perhaps" == asks(text)
 
 
@@ -28,24 +28,24 @@ def test_a_topic_in_passing_may_be_a_question(text: str) -> None:
     "text", ["fix the tests", "please add a step", "could you add a test", "加一個測試", "dark mode"]
 )
 def test_an_instruction_asks_nothing(text: str) -> None:
-    """Nor does what names nothing that can be asked about."""
+    """Nor does a text without a topic."""
     assert asks(text) is None
 
 
 def test_relative_words_ask_only_without_work() -> None:
-    """`which` in an instruction belongs to what it is about."""
+    """`which` in an instruction belongs to its object."""
     assert (None, "clearly") == (asks("fix the page which is slow"), asks("the page which is slow"))
 
 
 def test_a_question_has_a_topic() -> None:
-    """What stands in the way comes first, then tests, then steps."""
+    """An obstacle comes first, then tests, then steps."""
     questions = ["why do the tests fail", "are the tests green", "what is left", "status", "hello?"]
 
     assert ["blocked", "tests", "left", "status", "status"] == [topic(text) for text in questions]
 
 
 def test_an_instruction_begins_with_work() -> None:
-    """Behind what is only polite."""
+    """Behind courtesies."""
     assert (True, True, False) == (
         begins_with_work("could you please fix it") or begins_with_work("please fix it"),
         begins_with_work("請修正登入"),
@@ -54,12 +54,12 @@ def test_an_instruction_begins_with_work() -> None:
 
 
 def test_a_mark_asks() -> None:
-    """Or a particle that stands for one; not one inside an address."""
+    """So does a particle; a mark inside an address does not."""
     assert (True, True, False) == (has_mark("stop?"), has_mark("要停嗎"), has_mark("fix /users?id=3"))
 
 
-def test_a_command_of_the_command_line_is_told_by_its_name() -> None:
-    """Where nothing more is said."""
+def test_a_command_of_the_command_line_is_known_by_its_name() -> None:
+    """If the message has nothing else."""
     assert ["usage", "log", "--version", None] == [
         names_command(text) for text in ("show usage", "logs", "版本", "log every request")
     ]
@@ -67,5 +67,5 @@ def test_a_command_of_the_command_line_is_told_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
 def test_no_name_of_a_command_is_a_task(name: str) -> None:
-    """What goes on by a word of its own in a chat is no custom task either."""
+    """Some are commands in a chat, too."""
     assert classify(name).kind not in DISPATCHING - {"continue", "retry", "skip", "reopen"}

@@ -1,4 +1,4 @@
-"""What holds back instead of ordering. Whole messages are in tests/data/intents/restraints.yaml."""
+"""Messages that hold back, and notes that take a decision back. Most phrases are in tests/data/intents."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.chat.intents import DISPATCHING, classify
-from handoffd.chat.restraints import forbids_agent, leaves_nothing_to_do, remarks_on_agent, restraint
+from handoffd.chat.restraints import (
+    forbids_agent,
+    has_refusing_sign,
+    leaves_nothing_to_do,
+    remarks_on_agent,
+    restraint,
+    takes_back,
+    turns_round,
+)
 from handoffd.chat.text import cleaned, folded, trimmed
 
+ALL_CHINESE = ("", "全部", "所有工作", " agent", " CC")
+EVERYTHING = ("", "everything", "it now", "all agents", "CC")
 STOPS = [
-    *(
-        f"{stop} {what}"
-        for stop in ("stop", "halt", "pause")
-        for what in ("", "everything", "it now", "all agents", "CC")
-    ),
+    *(f"{stop} {what}" for stop in ("stop", "halt", "pause") for what in EVERYTHING),
     *(
         f"{stop}{what}"
         for stop in ("停", "停止", "暫停")
@@ -35,14 +41,14 @@ SPELT: tuple[Callable[[str], str], ...] = (str, str.upper, str.title, "\u200b".j
 @settings(deadline=None)
 @given(st.sampled_from(STOPS), st.sampled_from(SPELT), st.sampled_from("! .。"))
 def test_a_stop_pauses(stop: str, spelt: Callable[[str], str], sign: str) -> None:
-    """However it is spelt."""
+    """In any spelling."""
     assert "pause" == classify(spelt(stop) + sign).kind
 
 
 @settings(deadline=None)
 @given(st.sampled_from(FORBIDDING), st.sampled_from(ACTS), st.sampled_from(SPELT))
-def test_what_is_forbidden_starts_nothing(forbidding: str, act: str, spelt: Callable[[str], str]) -> None:
-    """It is asked about."""
+def test_a_forbidden_act_starts_nothing(forbidding: str, act: str, spelt: Callable[[str], str]) -> None:
+    """The reply asks back."""
     assert "unclear" == classify(spelt(f"{forbidding} {act}")).kind
 
 
@@ -52,8 +58,8 @@ def test_what_is_forbidden_starts_nothing(forbidding: str, act: str, spelt: Call
     st.sampled_from(("commit", "touch the tests", "碰測試")),
     st.sampled_from(ORDERS),
 )
-def test_an_order_behind_it_is_one(forbidding: str, act: str, order: str) -> None:
-    """All of it is the instruction."""
+def test_an_order_after_a_negation_is_an_order(forbidding: str, act: str, order: str) -> None:
+    """The whole message is the instruction."""
     text = f"{forbidding} {act}, {order}"
 
     assert ("start_custom", text) == ((intent := classify(text)).kind, intent.instruction)
@@ -64,8 +70,8 @@ def held(text: str, *, told: bool = False) -> str | None:
     return restraint(trimmed(folded(cleaned(text))), told=told)
 
 
-def test_what_an_agent_is_told_may_forbid_something() -> None:
-    """To go on is not among that."""
+def test_an_order_to_an_agent_may_contain_a_negation() -> None:
+    """Unless it forbids to go on."""
     assert (None, "wait", "stop") == (
         held("don't log passwords", told=True),
         held("don't start", told=True),
@@ -74,8 +80,8 @@ def test_what_an_agent_is_told_may_forbid_something() -> None:
     assert "wait" == held("don't log passwords")
 
 
-def test_a_stop_of_more_than_the_project_is_not_done_by_halves() -> None:
-    """One asks."""
+def test_a_stop_of_more_than_the_project_stops_nothing() -> None:
+    """The reply asks back."""
     assert ("wait", "wait") == (held("stop all projects"), held("stop the daemon"))
 
 
@@ -83,12 +89,12 @@ def test_a_stop_of_more_than_the_project_is_not_done_by_halves() -> None:
     "text", ["without cc", "fix the login; no cc", "i don't want cc to fix it", "不用 cc"]
 )
 def test_an_agent_can_be_forbidden(text: str) -> None:
-    """Where the message begins, or behind a sign."""
+    """At the beginning of a message, or behind a sign."""
     assert forbids_agent(text)
 
 
-def test_what_an_order_says_of_an_agent_is_part_of_it() -> None:
-    """It forbids nobody to begin."""
+def test_an_order_may_mention_an_agent() -> None:
+    """It forbids nothing."""
     assert not forbids_agent("fix the page that works without cc")
 
 
@@ -108,6 +114,47 @@ def test_remarks_order_nothing() -> None:
 @settings(deadline=None)
 @given(st.text(max_size=300), st.sampled_from(["stop ", "不要", "CC ", "停 ", "全部" * 50, "please " * 40]))
 def test_any_text_is_read(text: str, before: str) -> None:
-    """Nothing raises; a stop by itself is none of the intents that start an executor."""
+    """A message that holds back starts no executor."""
     if held(before + text) is not None:
         assert classify(before + text).kind not in DISPATCHING
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["not yet", "well, we should wait", "*not* now", "bob has to look first", "prices are fine, but not yet",
+     "looks good, unless bob minds", "但改完再上線", "其實先不要", "測試過的話", "bob 還沒看"],
+)  # fmt: skip
+def test_a_note_that_forbids_or_puts_off_takes_a_decision_back(note: str) -> None:
+    """At the beginning by any such word; later only by plain ones."""
+    assert takes_back(note)
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["mind the prices", "notes are fine", "iffy names, but fine", "use cents, not floats", "no objections",
+     "firstly named fields", "holders are named", "注意價格", "不錯",
+     "不過記得四捨五入", "沒問題", "金額要能再算一次"],
+)  # fmt: skip
+def test_other_notes_do_not(note: str) -> None:
+    """Nor do words that only begin like one."""
+    assert not takes_back(note)
+
+
+def test_fewer_words_take_a_rejection_back() -> None:
+    """People often name a fault with a negation."""
+    assert [True, True, False, False] == [
+        turns_round(note, loose=False)
+        for note in ("not yet", "先等等", "not clear", "if it is negative show zero")
+    ]
+    assert turns_round("if it is red", loose=True)
+
+
+def test_emoji_that_refuse() -> None:
+    """Also among others."""
+    assert [True, False] == [has_refusing_sign(text) for text in ("fine 👍 ❌", "fine 👍")]
+
+
+def test_a_long_note_is_looked_through_quickly() -> None:
+    """The search does not start again at every word."""
+    assert not takes_back("well, " * 600 + "mind it")
+    assert not takes_back("looks good " * 400)

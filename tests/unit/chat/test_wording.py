@@ -1,4 +1,4 @@
-"""The sentences of both languages say the same things with the same values."""
+"""The sentences of both languages have the same values; and what a person types next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handoffd.capacity.accounts import Wait
 from handoffd.capacity.admission import Admission, Facts
 from handoffd.capacity.machine import OUT_OF_DESCRIPTORS
 from handoffd.chat.intents import KINDS
-from handoffd.chat.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
+from handoffd.chat.wording import LANGUAGES, MAX_VALUE, placeholders, plain, to_type, wording
 from handoffd.engine.run import SCOPES, Finding
 from handoffd.engine.track import LimitKind, TrackKey
 from handoffd.inspection.own_files import shipped_layers
@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def test_every_language_has_the_same_sentences() -> None:
-    """With the same values in them."""
+    """They have the same values."""
     needed = [
         {key: placeholders(text) for key, text in wording(language).templates.items()}
         for language in LANGUAGES
@@ -38,7 +38,7 @@ def test_every_language_has_the_same_sentences() -> None:
 
 
 def test_chinese_is_chinese() -> None:
-    """No sentence was forgotten when the others were translated."""
+    """Every sentence is translated."""
     chinese = wording("zh-TW").templates
     foreign = {key for key, text in chinese.items() if not any("\u4e00" <= sign <= "\u9fff" for sign in text)}
 
@@ -46,7 +46,7 @@ def test_chinese_is_chinese() -> None:
 
 
 def _codes() -> list[str]:
-    """Return the codes of errors that the protocol has: the table of its verbs' answers."""
+    """Return the error codes of the protocol: the table of its verbs' answers."""
     lines = (REPOSITORY / "docs/reference/protocol/verbs.md").read_text(encoding="utf-8").splitlines()
     start = lines.index("| Code | Why |") + 2
     rows = takewhile(lambda line: line.startswith("|"), lines[start:])
@@ -54,40 +54,31 @@ def _codes() -> list[str]:
 
 
 @pytest.mark.parametrize("code", _codes())
-def test_every_refusal_has_words_in_both_languages(code: str) -> None:
-    """A person in a chat does not read English because something went wrong."""
+def test_every_refusal_has_a_sentence_in_both_languages(code: str) -> None:
+    """A failure is reported in the user's language."""
     assert [True] * len(LANGUAGES) == [wording(language).has(f"error.{code}") for language in LANGUAGES]
 
 
 def test_the_codes_are_found() -> None:
-    """A test of none would prove nothing."""
+    """Without codes the test above would prove nothing."""
     assert {"NOT_INITIALIZED", "NO_ISSUES", "RESTARTING", "INTERNAL"} <= set(_codes())
 
 
 def test_no_foreign_words_are_left_in_chinese() -> None:
-    """But names: of files, of the program, of what is typed."""
+    """Except names: of files, of the program, of typed words."""
     words = {
         word
         for key, text in wording("zh-TW").templates.items()
         for word in re.findall(r"[A-Za-z][\w.]*", re.sub(r"\{\w+\}|`[^`]*`", "", text))
     }
 
-    assert {
-        "CC",
-        "MiB",
-        "US",
-        "TCP",
-        "agent",
-        "handoffd",
-        "level",
-        "PROJECT_MEMORY.md",
-        "STATE.json",
-    } == words
+    names = {"CC", "MiB", "US", "TCP", "agent", "handoffd", "level", "PROJECT_MEMORY.md", "STATE.json"}
+    assert names == words
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_steps_reasons_and_intents_have_names(language: Language) -> None:
-    """All that there are."""
+    """All of them."""
     words = wording(language)
     steps = {*build_rulebook(shipped_layers(None)).steps, DONE}
 
@@ -97,7 +88,7 @@ def test_steps_reasons_and_intents_have_names(language: Language) -> None:
 
 
 def test_a_step_of_a_projects_own_keeps_its_name() -> None:
-    """It cannot have been translated."""
+    """It is not translated."""
     assert ("security", "實作") == (wording("zh-TW").step("security"), wording("zh-TW").step("impl"))
 
 
@@ -118,17 +109,17 @@ def test_a_step_of_a_projects_own_keeps_its_name() -> None:
             "2nd for a slot (1 of 1 in use: US-001 of shop)",
             "排在第 2 位等名額（1 個已用 1 個：US-001 of shop）",
         ),
-        ("what nobody has words for; 3rd in line", "what nobody has words for；排在第 3 位"),
+        ("an unknown wait; 3rd in line", "an unknown wait；排在第 3 位"),
         ("a slot", "a slot"),
     ],
 )
-def test_a_wait_is_told_in_chinese(said: str, chinese: str) -> None:
-    """Part for part; English stays as it was said."""
+def test_a_wait_is_translated(said: str, chinese: str) -> None:
+    """Part for part; English stays."""
     assert (chinese, said) == (wording("zh-TW").translated(said), wording("en").translated(said))
 
 
 def _waits() -> list[str]:
-    """Return sentences about waits from where they are made."""
+    """Return sentences about waits from the functions that make them."""
     until = datetime(2026, 1, 31, 15, tzinfo=UTC)
     key = TrackKey("/srv/shop")
     scheduling = SchedulingSettings(min_free_memory_mb=900, max_load_per_core=1.5, stagger_s=5)
@@ -148,7 +139,7 @@ def _waits() -> list[str]:
 
 
 def test_each_sentence_about_a_wait_is_known() -> None:
-    """As it is made: one that is changed there must be changed here."""
+    """If one changes, its translation must change."""
     chinese = [wording("zh-TW").translated(said) for said in _waits()]
 
     assert [] == [said for said in chinese if not any("\u4e00" <= sign <= "\u9fff" for sign in said)]
@@ -156,7 +147,7 @@ def test_each_sentence_about_a_wait_is_known() -> None:
 
 
 def test_a_value_is_one_short_line() -> None:
-    """Whatever an agent wrote into it; braces and attributes in it mean nothing."""
+    """An agent may have written it; braces and attributes in it mean nothing."""
     said = wording("en").say("error.failed", why="a\n\x1b[2Jb {story.__class__} " + "x" * 999)
 
     assert said.startswith("That did not work: a \ufffd[2Jb {story.__class__} xxx")
@@ -165,8 +156,8 @@ def test_a_value_is_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("template", ["{a.b}", "{a[0]}", "{a!r}", "{a:>9}", "{}", "{0}"])
-def test_only_names_stand_between_braces(template: str) -> None:
-    """A template cannot reach into what it is given."""
+def test_only_names_are_allowed_between_braces(template: str) -> None:
+    """A template cannot reach into its values."""
     with pytest.raises(ValueError, match="only names"):
         placeholders(template)
 
@@ -176,3 +167,27 @@ def test_lists() -> None:
     assert ("a, b", "a、b", "a → b") == (
         wording("en").listed(["a", "b"]), wording("zh-TW").listed(["a", "b"]), wording("en").path(["a", "b"]),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [
+        ("handoffd approve /srv/shop", "Type `approve`, or `reject REASON"),
+        ("handoffd approve /srv/shop --story US-1", "Type `approve`, or `reject REASON"),
+        ("handoffd retry '/srv/my shop'", "Type `retry`"),
+        ("handoffd dispatch /srv/shop", "Type `continue`"),
+        ("handoffd resume /srv/shop", "Type `continue`"),
+        ("handoffd start /srv/shop STORY", "Type `start US-001`"),
+        ("handoffd note /srv/shop TEXT", "Type `note:"),
+        ("handoffd reopen /srv/shop STEP", "Type `reopen STEP"),
+        ("handoffd status /srv/shop --watch", "Type `status`"),
+        ("handoffd start /srv/shop US-2 --queue", "In a terminal: handoffd start /srv/shop US-2 --queue"),
+        ("handoffd limits lift x && handoffd resume /srv/shop", "In a terminal: handoffd limits lift"),
+        ("handoffd budget /srv/shop --usd 8", "In a terminal: handoffd budget"),
+        ("${EDITOR:-vi} 'it''s", "In a terminal: ${EDITOR:-vi}"),
+    ],
+)  # fmt: skip
+def test_a_command_has_the_words_of_a_chat_if_there_are_any(command: str, begins: str) -> None:
+    """Other commands are for a terminal; without a command there is none."""
+    assert str(to_type(wording("en"), command)).startswith(begins)
+    assert to_type(wording("zh-TW"), None) is None

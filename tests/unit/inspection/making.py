@@ -23,5 +23,5 @@ def write_state(root: Path, **changes: Any) -> None:
 
 
 def hostile_states() -> list[bytes]:
-    """Return texts of STATE.json that mean nothing."""
+    """Return invalid texts of STATE.json."""
     return [b"", b"{", b"[]", b"\xff\xfe", b'{"project": "x"}', b"[" * 100_000, b" " * (1024 * 1024 + 1)]

@@ -1,4 +1,4 @@
-"""CHECKLIST.md: boxes that are worth ticking, in both languages, and never ours to untick."""
+"""CHECKLIST.md: its boxes in both languages, and when it is replaced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh-TW")
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_step_that_ships_has_one_to_four_boxes(language: Language) -> None:
-    """But those of people; and there are none for steps that do not exist."""
+    """Except steps of people; no boxes are for steps that do not exist."""
     rules = book_of(shipped_layers("with-commit"))
     boxes = boxes_in(language).steps
 
@@ -34,7 +34,7 @@ def test_every_step_that_ships_has_one_to_four_boxes(language: Language) -> None
 
 
 def test_there_is_a_section_for_each_step_of_the_pipeline() -> None:
-    """In passing order, bootstrap included; a person's step has no box."""
+    """In order, including bootstrap; a person's step has no box."""
     text = checklist("US-1", STEPS, RULES)
 
     assert [f"({step})" for step in STEPS] == [
@@ -44,8 +44,8 @@ def test_there_is_a_section_for_each_step_of_the_pipeline() -> None:
     assert "## Review checkpoint (review)\n\nA person decides here; there is no box to tick.\n" in text
 
 
-def test_a_step_that_nobody_wrote_boxes_for_has_a_plain_one() -> None:
-    """Its name may be anything, and is one line all the same."""
+def test_a_step_without_texts_has_a_plain_box() -> None:
+    """Its name may be any text, and becomes one line."""
     table = """
 steps:
   polish:
@@ -66,7 +66,7 @@ steps:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("step", ["contract", "sdd-delta", "update-memory"])
 def test_an_executor_finds_the_boxes_of_its_step(tmp_path: Path, language: Language, step: str) -> None:
-    """By the step's name in the heading, and no others."""
+    """By the step's name in the heading."""
     write(tmp_path, CHECKLIST, checklist("US-1", STEPS, RULES, language))
 
     tick(Workspace(str(tmp_path)), step)
@@ -76,7 +76,7 @@ def test_an_executor_finds_the_boxes_of_its_step(tmp_path: Path, language: Langu
 
 
 def test_a_checklist_takes_the_place_of_the_story_before(tmp_path: Path) -> None:
-    """One of the same story stays as it is: an executor may have ticked it, and an order may come twice."""
+    """One of the same story stays as it is: an executor may have ticked it."""
     root = str(tmp_path)
     assert write_checklist(root, "US-1", "# US-1\n\n- [ ] one\n")
     write(tmp_path, CHECKLIST, "# US-1\n\n- [x] one\n")
@@ -88,7 +88,7 @@ def test_a_checklist_takes_the_place_of_the_story_before(tmp_path: Path) -> None
 
 
 def test_a_story_that_starts_anew_has_nothing_ticked(tmp_path: Path) -> None:
-    """What was written before the start is of the last time; what came after it may be an executor's."""
+    """A file from before the start is replaced; a later one may be an executor's."""
     root, start = str(tmp_path), datetime(2026, 1, 31, tzinfo=UTC)
     file = tmp_path / CHECKLIST
     for written_s, made, box in ((1, False, "[x]"), (-1, True, "[ ]")):
@@ -99,8 +99,8 @@ def test_a_story_that_starts_anew_has_nothing_ticked(tmp_path: Path) -> None:
         assert f"# US-1\n\n- {box} one\n" == file.read_text(encoding="utf-8")
 
 
-def test_one_can_be_made_without_a_start(tmp_path: Path) -> None:
-    """By the project's own table and language; bootstrap is in it only while the project is at it."""
+def test_a_checklist_can_be_made_without_a_start(tmp_path: Path) -> None:
+    """By the project's own table and language; bootstrap is in it only during that step."""
     assert generate_checklist(str(tmp_path), "CUSTOM-1", "custom")
     text = (tmp_path / CHECKLIST).read_text(encoding="utf-8")
     assert ["## Custom task (custom)", "## Memory update (update-memory)"] == [
@@ -116,15 +116,15 @@ def test_one_can_be_made_without_a_start(tmp_path: Path) -> None:
     assert not generate_checklist(str(tmp_path), "US-1")
 
 
-def test_nothing_is_written_for_what_is_no_story(tmp_path: Path) -> None:
-    """Its id would be the title, and a path elsewhere."""
+def test_no_checklist_is_written_for_an_invalid_story(tmp_path: Path) -> None:
+    """Its id would be the title, and elsewhere a path."""
     with pytest.raises(Refused):
         generate_checklist(str(tmp_path), "../US-1")
     assert [] == list(tmp_path.iterdir())
 
 
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
-    """Somebody could have us write anywhere."""
+    """An agent could make us write anywhere."""
     outside = tmp_path / "outside"
     outside.write_text("untouched", encoding="utf-8")
     root = tmp_path / "project"

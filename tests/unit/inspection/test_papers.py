@@ -1,4 +1,4 @@
-"""What a project's papers are quoted with, whatever is in them."""
+"""Quotes from a project's papers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FILES = {
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 
-def test_what_is_next_comes_with_what_is_now(tmp_path: Path) -> None:
-    """Ticked items are left out, and so are other sections."""
+def test_the_rest_of_the_work_is_the_sections_now_and_next(tmp_path: Path) -> None:
+    """Ticked items and other sections are left out."""
     text = "# M\n\n## NOW\n- US-1\n\n## NEXT\n- [ ] US-2: refunds\n- [x] US-0\n\n## LOG\n- old\n"
     write(tmp_path, "PROJECT_MEMORY.md", text)
 
@@ -34,7 +34,7 @@ def test_what_is_next_comes_with_what_is_now(tmp_path: Path) -> None:
 
 
 def test_a_hand_off_begins_with_its_step(tmp_path: Path) -> None:
-    """Then its text follows; without front matter it is text alone."""
+    """Its text follows; without front matter it is text alone."""
     write(tmp_path, ".ai/HANDOFF.md", "---\nstory: US-1\nstep: impl\nstatus: pass\n---\n## Done\n- sums\n")
     assert ("US-1, impl, pass", "Done:", "sums") == quoted(str(tmp_path), "last")[0].lines
 
@@ -43,7 +43,7 @@ def test_a_hand_off_begins_with_its_step(tmp_path: Path) -> None:
 
 
 def test_of_a_history_the_end_is_quoted(tmp_path: Path) -> None:
-    """However long it is."""
+    """The history may be long."""
     write(tmp_path, ".ai/history.md", "\n".join(f"- entry {number}" for number in range(HISTORY_BYTES)))
 
     (quote,) = quoted(str(tmp_path), "history")
@@ -54,8 +54,8 @@ def test_of_a_history_the_end_is_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_what_is_missing_is_said_with_where_else_to_look(tmp_path: Path, subject: Subject) -> None:
-    """Only files that are there are named."""
+def test_a_missing_paper_is_reported_with_other_files(tmp_path: Path, subject: Subject) -> None:
+    """Only files that exist are named."""
     write(tmp_path, "README.md", "A shop.\n")
     write(tmp_path, "CHANGELOG.md", "# 1.0\n")
 
@@ -66,8 +66,8 @@ def test_what_is_missing_is_said_with_where_else_to_look(tmp_path: Path, subject
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_what_is_not_safe_to_read_is_not_read(tmp_path: Path, subject: Subject) -> None:
-    """A link to elsewhere, and a file without end; of the history only the end is read."""
+def test_a_link_and_a_huge_file_are_not_read(tmp_path: Path, subject: Subject) -> None:
+    """Of the history only the end is read."""
     secret = tmp_path / "secret"
     secret.write_text("## NEXT\n- secret\n")
     root = tmp_path / "p"
@@ -83,10 +83,10 @@ def test_what_is_not_safe_to_read_is_not_read(tmp_path: Path, subject: Subject) 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.sampled_from(SUBJECTS), st.text(max_size=2000) | st.binary(max_size=2000))
-def test_whatever_a_paper_holds_few_short_lines_come_of_it(
+def test_any_paper_is_quoted_with_few_short_lines(
     tmp_path: Path, subject: Subject, text: str | bytes
 ) -> None:
-    """Without anything that cannot be printed, and never an error."""
+    """All of them can be printed."""
     content = text.encode("utf-8", errors="replace") if isinstance(text, str) else text
     write(tmp_path, FILES[subject], b"## NEXT\n" * (subject == "left") + content)
 

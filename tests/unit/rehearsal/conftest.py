@@ -10,6 +10,12 @@ from tests.support.rehearsal import Rehearsal
 from handoffd.rehearsal import sample
 
 
+@pytest.fixture(autouse=True)
+def _plain_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the projects' pytest without our plugins, which takes several times as long."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Rehearsal:
     """A fresh copy of the sample project, not under git."""
@@ -18,7 +24,7 @@ def shop(tmp_path: Path) -> Rehearsal:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Rehearsal:
-    """A project in a language that the rehearsal does not write, with documents and code of its own."""
+    """A project in an unsupported language, with documents and code of its own."""
     root = tmp_path / "foreign"
     for name, text in {
         "Gemfile": "source 'https://rubygems.org'\n",

@@ -1,4 +1,4 @@
-"""Every way to misbehave, seen from outside: the exit, the signals, the files, the processes left."""
+"""Every way to misbehave, seen from outside: exit, signals, files, remaining processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def written(rehearsal: Rehearsal, name: str) -> bool:
     ],
 )
 def test_a_claim_without_work(shop: Rehearsal, act: str, expected: tuple[str, str | None]) -> None:
-    """The hand-off is well-formed and says what it was told to; no file of the project has changed."""
+    """The hand-off is well-formed and as the script says; no file of the project has changed."""
     before = shop.files()
 
     ended = told(shop, act).run("impl")
@@ -56,8 +56,8 @@ def test_a_claim_without_work(shop: Rehearsal, act: str, expected: tuple[str, st
     }
 
 
-def test_a_lie_claims_tests_nobody_ran(shop: Rehearsal) -> None:
-    """Counts and all, as if it had been true."""
+def test_a_lie_claims_tests_that_did_not_run(shop: Rehearsal) -> None:
+    """It has counts."""
     told(shop, "lie").run("impl")
 
     assert (12, 0) == (shop.handoff()["tests_pass"], shop.handoff()["tests_fail"])
@@ -67,14 +67,14 @@ def test_a_lie_claims_tests_nobody_ran(shop: Rehearsal) -> None:
     ("act", "code"), [("crash", -signal.SIGKILL), ("exit:7", 7), ("none", 0), ("hang:0.01", 0)]
 )
 def test_an_end_without_a_handoff(shop: Rehearsal, act: str, code: int) -> None:
-    """The exit tells how it ended, and nothing was handed over."""
+    """The exit code is as the script says, and nothing is handed over."""
     ended = told(shop, act).run("impl")
 
     assert (code, False, False) == (ended.returncode, written(shop, HANDOFF), written(shop, RESULT))
 
 
-def test_the_script_goes_on_where_a_crash_left_it(shop: Rehearsal) -> None:
-    """A start that killed itself is counted; the list is used up by what follows."""
+def test_a_crash_counts_as_a_start(shop: Rehearsal) -> None:
+    """The next starts use the next entries."""
     shop.environ["HANDOFFD_REHEARSAL"] = '{"bdd": ["crash", "exit:3"]}'
 
     codes = [shop.run("bdd", attempt=attempt).returncode for attempt in (1, 2, 3)]
@@ -85,7 +85,7 @@ def test_the_script_goes_on_where_a_crash_left_it(shop: Rehearsal) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_hang_is_ended_by_a_signal(shop: Rehearsal, number: signal.Signals) -> None:
-    """It writes nothing and stays, until it is asked to leave."""
+    """It writes nothing."""
     with told(shop, "hang").session("impl") as session:
         _until_told(session.stdout)
         session.send_signal(number)
@@ -95,7 +95,7 @@ def test_a_hang_is_ended_by_a_signal(shop: Rehearsal, number: signal.Signals) ->
 
 
 def test_an_inherited_deafness_to_interrupts_is_not_kept(shop: Rehearsal) -> None:
-    """Started where INT is ignored, as a background job of a shell is, it can be interrupted all the same."""
+    """A shell starts background jobs with INT ignored; the session can be interrupted all the same."""
     deaf = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
     with told(shop, "hang").session("impl", through=deaf) as session:
         _until_told(session.stdout)
@@ -120,7 +120,7 @@ def test_ignore_term_is_ended_by_kill_alone(shop: Rehearsal) -> None:
 
 
 def test_linger_hands_over_and_stays(shop: Rehearsal) -> None:
-    """The hand-off is there, whole and true, while the process still is."""
+    """The hand-off is complete while the process still runs."""
     with told(shop, "linger", "bdd").session("bdd") as session:
         eventually_sync(lambda: written(shop, HANDOFF))
         assert ("pass", None) == (shop.handoff()["status"], session.poll())
@@ -131,14 +131,11 @@ def test_linger_hands_over_and_stays(shop: Rehearsal) -> None:
 
 
 def test_half_a_handoff_is_opened_and_not_closed(shop: Rehearsal) -> None:
-    """The front matter begins well and breaks off in the middle of a line; combined, it hangs with it."""
+    """The front matter breaks off in the middle of a line; with `hang` the process stays."""
     assert 0 == told(shop, "half").run("impl").returncode
     text = shop.text(HANDOFF)
-    assert (True, 1, True) == (
-        text.startswith("---\nstory: US-001\n"),
-        text.count("---"),
-        text.endswith("status: pa"),
-    )
+    assert text.startswith("---\nstory: US-001\n")
+    assert (1, True) == (text.count("---"), text.endswith("status: pa"))
     assert not written(shop, RESULT)
 
     (shop.root / HANDOFF).unlink()
@@ -149,8 +146,8 @@ def test_half_a_handoff_is_opened_and_not_closed(shop: Rehearsal) -> None:
         session.communicate(timeout=60)
 
 
-def test_garbage_is_no_text(shop: Rehearsal) -> None:
-    """A front matter is there, closed, and neither UTF-8 nor YAML."""
+def test_garbage_is_not_text(shop: Rehearsal) -> None:
+    """The front matter is closed, and neither UTF-8 nor YAML."""
     assert 0 == told(shop, "garbage").run("impl").returncode
 
     body = (shop.root / HANDOFF).read_bytes()
@@ -160,19 +157,18 @@ def test_garbage_is_no_text(shop: Rehearsal) -> None:
 
 
 def test_stale_is_of_another_attempt(shop: Rehearsal) -> None:
-    """Well-formed, new on disk, and about something else; no executor-result speaks for it."""
+    """It is well-formed and new on disk; there is no executor-result."""
     assert 0 == told(shop, "stale").run("impl", attempt=2).returncode
 
     handoff = shop.handoff()
-    assert ("US-001", "bdd", 3, "pass") == tuple(
-        handoff[key] for key in ("story", "step", "attempt", "status")
-    )
+    facts = [handoff[key] for key in ("story", "step", "attempt", "status")]
+    assert ["US-001", "bdd", 3, "pass"] == facts
     assert "d-impl-2" != handoff["dispatch"]
     assert not written(shop, RESULT)
 
 
 def test_old_format_has_no_front_matter(shop: Rehearsal) -> None:
-    """The work is done and told in prose, as agents did before there was a front matter."""
+    """The work is done, and the hand-off is prose, as of agents before there was a front matter."""
     assert 0 == told(shop, "old-format", "bdd").run("bdd").returncode
 
     assert shop.text(HANDOFF).startswith("# bdd of US-001\n")
@@ -180,7 +176,7 @@ def test_old_format_has_no_front_matter(shop: Rehearsal) -> None:
 
 
 def test_flood_prints_exactly_that_much_more(shop: Rehearsal) -> None:
-    """The output is as large as was asked for, and the work is done all the same."""
+    """The work is done all the same."""
     usual = len(shop.run("bdd").stdout)
     flooded = told(shop, "flood:3000001", "bdd").run("bdd")
 
@@ -188,8 +184,8 @@ def test_flood_prints_exactly_that_much_more(shop: Rehearsal) -> None:
     assert "pass" == shop.handoff()["status"]
 
 
-def test_slow_shows_life_and_then_works(shop: Rehearsal) -> None:
-    """It takes its time, says so, and hands over."""
+def test_slow_prints_signs_of_life_and_then_works(shop: Rehearsal) -> None:
+    """It takes at least its time."""
     began = time.monotonic()
     ended = told(shop, "slow:0.6", "bdd").run("bdd")
 
@@ -198,7 +194,7 @@ def test_slow_shows_life_and_then_works(shop: Rehearsal) -> None:
 
 
 def test_tamper_forges_the_state_and_then_works(shop: Rehearsal) -> None:
-    """STATE.json says done; what else was in it is kept, as a careful forger would."""
+    """STATE.json has the step `done`, and its other keys, as a careful forger leaves them."""
     (shop.root / ".ai/STATE.json").write_text('{"project": "shop", "step": "bdd", "status": "running"}')
 
     assert 0 == told(shop, "tamper", "bdd").run("bdd").returncode
@@ -210,7 +206,7 @@ def test_tamper_forges_the_state_and_then_works(shop: Rehearsal) -> None:
 
 @pytest.fixture
 def orphans() -> Iterator[set[int]]:
-    """The orphans a test has found; whatever happens, none survives it."""
+    """The orphans that a test has found; none survives it."""
     found: set[int] = set()
     yield found
     for pid in found:
@@ -218,7 +214,7 @@ def orphans() -> Iterator[set[int]]:
 
 
 def test_orphans_are_out_of_reach_and_hold_the_output(shop: Rehearsal, orphans: set[int]) -> None:
-    """Two processes stay: own sessions, no environment to know them by, the session's stdout still open."""
+    """Two processes stay: in sessions of their own, without environment, with the session's stdout open."""
     with told(shop, "orphan", "bdd").session("bdd") as session:
         assert session.stdout is not None
         assert 0 == session.wait(timeout=60)
@@ -233,8 +229,8 @@ def test_orphans_are_out_of_reach_and_hold_the_output(shop: Rehearsal, orphans: 
 
 
 def test_claim_passes_verify_without_running_the_tests(shop: Rehearsal) -> None:
-    """The counts are what is written down in the tests, though these would fail."""
-    shop.passes("bdd", "sdd-delta", "scaffold")
+    """The counts are the ones of the test files, although the tests would fail."""
+    shop.performs("bdd", "sdd-delta", "scaffold")
 
     told(shop, "claim", "verify").run("verify")
 
@@ -250,7 +246,7 @@ def _orphans(pipe: str) -> set[int]:
             if folder.name.isdecimal() and f"{MARK}-orphan".encode() in (folder / "cmdline").read_bytes():
                 found |= {int(folder.name)} if os.readlink(folder / "fd/1") == pipe else set()
         except OSError:
-            continue  # gone meanwhile, or somebody else's
+            continue  # it has ended, or is not ours
     return found
 
 
@@ -282,7 +278,7 @@ def _until_told(stream: IO[bytes] | None) -> None:
     ],
 )
 def test_the_daemon_takes_it_for_what_it_is(shop: Rehearsal, act: str, kind: str) -> None:
-    """Read as the daemon reads it, each act is the case it is there to provoke."""
+    """Each act provokes its case in the daemon's own reader."""
     told(shop, act, "bdd").run("bdd")
 
     handoff, result = (shop.root / name for name in (HANDOFF, RESULT))

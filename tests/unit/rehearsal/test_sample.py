@@ -15,7 +15,7 @@ from handoffd.settings.model import ProjectSettings
 
 
 def test_it_is_created_whole_and_committed(tmp_path: Path) -> None:
-    """Everything a story reads is there, under git with nothing left over."""
+    """It has every file that a story reads, and all of them are committed."""
     root = sample.create(tmp_path / "deep/shop")
 
     assert (tmp_path / "deep/shop").resolve() == root
@@ -33,15 +33,11 @@ def test_it_is_created_whole_and_committed(tmp_path: Path) -> None:
     assert f"## NOW\n- {sample.STORY} " in memory
 
 
-def test_plain_pytest_passes_inside(shop: Rehearsal) -> None:
-    """As a newcomer would type it, with whatever plugins are installed and warnings as errors."""
-    ended = subprocess.run(
-        [sys.executable, "-B", "-W", "error", "-m", "pytest"],
-        cwd=shop.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_plain_pytest_passes_inside(shop: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a newcomer types it, with any installed plugins and warnings as errors."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    argv = (sys.executable, "-B", "-W", "error", "-m", "pytest")
+    ended = subprocess.run(argv, cwd=shop.root, capture_output=True, text=True, check=False)
 
     assert (0, True) == (ended.returncode, "5 passed" in ended.stdout), ended.stdout
 
@@ -60,7 +56,7 @@ def test_its_settings_are_valid_and_its_test_command_reports(shop: Rehearsal, tm
 
 
 def test_an_occupied_directory_is_refused(tmp_path: Path) -> None:
-    """Nobody's files are mixed with it."""
+    """The sample is not mixed with other files."""
     (tmp_path / "mine").write_text("mine")
 
     with pytest.raises(FileExistsError, match="is not empty"):
@@ -69,7 +65,7 @@ def test_an_occupied_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_and_git_can_be_left_out(tmp_path: Path) -> None:
-    """For whoever brings their own."""
+    """For callers that bring their own."""
     root = sample.create(tmp_path / "shop", git=False, settings=False)
 
     assert (False, False) == ((root / ".git").exists(), (root / ".ai").exists())

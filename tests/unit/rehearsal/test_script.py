@@ -1,4 +1,4 @@
-"""Scripts: what is accepted, whose turn it is, and what is said about a bad one."""
+"""Scripts: their form, which entry applies to a start, and the errors of a bad one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def acts(entries: object, start: int = 1, step: str = "impl", key: str = "impl") -> list[str]:
-    """Return what a start of `step` is told when the script maps `key` to `entries`."""
+    """Return the acts of a start of `step` when the script maps `key` to `entries`."""
     script = parse(json.dumps({key: entries}), "it")
     return [
         f"{act.name}:{act.argument}" if act.argument else act.name for act in acts_for(script, step, start)
@@ -37,16 +37,12 @@ def acts(entries: object, start: int = 1, step: str = "impl", key: str = "impl")
 
 
 def test_the_nth_start_uses_the_nth_entry_and_then_passes() -> None:
-    """A list is used up one entry a start."""
+    """A single entry is for every start."""
     assert [["crash"], ["hang:2"], ["pass"]] == [acts(["crash", "hang:2"], start) for start in (1, 2, 3)]
-
-
-def test_a_single_entry_holds_for_every_start() -> None:
-    """Without a list there is nothing to use up."""
     assert ["fail:scope_warning"] == acts("fail:scope_warning", 9)
 
 
-def test_the_star_is_for_steps_not_named() -> None:
+def test_the_star_is_for_steps_without_an_entry() -> None:
     """A step's own entry wins, even an empty list."""
     assert ["lie"] == acts("lie", step="bdd", key="*")
     assert ["pass"] == acts([], step="impl")
@@ -66,7 +62,7 @@ def test_the_star_is_for_steps_not_named() -> None:
 def test_acts_are_joined_and_the_work_follows_unless_one_ends_the_session(
     entry: str, expected: list[str]
 ) -> None:
-    """What only disturbs is followed by the work; what ends the session is not."""
+    """The work follows acts that only disturb it."""
     assert expected == acts(entry)
 
 
@@ -89,28 +85,22 @@ def test_acts_are_joined_and_the_work_follows_unless_one_ends_the_session(
     ],
 )
 def test_a_bad_script_is_refused_whole_with_its_place(text: str, message: str) -> None:
-    """The file, the key, and what would have been right."""
+    """The error has the file, the key, and what is allowed."""
     with pytest.raises(BadScript) as caught:
         parse(text, "the file")
 
     assert message in str(caught.value)
 
 
-def test_the_allowed_acts_are_listed() -> None:
-    """Whoever mistypes an act learns of all there are, and how their arguments are written."""
+def test_the_error_of_an_unknown_act_and_the_documentation_have_all_acts() -> None:
+    """The error has the form of their arguments, too."""
     with pytest.raises(BadScript) as caught:
         parse('{"impl": "explode"}', "the file")
 
     assert [] == [name for name in FORMS if name not in str(caught.value)]
     assert "exit:CODE" in str(caught.value)
     assert "fail[:REASON]" in str(caught.value)
-
-
-def test_every_act_is_described() -> None:
-    """The table in the documentation of the acts has them all."""
-    described = __main__.__doc__ or ""
-
-    assert [] == [name for name in FORMS if f" {name}" not in described]
+    assert [] == [name for name in FORMS if f" {name}" not in (__main__.__doc__ or "")]
 
 
 def test_the_environment_comes_before_the_projects_file(workspace: Workspace, tmp_path: Path) -> None:
@@ -125,9 +115,8 @@ def test_the_environment_comes_before_the_projects_file(workspace: Workspace, tm
 
 def test_a_missing_script_is_named(workspace: Workspace) -> None:
     """A path that leads nowhere is an error, not an empty script."""
-    with pytest.raises(
-        BadScript, match=r"night\.json: No such file or directory \(named by \$HANDOFFD_REHEARSAL"
-    ):
+    named = r"night\.json: No such file or directory \(named by \$HANDOFFD_REHEARSAL"
+    with pytest.raises(BadScript, match=named):
         load(workspace, {"HANDOFFD_REHEARSAL": "night.json"})
 
 
@@ -138,19 +127,19 @@ def test_starts_are_counted_for_each_step(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"impl": "x"}', "\x00"])
 def test_an_unreadable_count_begins_anew(workspace: Workspace, broken: str) -> None:
-    """A count file that something destroyed stops nothing."""
+    """A damaged count file stops nothing."""
     workspace.write(".ai/rehearsal-count.json", broken)
 
     assert [1, 2] == [count_start(workspace, "impl") for _ in range(2)]
 
 
 def test_an_act_knows_its_number() -> None:
-    """Arguments are text until somebody counts with them."""
+    """Its argument is text."""
     assert (2.5, 0) == (Act("slow", "2.5").number, Act("hang").number)
 
 
-def test_what_a_stream_tells_is_part_of_the_script() -> None:
-    """What is left out is next to nothing; a step of that name is still one."""
+def test_the_content_of_a_stream_is_part_of_the_script() -> None:
+    """Missing keys have small defaults; a step may have the name `stream`."""
     script = parse('{"stream": {"session": "s-1", "cost_usd": 1}, "*": ["crash"]}', "x")
 
     assert Speech(session="s-1", cost_usd=1) == speech_of(script)
@@ -169,7 +158,7 @@ def test_what_a_stream_tells_is_part_of_the_script() -> None:
     ],
 )
 def test_a_mistake_about_the_stream_is_named(given: str, expected: str) -> None:
-    """With its key."""
+    """The error has its key."""
     with pytest.raises(BadScript) as caught:
         parse(f'{{"stream": {given}}}', "x")
 

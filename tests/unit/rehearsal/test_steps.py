@@ -1,4 +1,4 @@
-"""The whole story, step by step, each a process of its own, with the real tests run in between."""
+"""The whole story, step by step, with the real tests run in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDED_OVER = {".ai/HANDOFF.md", ".ai/executor-result"}
 
 
 def test_a_story_goes_from_green_over_red_to_green(shop: Rehearsal) -> None:
-    """The tests pass before, fail for want of the feature after scaffold, and all pass after impl."""
+    """Each step in its own process: the tests pass before, fail after scaffold, and pass after impl."""
     assert (5, 0) == shop.tests()
     shop.passes("bootstrap", "bdd", "sdd-delta", "contract", "scaffold")
     assert (5, 6) == shop.tests()
@@ -31,43 +31,44 @@ def test_a_story_goes_from_green_over_red_to_green(shop: Rehearsal) -> None:
     shop.passes("verify", "commit", "update-memory")
 
 
-def test_a_story_nobody_prepared_works_as_well(shop: Rehearsal) -> None:
+def test_a_story_that_the_sample_does_not_know_works_as_well(shop: Rehearsal) -> None:
     """It gets small tests and code of its own, red and green, beside everything else."""
-    shop.passes("bdd", "sdd-delta", "contract", "scaffold", story="US-002")
+    shop.performs("bdd", "sdd-delta", "contract", "scaffold", story="US-002")
     assert (5, 2) == shop.tests()
-    shop.passes("impl", "verify", "update-memory", story="US-002")
+    shop.performs("impl", story="US-002")
+    shop.passes("verify", story="US-002")
     assert 7 == shop.handoff()["tests_pass"]
     assert "# US-002 Bottle deposit" in shop.text("docs/bdd/US-002.md")
 
 
 def test_a_step_reports_what_it_writes_and_writes_it_once(shop: Rehearsal) -> None:
-    """What changed is what the hand-off lists, within its write scope; repeating changes nothing."""
+    """The hand-off lists the changed files, within the write scope; repeating changes nothing."""
     for step, writes in WRITES.items():
         before = shop.files()
-        shop.passes(step)
+        shop.performs(step)
         after = shop.files()
         changed = {name for name in after if before.get(name) != after[name]} - HANDED_OVER
         assert (writes, writes) == (changed, set(shop.handoff()["files_changed"])), step
-        shop.passes(step)
+        shop.performs(step)
         assert after == shop.files(), step
 
 
 def test_any_project_can_be_rehearsed_twice(foreign: Rehearsal) -> None:
-    """Every step passes, a repetition changes nothing, and what a person wrote in code stays."""
+    """Every step passes, a repetition changes nothing, and a person's code stays."""
     code = foreign.text("main.rb")
     for step in WRITES:
-        foreign.passes(step)
+        foreign.performs(step)
         before = foreign.files()
-        foreign.passes(step)
+        foreign.performs(step)
         assert before == foreign.files(), step
     assert code == foreign.text("main.rb")
 
 
-def test_an_unknown_step_says_what_it_would_do(shop: Rehearsal) -> None:
-    """A step of the user's own table is passed honestly: nothing was done, and the hand-off says so."""
+def test_an_unknown_step_passes_without_work(shop: Rehearsal) -> None:
+    """The hand-off of a step of the user's own table says that nothing was done."""
     before = shop.files()
 
-    shop.passes("threat-model")
+    shop.performs("threat-model")
 
     assert "knows no work for the step threat-model" in shop.handoff()["summary"]
     assert HANDED_OVER == shop.files().keys() - before.keys()
@@ -75,18 +76,10 @@ def test_an_unknown_step_says_what_it_would_do(shop: Rehearsal) -> None:
 
 def test_every_step_of_the_default_table_has_its_work() -> None:
     """The table leads to the function that does the step's work."""
-    expected = {
-        "bootstrap": documents.bootstrap,
-        "bdd": documents.bdd,
-        "sdd-delta": documents.sdd_delta,
-        "contract": documents.contract,
-        "scaffold": coding.scaffold,
-        "impl": coding.impl,
-        "verify": programs.measured,
-        "commit": programs.commit,
-        "update-memory": documents.update_memory,
-        "custom": documents.custom,
-    }
+    documented = ("bootstrap", "bdd", "sdd-delta", "contract", "update-memory", "custom")
+    expected = {step: getattr(documents, step.replace("-", "_")) for step in documented}
+    expected |= {"scaffold": coding.scaffold, "impl": coding.impl}
+    expected |= {"verify": programs.measured, "commit": programs.commit}
 
     assert expected == {step: work_of(step) for step in expected}
     assert programs.claimed == work_of("verify", run_tests=False)

@@ -1,4 +1,4 @@
-"""Where a project stands, in the words of both languages."""
+"""The status of a project, in both languages."""
 
 from __future__ import annotations
 
@@ -10,41 +10,28 @@ from handoffd.chat.status_text import FILES, counted, framework, projects, queri
 from handoffd.chat.wording import wording
 
 EN, ZH = wording("en"), wording("zh-TW")
+UNKNOWN = ("reason", "waits_for", "last_error", "tests", "tests_measured", "next_command")
+RUNNING = {"status": "running", "phase": "executing", "elapsed_min": 3.4}
 TRACK: dict[str, Any] = {
+    **dict.fromkeys(UNKNOWN),
     "story": "US-005",
     "step": "impl",
     "attempt": 2,
     "max_attempts": 5,
-    "status": "running",
-    "phase": "executing",
-    "elapsed_min": 3.4,
-    "reason": None,
-    "waits_for": None,
-    "last_error": None,
+    **RUNNING,
     "blocked_by": [],
     "backlog": [],
-    "tests": None,
-    "tests_measured": None,
     "failing_tests": [],
     "gate": False,
-    "next_command": None,
     "steps": ["bdd", "review", "impl", "verify", "update-memory"],
 }
 
 
 def view(**changes: Any) -> dict[str, Any]:
     """Return a project with one track."""
-    own: dict[str, Any] = {
-        key: changes.pop(key) for key in ("condition", "detail", "paused_by", "name") if key in changes
-    }
-    return {
-        "name": "shop",
-        "condition": "ok",
-        "detail": None,
-        "paused_by": None,
-        **own,
-        "tracks": [{**TRACK, **changes}],
-    }
+    usual = {"name": "shop", "condition": "ok", "detail": None, "paused_by": None}
+    own = {key: changes.pop(key, value) for key, value in usual.items()}
+    return {**own, "tracks": [{**TRACK, **changes}]}
 
 
 @pytest.mark.parametrize(
@@ -91,83 +78,52 @@ def view(**changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_where_it_stands(changes: dict[str, Any], english: str, chinese: str) -> None:
-    """In one line."""
+def test_the_status_is_one_line(changes: dict[str, Any], english: str, chinese: str) -> None:
+    """About the story in flight, or the condition of the project."""
     assert [[english], [chinese]] == [standing(words, view(**changes)) for words in (EN, ZH)]
 
 
+USED_UP = {"status": "needs_human", "blocked_by": ["max_attempts_exceeded"], "last_error": "boom"}
+OUT_OF_SCOPE = {"status": "needs_human", "reason": "scope_warning"}
+GATE = {"step": "review", "status": "needs_human", "gate": True}
+
+
 @pytest.mark.parametrize(
-    ("changes", "chinese", "asked"),
+    ("changes", "command", "chinese", "asked"),
     [
+        (GATE, "approve", "US-005 審查等你決定", "請輸入「核准」"),
+        (USED_UP, "retry", "US-005 實作失敗，次數已用完：boom", "請輸入「重試」"),
+        (OUT_OF_SCOPE, "note", "US-005 實作需要你處理：超出範圍", "請輸入「備註："),
+        ({"status": "timeout", "last_error": "x"}, "retry", "US-005 實作逾時：x", "請輸入「重試」"),
         (
-            {
-                "step": "review",
-                "status": "needs_human",
-                "gate": True,
-                "next_command": "handoffd approve /srv/shop",
-            },
-            "US-005 審查等你決定",
-            "請輸入「核准」",
-        ),
-        (
-            {
-                "status": "needs_human",
-                "blocked_by": ["max_attempts_exceeded"],
-                "last_error": "boom",
-                "next_command": "handoffd retry /srv/shop",
-            },
-            "US-005 實作失敗，次數已用完：boom",
-            "請輸入「重試」",
-        ),
-        (
-            {
-                "status": "needs_human",
-                "reason": "scope_warning",
-                "next_command": "handoffd note /srv/shop TEXT",
-            },
-            "US-005 實作需要你處理：超出範圍",
-            "請輸入「備註：",
-        ),
-        (
-            {"status": "timeout", "last_error": "10 min", "next_command": "handoffd retry /srv/shop"},
-            "US-005 實作逾時：10 min",
-            "請輸入「重試」",
-        ),
-        (
-            {
-                "status": "pending",
-                "waits_for": "the budget",
-                "next_command": "handoffd budget /srv/shop --usd 8",
-            },
+            {"status": "pending", "waits_for": "the budget"},
+            "budget",
             "US-005 實作等待中：the budget",
             "請在終端機輸入：handoffd budget",
         ),
-        (
-            {"step": "done", "status": "pass", "next_command": "handoffd start /srv/shop STORY"},
-            "US-005 全部完成 ✓",
-            "請輸入「開始 US-001」",
-        ),
+        ({"step": "done", "status": "pass"}, "start", "US-005 全部完成 ✓", "請輸入「開始 US-001」"),
     ],
 )
-def test_what_waits_for_a_person_ends_with_what_to_type(
-    changes: dict[str, Any], chinese: str, asked: str
+def test_the_status_of_a_story_that_waits_for_a_person_ends_with_the_next_command(
+    changes: dict[str, Any], command: str, chinese: str, asked: str
 ) -> None:
-    """Whatever it waits for."""
-    lines = standing(ZH, view(**changes))
+    """In the words of a chat, if it has them."""
+    operand = {"note": " TEXT", "budget": " --usd 8", "start": " STORY"}.get(command, "")
+    lines = standing(ZH, view(**changes, next_command=f"handoffd {command} /srv/shop{operand}"))
 
     assert chinese == lines[0]
     assert lines[-1].startswith(asked)
 
 
 def test_a_project_without_a_state_can_be_started() -> None:
-    """It was never begun."""
+    """It has no story yet."""
     lines = standing(EN, {"condition": "not_initialized", "detail": None, "tracks": []})
 
     assert ["no story was ever started here", EN.say("type.start")] == lines
 
 
-def test_what_was_asked_is_answered() -> None:
-    """Tests, steps to come, what stands in the way, and who waits behind it."""
+def test_the_details_are_the_ones_of_the_topic() -> None:
+    """Tests, steps to come, the reason of a wait, the backlog."""
     busy = view(
         status="failing",
         last_error="2 fail",
@@ -189,30 +145,25 @@ def test_what_was_asked_is_answered() -> None:
     assert "沒有剩下的步驟" in standing(ZH, view(step="update-memory"), topic="steps")
 
 
-def test_no_counts_are_no_words() -> None:
-    """Nothing was run."""
+def test_without_counts_there_is_no_text() -> None:
+    """No test was run."""
     assert [None, None] == [
         counted(EN, counts, measured=True) for counts in (None, {"pass": 0, "fail": 0, "skip": 3})
     ]
 
 
-def test_of_a_state_alone_nobody_knows_who_counted() -> None:
-    """So its counts are a claim."""
+def test_the_counts_of_a_state_alone_are_a_claim() -> None:
+    """It does not tell whether they were measured."""
     found = {**TRACK, "status": "pass", "next_step": "verify", "tests": {"pass": 3, "fail": 0, "skip": 0}}
     del found["tests_measured"]
 
     assert "測試全過（3/3）（自行回報，未經量測）" in queried(ZH, found)[0]
 
 
-def test_a_folder_that_nobody_supervises() -> None:
+def test_an_unsupervised_project() -> None:
     """From its files alone."""
-    found = {
-        **TRACK,
-        "status": "needs_human",
-        "step": "review",
-        "next_step": "impl",
-        "next_command": "handoffd add /x",
-    }
+    waiting = {"status": "needs_human", "step": "review", "next_step": "impl"}
+    found = {**TRACK, **waiting, "next_command": "handoffd add /x"}
     del found["gate"], found["steps"]
 
     assert ["US-005 審查需要你處理：?", "請在終端機輸入：handoffd add /x"] == queried(ZH, found)
@@ -226,15 +177,15 @@ def test_a_folder_that_nobody_supervises() -> None:
 
 
 def test_a_list_of_projects() -> None:
-    """A line for each; of none, how to begin."""
+    """A line for each; without projects, how to begin."""
     assert ["2 projects:", "shop: no story is in flight", "b: US-005 is done ✓"] == projects(
         EN, [view(story=None, status="pending"), view(name="b", step="done", status="pass")]
     )
     assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd add PROJECT"] == projects(ZH, [])
 
 
-def test_how_far_the_framework_is_taken_up() -> None:
-    """All, some or nothing of it."""
+def test_the_files_of_the_framework() -> None:
+    """All, some or none."""
     none = dict.fromkeys(FILES, False)
     missing = "、".join(file for key, file in FILES.items() if key != "has_state")
 

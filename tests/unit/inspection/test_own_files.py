@@ -1,24 +1,32 @@
-"""The settings and the step table as a project's files say, trusted or not."""
+"""The settings, the step table and the templates in a project's files, trusted or not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.support.house import make_project
 from tests.unit.inspection.making import write
 
-from handoffd.errors import InvalidFile
-from handoffd.inspection.own_files import book_of, layers_of, settings_of, shipped_layers, table_of
+from handoffd.errors import InvalidFile, StoreError
+from handoffd.inspection.own_files import (
+    book_of,
+    layers_of,
+    settings_of,
+    shipped_layers,
+    table_of,
+    templates_for,
+)
 
 
 def test_a_project_without_files_shares_the_shipped_table(tmp_path: Path) -> None:
-    """A thousand of them cost no more than one."""
+    """A thousand projects cost no more memory than one."""
     assert table_of(str(tmp_path)) is book_of(shipped_layers(None))
     assert settings_of(str(tmp_path)).preset is None
 
 
-def test_the_projects_own_files_lie_over_a_preset(tmp_path: Path) -> None:
-    """Settings choose the preset, the table changes what they did not say."""
+def test_the_projects_own_table_wins_over_a_preset(tmp_path: Path) -> None:
+    """The settings choose the preset."""
     write(tmp_path, ".ai/handoffd.yaml", "preset: with-commit\n")
     write(tmp_path, ".ai/step-rules.yaml", "steps:\n  impl: {max_attempts: 9}\n")
 
@@ -29,7 +37,7 @@ def test_the_projects_own_files_lie_over_a_preset(tmp_path: Path) -> None:
 
 
 def test_a_step_with_a_template_of_its_own_needs_no_instruction(tmp_path: Path) -> None:
-    """As for the daemon."""
+    """The daemon has the same rule."""
     write(tmp_path, ".ai/step-rules.yaml", (
         "steps:\n  polish: {next_on_pass: update-memory, next_on_fail: polish}\n"
         "  verify: {next_on_pass: polish}\n"
@@ -43,8 +51,8 @@ def test_a_step_with_a_template_of_its_own_needs_no_instruction(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["handoffd.yaml", "step-rules.yaml"])
-def test_a_file_that_means_nothing_is_named(tmp_path: Path, name: str) -> None:
-    """With the line, for whoever mends it."""
+def test_an_invalid_file_is_named(tmp_path: Path, name: str) -> None:
+    """In the first problem."""
     write(tmp_path, f".ai/{name}", "a: [")
 
     with pytest.raises(InvalidFile) as caught:
@@ -52,8 +60,28 @@ def test_a_file_that_means_nothing_is_named(tmp_path: Path, name: str) -> None:
     assert f".ai/{name}" == caught.value.problems[0].file
 
 
-def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
-    """In terms of the project's settings, which chose it."""
+def test_the_error_of_an_unknown_preset_lists_the_presets() -> None:
+    """The project's settings chose it."""
     with pytest.raises(InvalidFile) as caught:
         shipped_layers("rust")
     assert "go" in caught.value.problems[0].allowed
+
+
+def test_a_folder_of_templates_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """A project could make us search the whole machine for templates."""
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/prompts").symlink_to("/")
+
+    with pytest.raises(StoreError):
+        templates_for(str(tmp_path))
+
+
+def test_a_template_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """A prompt does not quote files from outside the project."""
+    root = make_project(tmp_path)
+    folder = Path(root, ".ai/prompts/en")
+    folder.mkdir(parents=True)
+    (folder / "prompt.j2").symlink_to("/etc/hostname")
+
+    with pytest.raises(StoreError):
+        templates_for(root)
