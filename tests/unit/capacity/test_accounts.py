@@ -70,13 +70,6 @@ def lines() -> Lines:
     return made
 
 
-def test_an_account_without_a_limit_is_free() -> None:
-    """For any number of tracks."""
-    lines = Lines()
-    assert all(lines.asks(key, NOW) for key in (A, B, C))
-    assert () == lines.accounts.views(LATER)
-
-
 def test_all_tracks_wait_for_a_limited_account(lines: Lines) -> None:
     """Whichever met the limit; other accounts are free."""
     assert [False, False, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW, "codex")]
