@@ -489,12 +489,14 @@ async def test_a_tampered_track_is_found_when_its_project_wakes(tmp_path: Path) 
 
 
 async def test_a_fact_wakes_its_project(tmp_path: Path) -> None:
-    """An undelivered notice is recorded in the history of a resting project."""
+    """An undelivered notice is recorded in its track or the main one, not for an unknown project or track."""
     async with resting(tmp_path) as (here, roster, _, root):
-        roster.notice_given_up(GivenUp(sink="told", project=root, track="main", count=1, first="n", why="x"))
-        roster.notice_given_up(GivenUp(sink="told", project="/gone", track="", count=1, first="n", why="x"))
+        for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
+            roster.notice_given_up(
+                GivenUp(sink="webhook", project=project, track=track, count=2, first="7", why="no route")
+            )
 
-        await eventually_kinds(here, ["initialised", "notice_given_up"])
+        await eventually_kinds(here, ["initialised", "notice_given_up", "notice_given_up"])
 
 
 async def test_a_stopping_daemon_wakes_no_project(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ async def looked_at(roster: Roster, root: str) -> None:
 
 
 async def test_a_found_project_is_supervised_without_trust(here: House, tmp_path: Path) -> None:
-    """Dangerous settings in its files are held, also by the next daemon."""
+    """Dangerous settings in its files are held, also by the next daemon. An unusable path is left out."""
     root = make_project(tmp_path, settings=COMMAND)
     async with daemon(here) as roster:
-        assert (root,) == await roster.membership.bring({root: "/projects"})
+        found = {f"{tmp_path}/caf\udce9": "/projects", root: "/projects"}
+        assert (root,) == await roster.membership.bring(found)
         assert () == await roster.membership.bring({root: "/projects"})
         await looked_at(roster, root)
         assert "/projects" == (await roster.view(root)).brought_by
@@ -161,15 +162,6 @@ async def test_many_projects_arrive_and_leave_together(here: House, tmp_path: Pa
     roster.close()
 
 
-async def test_a_path_that_is_not_utf_8_is_left_out(here: House, root: str, tmp_path: Path) -> None:
-    """The others arrive."""
-    async with daemon(here) as roster:
-        assert (root,) == await roster.membership.bring(
-            {f"{tmp_path}/caf\udce9": "/projects", root: "/projects"}
-        )
-        assert at(root, ".ai").is_dir()
-
-
 # --- projects that a person names -------------------------------------------------------------------
 def project(base: Path, name: str, settings: str = "") -> str:
     """Make a project with settings of its own."""
@@ -179,29 +171,26 @@ def project(base: Path, name: str, settings: str = "") -> str:
 
 
 async def test_many_projects_are_added_and_trusted(here: House, tmp_path: Path) -> None:
-    """A missing folder or unusable files stop only their own project, and are reported."""
+    """A missing folder or unusable files stop only their own project; two paths of one folder are one."""
     roots = [project(tmp_path, f"p{number}", "test: {command: [make]}") for number in range(3)]
-    broken = project(tmp_path, "broken", "auto: maybe\n")
-    gone = str(tmp_path / "gone")
+    broken, gone, link = (
+        project(tmp_path, "broken", "auto: maybe\n"),
+        str(tmp_path / "gone"),
+        tmp_path / "link",
+    )
+    link.symlink_to(roots[0])
     async with daemon(here) as roster:
-        outcome = await roster.add_many([*roots, broken, gone, roots[0]])
+        outcome = await roster.add_many([str(link), *roots, broken, gone, roots[0]])
 
         errors = {root: type(error) for root, error in outcome.items() if isinstance(error, HandoffdError)}
         assert {broken: InvalidFile, gone: NotFound} == errors
+        assert {str(link): roots[0], **dict(zip(roots, roots, strict=True))} == {
+            path: root for path, root in outcome.items() if path not in errors
+        }
         assert set(roots) == roster.roots()
+        assert 3 == len(await here.journal.projects())
         trusted = await here.journal.trusted()
         assert all(trusted[root][".ai/handoffd.yaml"] for root in roots)
-
-
-async def test_two_paths_of_one_folder_are_one_project(here: House, tmp_path: Path) -> None:
-    """Both are answered with its real path."""
-    root = project(tmp_path, "shop")
-    (tmp_path / "link").symlink_to(root)
-    async with daemon(here) as roster:
-        outcome = await roster.add_many([str(tmp_path / "link"), root])
-
-        assert {str(tmp_path / "link"): root, root: root} == outcome
-        assert 1 == len(await here.journal.projects())
 
 
 async def test_system_folders_and_own_state_are_refused(here: House, tmp_path: Path) -> None:

@@ -43,21 +43,11 @@ def dismiss(register: Register) -> None:
 
 
 # --- up or at rest -----------------------------------------------------------------------------------
-def test_a_root_is_counted_once_until_it_is_forgotten() -> None:
-    """Forgetting an unknown root does nothing."""
-    register = Register()
-    register.lay_down("/a", row("a"))
-
-    assert (True, False, 1, ["/a"]) == ("/a" in register, "/b" in register, len(register), list(register))
-    register.forget("/a")
-    register.forget("/a")
-    assert (0, {}) == (len(register), register.resting)
-
-
 async def test_a_root_is_either_up_or_at_rest(here: House) -> None:
-    """It moves in both directions, and its name moves with it."""
+    """It moves in both directions, and its name moves with it, until it is forgotten."""
     register, shop = Register(), project("/srv/shop", here)
     register.lay_down(shop.root, row("old"))
+    assert (True, False, [shop.root]) == (shop.root in register, "/b" in register, list(register))
 
     register.get_up(shop.root, shop)
     assert ({}, [shop], 1) == (register.resting, list(register.awake.values()), len(register))
@@ -65,6 +55,9 @@ async def test_a_root_is_either_up_or_at_rest(here: House) -> None:
 
     register.lay_down(shop.root, row("shop"))
     assert ({}, ["shop"]) == (register.awake, [found.name for found in register.resting.values()])
+    register.forget(shop.root)
+    register.forget(shop.root)
+    assert (0, {}) == (len(register), register.resting)
     shop.dismiss()
 
 

@@ -39,7 +39,6 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
-from handoffd.notify.sink_workers import GivenUp
 
 
 async def until_started(here: House, count: int) -> None:
@@ -364,20 +363,6 @@ async def test_executors_are_ended_even_if_the_journal_cannot_record_it(tmp_path
             await roster.end_executors("the test")
 
             await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))
-
-
-async def test_an_undelivered_notice_is_recorded_in_its_track(tmp_path: Path) -> None:
-    """In the main track if its own is unknown; not at all for an unknown project."""
-    async with supervised(tmp_path, INITIALISED) as (here, roster, root):
-        before = here.journal.newest
-        for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
-            roster.notice_given_up(
-                GivenUp(sink="webhook", project=project, track=track, count=2, first="7", why="no route")
-            )
-
-        await eventually(lambda: here.journal.newest == before + 2)
-        events = await here.journal.events(before, root)
-        assert ["notice_given_up"] * 2 == [event.kind for event in events]
 
 
 # --- limited accounts -----------------------------------------------------------------------------

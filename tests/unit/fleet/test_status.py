@@ -46,7 +46,7 @@ async def loaded(here: House) -> Register:
 
 
 async def test_projects_up_and_at_rest_are_listed_together(here: House, tmp_path: Path) -> None:
-    """By root, and without waking any."""
+    """By root, and without waking any; the error about an unknown one has the command that adds it."""
     async with daemon(here, rest_after_s=0.01) as roster:
         roots = [make_project(tmp_path / name) for name in "ab"]
         for root in roots:
@@ -61,11 +61,6 @@ async def test_projects_up_and_at_rest_are_listed_together(here: House, tmp_path
             assert ["ok", "not_initialized"] == [view.condition for view in views]
             assert [views[0]] == [await roster.view(roots[0])]
             assert 1 == roster.resting
-
-
-async def test_an_unknown_project_has_no_view(here: House) -> None:
-    """The error has the command that adds it."""
-    async with daemon(here) as roster:
         with pytest.raises(NotFound) as unknown:
             await roster.view("/srv/nowhere")
         assert "handoffd add /srv/nowhere" == unknown.value.hint
@@ -107,7 +102,7 @@ async def test_a_resting_project_has_the_same_view_as_before(tmp_path: Path) -> 
 
 
 async def test_a_held_edit_is_shown_and_does_not_apply(tmp_path: Path) -> None:
-    """It waits for a person's trust."""
+    """It waits for a person's trust. A missing folder is left for the next look to report."""
     async with rested(tmp_path) as (here, roots):
         (root,) = roots
         at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
@@ -115,13 +110,7 @@ async def test_a_held_edit_is_shown_and_does_not_apply(tmp_path: Path) -> None:
         view = (await glimpse([root], await loaded(here), here.services))[root]
         assert (None, True) == (view.test_command, "test.command waits for" in view.warnings[0])
 
-
-async def test_the_journal_alone_shows_a_project_whose_folder_is_missing(tmp_path: Path) -> None:
-    """Its next look reports the missing folder."""
-    async with rested(tmp_path) as (here, roots):
-        (root,) = roots
         at(root, ".").rename(tmp_path / "moved")
-
         (view,) = (await glimpse([root], await loaded(here), here.services)).values()
         assert "bootstrap" == view.tracks[0].step
 

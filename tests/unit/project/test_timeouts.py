@@ -91,7 +91,7 @@ async def test_an_idle_executor_is_reported_once_and_then_ended(tmp_path: Path) 
         await eventually(lambda: [one.kind for one in here.told.notices] == ["warning"])
 
         assert ["executor_quiet", "executor_stalled"] == await minutes_pass(here, project, 1)
-        await eventually(lambda: "still for 10.0 min" in str(shown(project)["last_error"]))
+        await eventually(lambda: "no activity for 10.0 min" in str(shown(project)["last_error"]))
         assert "bytes written" in str(shown(project)["last_error"])
 
 
