@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -151,6 +152,7 @@ def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Pa
         second.verb("level", project, level=2)
         second.verb("approve", project, story="US-001")
         second.wait_at(project, "done", "pass", 60)
+        eventually_sync(lambda: json.loads((project / ".ai/STATE.json").read_text())["step"] == "done")
         eventually_sync(lambda: first.condition(project) == "locked")
         before = len(first.runs(project))
 

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 from tests.support.commands import Commands, environment
 from tests.support.controlled import Controlled, controlled
+from tests.support.house import House, house, make_project
 from tests.support.supervision import MemorySupervision, project_view, track_view
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[House]:
+    """A house whose agent hands over at once."""
+    async with house(tmp_path) as lent:
+        yield lent
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """The root of a project with a short pipeline."""
+    return make_project(tmp_path)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from handoffd.engine.wording import until_words
 from handoffd.errors import HandoffdError, NotFound
 
 STALE_AFTER: Final = timedelta(hours=1)
-"""A limit that was over for so long when a daemon started tells nothing of the account now."""
+"""A limit that ended this long before a daemon started says nothing about the account now."""
 
 Wake = Callable[[], None]
 Record = Callable[[TrackKey, LimitLifted], Awaitable[None]]
@@ -35,7 +35,7 @@ Record = Callable[[TrackKey, LimitLifted], Awaitable[None]]
 
 
 class Quota(NamedTuple):
-    """What is asked: an account, or an account as far as the one track goes that it has refused."""
+    """What is asked: an account, or, after a refusal, an account for the one track that it refused."""
 
     account: str
     refused: TrackKey | None = None
@@ -209,7 +209,7 @@ class Accounts:
         return key in self._places
 
     def wait_of(self, key: TrackKey, now: datetime) -> Wait | None:
-        """Return what a track in line waits for."""
+        """Return what a queued track waits for."""
         quota = self._places.get(key)
         if quota is None:
             return None
@@ -221,7 +221,7 @@ class Accounts:
         """Wake tracks whose account may be tried again."""
         for quota, trial in list(self._trials.items()):
             if trial.began is not None and trial.began > now:
-                trial.began = now  # the clock was put back
+                trial.began = now  # the clock was set back
             if trial.began is not None and now - trial.began >= WORKS_AFTER:
                 self._works(quota, now)
         for quota in list(self._lines):
@@ -257,9 +257,9 @@ class Accounts:
         return tuple(quota for quota in self._met if quota.account == account)
 
     def lift(self, account: str, now: datetime) -> None:
-        """Let all tracks use an account now, and let tracks that wait for others choose again.
+        """Let all tracks use an account now, and let tracks that wait for other accounts choose again.
 
-        What the ledgers say of its limit is believed no more, until a track meets it again.
+        The limit in the ledgers does not count any more, until a track meets it again.
         """
         for quota in self._limits_of(account):
             self._lifted.update({(quota, key): limit for key, limit in self._met[quota].items()})
@@ -320,7 +320,7 @@ async def lift(
         except HandoffdError as error:
             failed[key.project] = error
 
-    async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+    async with anyio.create_task_group() as tasks:  # a track that does not answer delays no other
         for key in keys:
             tasks.start_soon(tell, key)
     recorded = tuple(sorted({key.project for key in keys} - failed.keys()))

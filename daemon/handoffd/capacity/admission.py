@@ -20,7 +20,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
 
 GROWS_S: Final = 20.0
-"""After so long an executor is taken to have the memory that it needs; until then it grows evenly."""
+"""An executor counts as fully grown after this time; until then its memory grows evenly."""
 
 LOOK_S: Final = 1.0
 """Interval for measuring the machine while a track waits for it."""
@@ -42,12 +42,12 @@ class Closed(NamedTuple):
 
 
 class Admission:
-    """What was started lately, and the rules for one more."""
+    """The latest starts, and the rules for one more."""
 
     def __init__(self, scheduling: SchedulingSettings) -> None:
         self.scheduling = scheduling
         self._starts: dict[TrackKey, float] = {}
-        """When each that may still grow was started, the oldest first."""
+        """The start of each executor that may still grow, the oldest first."""
         self._last: float | None = None
 
     @property
@@ -65,16 +65,16 @@ class Admission:
         self._starts.pop(key, None)
 
     def growing_mb(self, now: float) -> int:
-        """Return how much memory those will still take that were just started."""
+        """Return how much more memory the executors that were just started will take."""
         for key, start in tuple(self._starts.items()):
             if now - start < GROWS_S:
-                break  # those after it were started later
+                break  # the following ones were started later
             del self._starts[key]
         share = sum(1 - (now - start) / GROWS_S for start in self._starts.values())
         return round(share * self.scheduling.memory_per_agent_mb)
 
     def closed(self, facts: Facts, now: float) -> Closed | None:
-        """Return why one more must wait; None when it need not."""
+        """Return why one more start must wait; None if it need not."""
         return self._short_of_memory(facts, now) or self._overloaded(facts) or self._too_soon(now)
 
     def _short_of_memory(self, facts: Facts, now: float) -> Closed | None:

@@ -31,7 +31,7 @@ from handoffd.settings.model import CapSettings, ProjectCaps
 log = structlog.get_logger(__name__)
 
 _REMEMBERED: Final = timedelta(days=31)
-"""So far back the sums of days are read again: a clock that was put right is rarely put back further."""
+"""How far back the sums of days are read: a corrected clock is rarely set back further."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Budgets:
         self._begun.set()
 
     def end(self, dispatch: str) -> None:
-        """Count a run no more whose end is committed; a track that crashed would have it fly for ever."""
+        """Stop counting a run whose end is committed; after a crash of its track it would count forever."""
         self._flights.pop(dispatch, None)
 
     def recorded(self, project: str, flying: Container[str], unheard: Usage) -> None:
@@ -139,7 +139,7 @@ class Budgets:
         return capped if still_in_force(capped, caps.get("attempt", NO_CAP)) else None
 
     async def run(self, every_s: float) -> None:
-        """Look every so often while anything runs, until cancelled; at rest nothing wakes it."""
+        """Look periodically while anything runs, until cancelled; it rests while nothing runs."""
         while True:
             await self._begun.wait()  # no limit: nothing runs
             try:
@@ -210,7 +210,7 @@ class Budgets:
                 self._tell_once(cap_notice(finding, place, track, self._period(finding, track), self._clock))
 
     def _period(self, finding: Finding, track: Track) -> str:
-        """Return what tells two spans of the same cap apart."""
+        """Return what distinguishes two periods of the same cap."""
         dispatch, state = track.ledger.dispatch, track.state
         if finding.scope == "attempt":
             return dispatch.id if dispatch is not None else ""

@@ -135,7 +135,7 @@ class Machine:
         return "; ".join(self._troubles.values()) or None
 
     async def look(self) -> None:
-        """Find out how the machine does, try again what failed, tell people of what is new."""
+        """Check the machine, try again what failed, and report new troubles."""
         await self._try_journal()
         before, self._troubles = self._troubles, {**self._found(), **await self._disk()}
         for name, why in self._troubles.items():
@@ -180,7 +180,7 @@ class Machine:
             return
         log.error("machine trouble, nothing is started", trouble=name, why=why)
         if name == _DISK and self._disk_told:
-            return  # by this check or by a project, whichever met it first
+            return  # by this check or by a project, whichever found it first
         if last is None or now - last > CALM_S:
             notice = machine_notice(str(self._host.settings.state_dir), why, self._host.clock)
             self._host.notifier.send(notice)
@@ -219,7 +219,7 @@ class Descriptors:
         return len(self._reserve)
 
     def short(self) -> bool:
-        """Return whether an attempt has to wait; the reserve is given up then, and had again later."""
+        """Return whether an attempt has to wait; then the reserve is released, to be reopened later."""
         if _possible(HEADROOM + self._wanted - self.held):
             self._fill()
             return False
@@ -227,7 +227,7 @@ class Descriptors:
         return True
 
     def close(self) -> None:
-        """Give up the reserve."""
+        """Release the reserve."""
         while self._reserve:
             os.close(self._reserve.pop())
 
@@ -283,7 +283,7 @@ class Space(NamedTuple):
     free_files: int | None = None
 
     def lacks(self, min_free_mb: int, times: int = 1) -> str | None:
-        """Return what there is too little of, in words; None when there is enough."""
+        """Return what is lacking, in words; None if nothing is."""
         if self.free_bytes < times * min_free_mb * _MIB:
             free_mb = self.free_bytes // _MIB
             return f"{free_mb} MiB are free at {self.folder}, execute.min_free_mb asks for {min_free_mb}"
@@ -308,7 +308,7 @@ def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
 
 
 def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
-    """Return the devices with so much room that a later shortage is news.
+    """Return the devices with enough room to report a later shortage again.
 
     A disk that hovers about the limit causes one notice.
     """

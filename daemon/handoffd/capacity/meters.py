@@ -29,14 +29,14 @@ from handoffd.settings.model import ExecuteSettings
 log = structlog.get_logger(__name__)
 
 NOTE_S = 5.0
-"""How often what was read is written down: of a long output, a killed daemon loses no more than that."""
+"""How often usage is saved: a killed daemon loses no more than this of a long output."""
 
 PATIENCE_S = 10.0
-"""How long a look at all runs may take. Those that hang on their disks are passed over from then on."""
+"""How long a look at all runs may take. Runs that hang on their disks are skipped from then on."""
 
 
 class Meters:
-    """The runs whose output is read along, by dispatch."""
+    """The runs whose output is read while they run, by dispatch."""
 
     def __init__(self, every_s: float = 1.0, clock: Clock | None = None) -> None:
         self._every_s = every_s
@@ -80,11 +80,11 @@ class Meters:
         return seen
 
     def forget(self, dispatch: str) -> None:
-        """Read a run no longer."""
+        """Stop reading a run."""
         self._meters.pop(dispatch, None)
 
     async def run(self) -> None:
-        """Read along until cancelled, and write down in the end how far that was."""
+        """Read until cancelled; save the position at the end."""
         try:
             while True:
                 await self._begun.wait()  # no limit: nothing runs
@@ -116,7 +116,7 @@ class Meters:
                 meter.look()
                 if note:
                     meter.note()
-            except Exception:  # what one agent prints is not to blind us to the others
+            except Exception:  # the output of one agent must not hide the others
                 log.exception("output not understood, not read any further", dispatch=dispatch)
                 self.forget(dispatch)
 

@@ -133,14 +133,14 @@ def bid_of_run(key: TrackKey, track: Track, dispatch: Dispatch, own: ProjectSett
 
 # --- who runs, counted by pool -----------------------------------------------------------------------
 class Held(NamedTuple):
-    """A track that was let in, and since when it had waited."""
+    """An admitted track, and since when it had waited."""
 
     entry: Entry
     since: float
 
 
 class Occupancy:
-    """Those that run, in the order in which they were let in."""
+    """The running tracks, in the order of their admission."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -219,7 +219,7 @@ def _counted(entry: Entry) -> tuple[Pool, ...]:
 # --- the waiting tracks ------------------------------------------------------------------------------
 Pools = tuple[Pool, ...]
 Rank = tuple[float, int]
-"""The least is next: the time since when it waits, less its head start; then who came first."""
+"""The lowest is next: since when it waits, minus its head start; then the order of asking."""
 
 _SPARE = 64
 """Outdated ranks beyond the number of flows that are kept before the heaps are rebuilt."""
@@ -239,7 +239,7 @@ class RunQueue:
 
     def __init__(self, limits: Limits, head_start_s: float = 0) -> None:
         self.running = Occupancy(limits)
-        """Who was let in; changed here only."""
+        """The admitted tracks; changed here only."""
         self._head_start_s = head_start_s
         self._waiting: dict[TrackKey, Entry] = {}
         self._flows: dict[tuple[str, Pools], Flow] = {}
@@ -247,7 +247,7 @@ class RunQueue:
         self._pools_of: dict[str, tuple[Pools, ...]] = {}
         """By project, what its flows need."""
         self._aside: set[str] = set()
-        """Projects of which as many run as may: their flows are in no heap until one ends."""
+        """Projects at their own limit: their flows are in no heap until one of their tracks ends."""
         self._number = 0
         self._outdated = 0
 

@@ -84,20 +84,22 @@ class Manual:
         self._require_state()
         dispatch = self._track.track.ledger.dispatch
         if dispatch is None:
-            unheard = await self._hear()
-            if unheard is not None and self._checked() is None:
-                return await self._unheard(unheard)
+            reading = await self._take_in()
+            if reading is not None and self._checked() is None:
+                return await self._not_taken(reading)
         elif self._daemons_own():
-            return self._told("pending", f"{dispatch.id} is the daemon's own: it is heard when it ends")
+            return self._told(
+                "pending", f"{dispatch.id} is the daemon's own: its hand-off is read when it ends"
+            )
         await self._conclude(within_s)
         return self._told("applied", self._standing())
 
-    async def _hear(self) -> Reading | None:
-        """Put the hand-off before the engine; return what it is worth when it is for no attempt in flight."""
+    async def _take_in(self) -> Reading | None:
+        """Give the hand-off to the engine; return its reading if it is for no attempt in flight."""
         before = self._track.track
         assert before.state is not None
-        if self._may_be_mended(before.state):
-            return await self._hear_mended(before.state)
+        if self._may_be_corrected(before.state):
+            return await self._take_in_corrected(before.state)
         if before.state.status is not Status.RUNNING:
             mark = await to_thread.run_sync(self._handoffs.mark)
             there = mark.handoff is not None or mark.result is not None
@@ -109,16 +111,16 @@ class Manual:
         decision = await self._track.give(arrived(before, reading, mark, self._services.clock))
         return Stale(why=decision.result.message) if isinstance(decision.result, Refusal) else None
 
-    def _may_be_mended(self, state: State) -> bool:
-        """Return whether the step's next attempt may be the hand-off alone of what was put right."""
+    def _may_be_corrected(self, state: State) -> bool:
+        """Return whether a corrected hand-off may count as the next attempt of the step."""
         rule = self._project.files.rules.steps.get(state.step)
         if state.status is not Status.FAILING or self._track.track.ledger.automatic or rule is None:
             return False
         again = rule.target(state.reason) == state.step and state.attempt < state.max_attempts
         return again and not at_gate(self._track.track, self._project.files.rules)
 
-    async def _hear_mended(self, failed: State) -> Reading | None:
-        """Hear a hand-off that was written after the verdict, as the next attempt of the same step.
+    async def _take_in_corrected(self, failed: State) -> Reading | None:
+        """Take a hand-off that was written after the verdict as the next attempt of the same step.
 
         Its maker has received the failures and gone on: for that maker there was no end and no new prompt.
         """
@@ -136,7 +138,7 @@ class Manual:
             return Stale(why=self._standing())
         return await self._give(self._track.track, reading, mark)
 
-    async def _unheard(self, reading: Reading) -> Applied:
+    async def _not_taken(self, reading: Reading) -> Applied:
         state = self._require_state()
         mark = await to_thread.run_sync(self._handoffs.mark)
         if mark.repeats(self._track.track.ledger.last_mark):
@@ -262,7 +264,7 @@ class Manual:
         return f"{_attempt(state.step, state.attempt, state.story)} is {state.status}{why}"
 
     def _following(self, kind: AppliedKind) -> str:
-        """Return what leads on: another `apply` while an attempt of others is not judged yet."""
+        """Return the next command: another `apply` while an external attempt is not judged yet."""
         track = self._track.track
         theirs = track.state is not None and track.state.status is Status.RUNNING and not self._daemons_own()
         again = theirs or kind == "error"

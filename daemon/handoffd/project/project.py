@@ -46,7 +46,7 @@ _ONE_TRACK = (MAIN,)
 
 
 class Rest(Protocol):
-    """Where a project goes that has nothing to do."""
+    """Takes in a project that has nothing to do."""
 
     after_s: float
     """How long the project must be calm first."""
@@ -69,10 +69,10 @@ class Project:
         self._hints = asyncio.Event()
         self.begun = asyncio.Event()
         """Set while its tracks have their loops: only these may decide then."""
-        self.crash: str | None = None  # why it had to be made anew
+        self.crash: str | None = None  # why it had to be rebuilt
         self.ending = False
         self.leaving = False
-        """Whether it is let go as soon as nothing of it runs: the settings mean it no more."""
+        """Whether it leaves as soon as nothing of it runs: the settings no longer name it."""
         known = {entry.key.track: entry for entry in stored}
         self.tracks: Mapping[str, TrackSupervisor] = {
             name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
@@ -231,7 +231,7 @@ class Project:
         calm_s = math.inf if rest is None else rest.after_s
         while True:
             with anyio.move_on_after(calm_s):
-                await self._hints.wait()  # for ever, if it may not rest
+                await self._hints.wait()  # forever, if it may not rest
             if self._hints.is_set():
                 self._hints.clear()
                 return True
@@ -277,7 +277,7 @@ class Project:
         )
 
     def get_up(self, row: Row) -> None:
-        """Take over from its row what was known when it began to rest."""
+        """Restore from its row what was known when it began to rest."""
         if row.folder is not None:
             self._folder.remember(row.folder)
         if row.trace is not None:
@@ -285,7 +285,7 @@ class Project:
                 track.committed.inherited_at = None
 
     async def end_executors(self, by: str) -> None:
-        """Order the end of whatever of ours runs, and dispatch nothing more."""
+        """End all our processes in it, and dispatch nothing more."""
         self.ending = True
         for track in self.tracks.values():
             dispatch = track.track.ledger.dispatch
@@ -293,7 +293,7 @@ class Project:
                 continue
             try:
                 await track.give(Interrupted(by=by))
-            except HandoffdError as error:  # not recorded, but ended all the same: that was the order
+            except HandoffdError as error:  # not recorded, but ended nevertheless: that was the order
                 log.warning("interruption not recorded", project=self.root, error=error.message)
             await to_thread.run_sync(track.attempts.stop, dispatch.id)
 

@@ -46,7 +46,7 @@ _LOCKOUTS = 8
 
 
 class Reconciler:
-    """Looks around in one project; `again` asks for another look."""
+    """Looks at one project; `again` asks for another look."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Reconciler:
         self._former: str | None = None
         """The state directory of the daemon that has had the project since, until that is recorded."""
         self.over = False
-        """Whether it looks no more: its successor has the project's lock."""
+        """Whether it has stopped looking: its successor has the project's lock."""
 
     def rest(self) -> str:
         """Keep the claim on the project's folder from now on, and nothing else; return the folder's name."""
@@ -357,7 +357,7 @@ class Health:
             self._untold = self._notice_of(condition, why)
             self._sign = sign_of(self._untold.id) if self._untold is not None else ""
         if condition == "ok":
-            self._services.notifier.settle(self._root, CONDITION)  # also a notice of an earlier life
+            self._services.notifier.settle(self._root, CONDITION)  # also a notice of an earlier daemon
             self._since = None
         elif condition != self.condition:
             self._since = self._services.clock.now()

@@ -122,7 +122,7 @@ _UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups)
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """What has to be waited for of a track: by then another attempt may be in flight than `attempt`."""
+    """The parts of a view that need an await; by then `attempt` may not be in flight any more."""
 
     track: TrackSupervisor
     attempt: tuple[object, ...]
@@ -136,7 +136,7 @@ async def _flight_of(project: Project, track: TrackSupervisor) -> _Flight:
 
 
 def _attempt_of(track: Track) -> tuple[object, ...]:
-    """Return what is another as soon as another attempt is in flight, or none."""
+    """Return what changes when another attempt is in flight, or none."""
     state, dispatch = track.state, track.ledger.dispatch
     if state is None or state.status is not Status.RUNNING:
         return ()
@@ -208,7 +208,7 @@ def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:
 
 
 def _following(project: Project, track: TrackSupervisor) -> str | None:
-    """Return what a person would type next."""
+    """Return the next command for a person."""
     if project.leaving:
         return command_for(project.root, "add")
     if not project.workable:
@@ -314,7 +314,7 @@ def _tried_again(ledger: Ledger) -> str:
 
 
 def _question(state: State) -> str:
-    """Return what a person is asked, where no error says it."""
+    """Return the question to a person if no error contains it."""
     if MAX_ATTEMPTS in state.blocked_by:
         failed = f"{state.step} failed: {state.reason}" if state.reason else f"{state.step} failed"
         return f"{failed}, no attempt left"

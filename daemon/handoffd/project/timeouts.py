@@ -38,7 +38,7 @@ class Deadlines:
         """For attempts of others: what STATE.json says, and the monotonic second that was at first sight."""
 
     async def check(self, track: TrackSupervisor, *, external: bool = True) -> None:
-        """Tell a track that its time is over, and end what does not end by itself.
+        """Report to a track that its time is over, and end what does not end by itself.
 
         Without `external`, attempts that others started are left alone.
         """

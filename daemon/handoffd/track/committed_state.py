@@ -136,7 +136,7 @@ class CommittedState:
             self._services.budgets.book(event.exit.usage, event.exit.model)
 
     def saw(self, digest: str | None) -> None:
-        """Know what STATE.json is, or that there is none: that may be written over, and nothing else.
+        """Note the STATE.json that was read, or that there is none: only that may be overwritten.
 
         Only what was read after the latest text was written counts.
         """
@@ -186,7 +186,7 @@ class CommittedState:
         return self.inherited_at is not None and written_ns < self.inherited_at.timestamp() * 1e9
 
     async def caught_up(self) -> None:
-        """Return when nothing is being written; as long as that takes, for a disk answers or fails."""
+        """Return once no write is in progress. Without a limit: a disk answers or fails."""
         async with self._writing:
             pass
 

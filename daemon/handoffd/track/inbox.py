@@ -31,11 +31,11 @@ class Question:
     _over: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     def answer(self) -> None:
-        """Let the asker go on: with the decision, or the error."""
+        """Give the asker the decision or the error."""
         self._over.set()
 
     def fail(self, error: Exception) -> None:
-        """Tell the asker that nothing was decided."""
+        """Give the asker an error: nothing was decided."""
         self.error = error
         self.answer()
 
@@ -85,7 +85,7 @@ class Questions:
         return self._waiting.popleft()
 
     def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:
-        """Fail everything that waits, but for the events that `keep` says must stay."""
+        """Fail everything that waits, except for events that `keep` accepts."""
         waiting, self._waiting = self._waiting, deque()
         for question in waiting:
             if question.event is not None and keep(question.event):
@@ -94,7 +94,7 @@ class Questions:
                 question.fail(error)
 
     def close(self) -> None:
-        """Fail everything that waits, and whatever comes later."""
+        """Fail everything that waits, and everything that comes later."""
         self._closed = True
         self.turn_away(given_up())
 

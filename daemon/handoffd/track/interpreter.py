@@ -124,7 +124,7 @@ class Interpreter:
             await self._inbox.settle(found)
             await self._done(effect_id, "refused")
             return
-        if self._is_stopping(order.dispatch):  # ordered when there was no process yet that could hear it
+        if self._is_stopping(order.dispatch):  # ordered before there was a process to stop
             await to_thread.run_sync(self.attempts.stop, order.dispatch)
         self._follow(order.dispatch, found)
         await self._done(effect_id)
@@ -190,7 +190,7 @@ class Interpreter:
 
     def _notify(self, order: Notify, pending: PendingEffect) -> None:
         if not self._inbox.lasting:
-            return  # given without a daemon: the next one tells people
+            return  # without a daemon: the next one sends it
         # Done when it is recorded for every sink, which is not waited for here.
         self._services.notifier.send(notice_of(order, pending, self._inbox.track), pending.id)
 

@@ -25,7 +25,7 @@ LIMIT_S = 5.0
 
 
 class Reach:
-    """The way to one folder, a project's; `asking` bounds how many folders are asked at once."""
+    """Access to the folder of a project; `asking` limits how many folders are asked at once."""
 
     def __init__(self, root: str, asking: anyio.CapacityLimiter) -> None:
         self._asking = asking
@@ -84,7 +84,7 @@ LOOKS: Final = 4
 
 
 def allowed(looks: Iterable[int]) -> int:
-    """Return how many places there may be. `looks`: at how many in a row each that has one had one."""
+    """Return the limit of threads. `looks`: for each busy one, at how many samples in a row it was busy."""
     return min(MOST, FEW + sum(count >= LOOKS for count in looks))
 
 

@@ -45,7 +45,7 @@ class Claims:
         self._roots: dict[str, str] = {}
 
     def take(self, name: str, root: str) -> None:
-        """Have the folder belong to `root`. Raises Locked when it belongs to another one."""
+        """Claim the folder for `root`. Raises Locked if another root has it."""
         owner = self._roots.setdefault(name, root)
         if owner != root:
             why = f"the project {root} is in use: {owner} is the same folder"

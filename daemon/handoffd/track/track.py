@@ -114,12 +114,12 @@ class TrackSupervisor:
             self._lasting -= 1
 
     def close(self) -> None:
-        """Take nothing in any more; for a track that is not supervised from now on."""
+        """Accept nothing more: the track is not supervised any longer."""
         self._questions.close()
         self._give_back()
 
     def reopen(self) -> None:
-        """Take things in again, after a loop that was lent for a while."""
+        """Accept facts and verbs again, after a temporary loop."""
         self._questions = Questions()
 
     @property
@@ -153,7 +153,7 @@ class TrackSupervisor:
                     await self._answer(await self._next_question())
         finally:
             self._tasks, self._lasting, self._listens = None, 0, False
-            self.close()  # what follows a crash is another one, made from what the journal says
+            self.close()  # after a crash another one is built from the journal
 
     async def _take_up(self, pending: tuple[PendingEffect, ...]) -> None:
         """Carry out what was ordered before there was this loop, and find what was started then."""
@@ -184,7 +184,7 @@ class TrackSupervisor:
             self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
             question.error = error
         except Exception as error:
-            question.error = error  # the asker shall not wait for the restart that follows
+            question.error = error  # the caller must not wait for the restart that follows
             raise
         finally:
             self._give_back()
@@ -282,7 +282,7 @@ class TrackSupervisor:
             self._services.recorder.waited(self.key)
             return
         if not self._services.slots.ask(self._bid(event, decision), self.wake, self.committed.waited_s()):
-            self._services.accounts.leave(self.key)  # who has a slot may try whether the account answers
+            self._services.accounts.leave(self.key)  # only a track with a slot may try the account
             self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn
         try:
@@ -312,7 +312,7 @@ class TrackSupervisor:
         return self._services.accounts.ask(self.key, account, self.wake, self._services.clock.now())
 
     def _give_back(self) -> None:
-        """Hold a slot only for what runs, and stand in line only with something to run."""
+        """Release the slot unless an attempt runs, and leave the queue unless there is something to run."""
         slots = self._services.slots
         if self.track.ledger.dispatch is not None:
             return
@@ -321,7 +321,7 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)
 
     def remind(self) -> None:
-        """Let the track take the turn it has and does not take: one that failed, or came unnoticed."""
+        """Wake the track if it has a turn that it did not take: one that failed, or was not noticed."""
         waits = self._services.slots.waits(self.key) or self._services.accounts.waits(self.key)
         if self._may_go_on() and not waits and not self._still_capped():
             self.wake()

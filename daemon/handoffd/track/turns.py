@@ -58,7 +58,7 @@ class Turns:
         event = await self._turn(track, mark)
         now = self._services.clock.now()
         decision = decide(track, event, self._files.rules, now)
-        if dispatches(decision):  # at the step that it has come to meanwhile, another one may be wanted
+        if dispatches(decision):  # the current step may want another one
             assigned = await self._assigned(event, decision.track)
             if assigned != event:
                 event, decision = assigned, decide(track, assigned, self._files.rules, now)

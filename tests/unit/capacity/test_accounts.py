@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -51,6 +52,10 @@ class Lines:
         """Ask for a track."""
         return self.accounts.ask(key, account, lambda: self.woken.append(key), now)
 
+    def ask_all(self, keys: Iterable[TrackKey], now: datetime) -> list[bool]:
+        """Ask for several tracks, one after the other."""
+        return [self.asks(key, now) for key in keys]
+
     def taken(self) -> list[TrackKey]:
         """Return the tracks woken since the last call."""
         found, self.woken = self.woken, []
@@ -70,13 +75,6 @@ def lines() -> Lines:
     return made
 
 
-def test_an_account_without_a_limit_is_free() -> None:
-    """For any number of tracks."""
-    lines = Lines()
-    assert all(lines.asks(key, NOW) for key in (A, B, C))
-    assert () == lines.accounts.views(LATER)
-
-
 def test_all_tracks_wait_for_a_limited_account(lines: Lines) -> None:
     """Whichever met the limit; other accounts are free."""
     assert [False, False, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW, "codex")]
@@ -87,12 +85,11 @@ def test_all_tracks_wait_for_a_limited_account(lines: Lines) -> None:
 
 def test_after_a_limit_one_track_tries(lines: Lines) -> None:
     """The one that met the limit, because it counts how often in a row; the others wait for it."""
-    lines.asks(B, NOW)
-    lines.asks(A, NOW)
+    lines.ask_all((B, A), NOW)
     lines.accounts.look(LATER)
     assert [A] == lines.taken()
     # It may have to wait for a slot in between, and ask again.
-    assert [True, True, False] == [lines.asks(key, LATER) for key in (A, A, B)]
+    assert [True, True, False] == lines.ask_all((A, A, B), LATER)
     lines.accounts.look(LATER)
     assert [] == lines.taken()
     assert "claude's usage limit: /srv/a tries whether it is over" == lines.words(B, LATER)
@@ -100,9 +97,7 @@ def test_after_a_limit_one_track_tries(lines: Lines) -> None:
 
 def test_a_minute_of_work_ends_a_trial(lines: Lines) -> None:
     """Counted from the start of its process, not from the decision."""
-    lines.asks(A, LATER)
-    lines.asks(B, LATER)
-    lines.asks(C, LATER)
+    lines.ask_all((A, B, C), LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
     lines.accounts.look(LATER + HOUR)
     assert [] == lines.taken()
@@ -125,8 +120,7 @@ def test_a_minute_of_work_ends_a_trial(lines: Lines) -> None:
 )
 def test_an_end_may_end_a_trial(lines: Lines, after: Track, event: Event) -> None:
     """Sooner than after a minute."""
-    for key in (A, B):
-        lines.asks(key, LATER)
+    lines.ask_all((A, B), LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
     lines.accounts.learn(A, after, LATER, event)
     assert ([B], ()) == (lines.taken(), lines.accounts.views(LATER))
@@ -143,8 +137,7 @@ def test_an_end_may_end_a_trial(lines: Lines, after: Track, event: Event) -> Non
 )
 def test_an_inconclusive_end_lets_the_next_track_try(lines: Lines, event: Event) -> None:
     """A login or argument error, a stop by the daemon, or no start at all."""
-    for key in (B, A, C):
-        lines.asks(key, LATER)
+    lines.ask_all((B, A, C), LATER)
     lines.accounts.learn(B, runs(track_of()), LATER)
     lines.accounts.learn(B, track_of(), LATER, event)
     lines.accounts.look(LATER)
@@ -154,8 +147,7 @@ def test_an_inconclusive_end_lets_the_next_track_try(lines: Lines, event: Event)
 
 def test_a_limit_that_is_met_again_is_waited_for_again(lines: Lines) -> None:
     """By all tracks."""
-    lines.asks(A, LATER)
-    lines.asks(B, LATER)
+    lines.ask_all((A, B), LATER)
     lines.accounts.learn(A, runs(limited()), LATER)
     lines.accounts.learn(A, limited(LATER + HOUR), LATER)
     assert ([], False) == (lines.taken(), lines.asks(A, LATER))
@@ -183,8 +175,7 @@ def test_a_track_that_gives_up_its_trial_passes_it_on(lines: Lines) -> None:
 
 def test_a_woken_track_that_does_not_ask_blocks_no_other(lines: Lines) -> None:
     """It may have reached its budget meanwhile, so the next look wakes the next one."""
-    for key in (A, B, C):
-        lines.asks(key, NOW)
+    lines.ask_all((A, B, C), NOW)
     for _ in range(4):
         lines.accounts.look(LATER)
     assert [A, B, C] == lines.taken()
@@ -202,8 +193,7 @@ def test_a_queued_track_always_has_a_reason(lines: Lines) -> None:
 
 def test_tracks_are_woken_in_the_order_of_their_first_asking(lines: Lines) -> None:
     """But none that has left the queue."""
-    for key in (B, A, C, B):
-        lines.asks(key, NOW)
+    lines.ask_all((B, A, C, B), NOW)
     lines.accounts.leave(A)
     for woken in ([B], [C], []):
         lines.accounts.look(LATER)
@@ -306,7 +296,7 @@ def test_a_refusal_holds_back_only_the_track_that_met_it() -> None:
     """A wrong setting of one project stops no other; after the time the track tries again."""
     lines = Lines()
     lines.accounts.learn(A, limited(kind="refusal"), NOW)
-    assert [False, True, True] == [lines.asks(key, NOW) for key in (A, B, C)]
+    assert [False, True, True] == lines.ask_all((A, B, C), NOW)
     assert "claude's refusing provider, until" in (lines.words(A, NOW) or "")
     lines.accounts.look(LATER)
     assert ([A], True) == (lines.taken(), lines.asks(A, LATER))

@@ -96,17 +96,14 @@ async def recorded(journal: Journal, run: str, used: Usage, at: datetime = NOW) 
 
 # --- which caps apply --------------------------------------------------------------------------------
 def test_a_project_can_only_tighten_what_the_daemon_allows() -> None:
-    """An agent can write its file."""
+    """An agent can write its file; a person can widen both, for one project or one story."""
     daemons = CapSettings(story_usd=4, project_usd=40)
-    caps = caps_in_force(daemons, ProjectCaps(story_usd=2, project_usd=400, attempt_tokens=9), {})
-    assert {"attempt": Cap(tokens=9), "story": Cap(usd=2), "project": Cap(usd=40)} == caps
-
-
-def test_a_person_can_widen_both() -> None:
-    """For one project, or one story."""
+    projects = ProjectCaps(story_usd=2, project_usd=400, attempt_tokens=9)
+    caps = {"attempt": Cap(tokens=9), "story": Cap(usd=2), "project": Cap(usd=40)}
+    assert caps == caps_in_force(daemons, projects, {})
     granted: dict[Scope, Cap] = {"story": Cap(usd=8), "project": Cap(usd=80)}
-    caps = caps_in_force(CapSettings(story_usd=4), ProjectCaps(story_usd=2), granted)
-    assert {"story": Cap(usd=8)} == caps
+    widened = caps_in_force(CapSettings(story_usd=4), ProjectCaps(story_usd=2), granted)
+    assert {"story": Cap(usd=8)} == widened
 
 
 @given(cap=st.sampled_from([f"{scope}_{unit}" for scope in SCOPES for unit in ("usd", "tokens")]))
@@ -117,26 +114,23 @@ def test_every_setting_is_a_cap(cap: str) -> None:
 
 
 # --- what counts ----------------------------------------------------------------------------------------
-def test_without_caps_nothing_is_limited() -> None:
-    """Whatever was spent."""
-    here = desk()
+@pytest.mark.parametrize(
+    ("caps", "story", "told"),
+    [
+        ({}, 9, None),
+        ({"story_usd": 4}, 3, None),
+        ({"story_usd": 4}, 4.1, "the story's budget: $4.10 of $4.00 spent"),
+        ({"project_usd": 8}, 3, "the project's budget: $9.00 of $8.00 spent"),
+    ],
+)
+def test_a_story_counts_its_own_usage_and_a_project_all_its_stories(
+    caps: dict[str, int], story: float, told: str | None
+) -> None:
+    """From the ledger of the track, in which $9.00 were spent; other projects count only for the daemon."""
+    here = desk(**caps)
     here.budgets.book(usd(10**6), "m")
-    assert here.over() is None
+    assert told == here.over(ledger=Ledger(spent=usd(9), facts=Facts(usage=usd(story))))
     assert [] == here.told
-
-
-def test_a_story_counts_its_own_usage() -> None:
-    """Not that of other stories."""
-    here = desk(story_usd=4)
-    assert here.over(ledger=Ledger(spent=usd(9), facts=Facts(usage=usd(3)))) is None
-    spent = Ledger(spent=usd(9), facts=Facts(usage=usd(4.1)))
-    assert "the story's budget: $4.10 of $4.00 spent" == here.over(ledger=spent)
-
-
-def test_a_project_counts_all_its_stories() -> None:
-    """From the track's ledger."""
-    told = desk(project_usd=8).over(ledger=Ledger(spent=usd(9)))
-    assert "the project's budget: $9.00 of $8.00 spent" == told
 
 
 def test_running_and_booked_usage_count_once() -> None:
@@ -268,8 +262,8 @@ def test_a_reached_cap_blocks_the_next_attempt_while_it_applies(
 
 # --- notices ----------------------------------------------------------------------------------------
 def test_one_warning_comes_at_four_fifths() -> None:
-    """With the command that raises the cap."""
-    here = desk(story_usd=10)
+    """With the command that raises the cap; a second daemon warns under the same id, which repeats none."""
+    here, restarted = desk(story_usd=10), desk(story_usd=10)
     here.flies(SHOP, "d1", story=usd(7))
     here.uses(d1=usd(0.9))
     assert [] == here.told
@@ -280,17 +274,9 @@ def test_one_warning_comes_at_four_fifths() -> None:
         notice.kind, notice.text, notice.project,
     )  # fmt: skip
     assert "handoffd budget /srv/shop --story US-001 --usd 20" == notice.action
-
-
-def test_a_second_daemon_warns_under_the_same_id() -> None:
-    """The journal records a notice once by its id, so a restart repeats none."""
-    ids = []
-    for _ in range(2):
-        here = desk(story_usd=10)
-        here.flies(SHOP, "d1", story=usd(9))
-        here.uses()
-        ids.append(here.told[0].id)
-    assert ids[0] == ids[1]
+    restarted.flies(SHOP, "d1", story=usd(9))
+    restarted.uses()
+    assert [notice.id] == [one.id for one in restarted.told]
 
 
 def test_a_used_up_day_is_reported_once_for_all_projects() -> None:
@@ -313,10 +299,9 @@ def test_a_model_without_a_price_is_reported_if_caps_are_in_dollars() -> None:
 
 
 # --- in a house -------------------------------------------------------------------------------------
-async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(tmp_path: Path) -> None:
+async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(root: str, tmp_path: Path) -> None:
     """By its stop ladder; then the track waits until a person raises the budget."""
     async with house(tmp_path, agent="sleep 600\n", caps={"attempt_tokens": 1000}) as here:
-        root = make_project(tmp_path)
         used: dict[str, Usage] = {}
         here.services.budgets.live = lambda: used
         async with daemon(here) as roster:

@@ -80,49 +80,46 @@ async def telling(here: House) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("jump_s", [0, 86_400.0, -86_400.0])
-async def test_an_unwritable_journal_is_tried_again(tmp_path: Path, jump_s: float) -> None:
+async def test_an_unwritable_journal_is_tried_again(here: House, jump_s: float) -> None:
     """Not at every look, whatever the wall clock; waiting parts are woken after the recovery."""
-    async with house(tmp_path) as here:
-        recoveries = list[str]()
-        machine = machine_of(here.services, recoveries)
-        await fail(here)
-        here.clock.jumped_s = jump_s
+    recoveries = list[str]()
+    machine = machine_of(here.services, recoveries)
+    await fail(here)
+    here.clock.jumped_s = jump_s
 
-        await machine.look()
-        assert str(machine.trouble).startswith("the journal cannot be written (cannot add /srv/shop")
+    await machine.look()
+    assert str(machine.trouble).startswith("the journal cannot be written (cannot add /srv/shop")
 
-        here.clock.ahead_s += 5
-        await machine.look()
-        assert (["recovered"], None) == (recoveries, machine.trouble)
+    here.clock.ahead_s += 5
+    await machine.look()
+    assert (["recovered"], None) == (recoveries, machine.trouble)
 
 
-async def test_a_recurring_fault_is_reported_once(tmp_path: Path) -> None:
+async def test_a_recurring_fault_is_reported_once(here: House, tmp_path: Path) -> None:
     """Again only after a calm while."""
-    async with house(tmp_path) as here:
-        machine = machine_of(here.services)
-        for wait_s in (5, 5, CALM_S + 5, 5):
-            await fail(here)
-            await machine.look()
-            here.clock.ahead_s += wait_s
-            await machine.look()
-            assert machine.trouble is None
-        async with telling(here):  # only now: its writes would prove that the journal works
-            await eventually(lambda: len(here.told.notices) == 2)
-        assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
-
-
-async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(tmp_path: Path) -> None:
-    """As long as it lasts."""
-    async with house(tmp_path) as here:
-        machine = machine_of(here.services)
-        with room_for(3):
-            await machine.look()
-            shortage = descriptor_shortage(here.services)
-            assert shortage is not None
-            assert "the daemon has reached its limit of open files" == machine.trouble == shortage.why
+    machine = machine_of(here.services)
+    for wait_s in (5, 5, CALM_S + 5, 5):
+        await fail(here)
         await machine.look()
-        assert descriptor_shortage(here.services) is None
+        here.clock.ahead_s += wait_s
+        await machine.look()
         assert machine.trouble is None
+    async with telling(here):  # only now: its writes would prove that the journal works
+        await eventually(lambda: len(here.told.notices) == 2)
+    assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
+
+
+async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(here: House) -> None:
+    """As long as it lasts."""
+    machine = machine_of(here.services)
+    with room_for(3):
+        await machine.look()
+        shortage = descriptor_shortage(here.services)
+        assert shortage is not None
+        assert "the daemon has reached its limit of open files" == machine.trouble == shortage.why
+    await machine.look()
+    assert descriptor_shortage(here.services) is None
+    assert machine.trouble is None
 
 
 @pytest.mark.parametrize(
@@ -133,26 +130,25 @@ async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(tmp_path: Path) -
     ],
 )
 async def test_a_lasting_lack_of_memory_or_high_load_is_a_fault(
-    tmp_path: Path, limit: dict[str, int], found: Facts, expected: str
+    here: House, limit: dict[str, int], found: Facts, expected: str
 ) -> None:
     """A short one is usual; after that a notice reports it, because not only agents may be the cause."""
-    async with house(tmp_path) as here:
-        slots = Slots(1, SchedulingSettings.model_validate(limit), here.clock, lambda: found)
-        machine = machine_of(replace(here.services, slots=slots))
-        slots.ask(bid(), lambda: None)
-        for ahead_s, trouble in ((SHORT_S - 60, None), (60, expected)):
-            here.clock.ahead_s += ahead_s
-            await machine.look()
-            assert trouble == machine.trouble
-        async with telling(here):
-            await eventually(lambda: len(here.told.notices) == 1)
-
-        slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
+    slots = Slots(1, SchedulingSettings.model_validate(limit), here.clock, lambda: found)
+    machine = machine_of(replace(here.services, slots=slots))
+    slots.ask(bid(), lambda: None)
+    for ahead_s, trouble in ((SHORT_S - 60, None), (60, expected)):
+        here.clock.ahead_s += ahead_s
         await machine.look()
-        assert machine.trouble is None
+        assert trouble == machine.trouble
+    async with telling(here):
+        await eventually(lambda: len(here.told.notices) == 1)
+
+    slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
+    await machine.look()
+    assert machine.trouble is None
 
 
-async def test_a_full_state_disk_is_reported_once(tmp_path: Path) -> None:
+async def test_a_full_state_disk_is_reported_once(root: str, tmp_path: Path) -> None:
     """By the machine or by the first project that waits for room."""
     async with house(tmp_path, min_free_mb=10**9) as here, telling(here):
         recoveries = list[str]()
@@ -160,7 +156,7 @@ async def test_a_full_state_disk_is_reported_once(tmp_path: Path) -> None:
 
         await machine.look()
         assert f"MiB are free at {here.services.settings.state_dir}" in str(machine.trouble)
-        assert await room_of(make_project(tmp_path), here).shortage() is not None
+        assert await room_of(root, here).shortage() is not None
         await eventually(lambda: here.told.notices)
 
         enough = {"execute": ExecuteSettings(min_free_mb=1)}
@@ -302,10 +298,10 @@ def test_a_disk_near_the_limit_is_reported_once() -> None:
     assert frozenset({2}) == relieved(spaces, 10)
 
 
-async def test_room_is_read_from_both_disks(tmp_path: Path) -> None:
+async def test_room_is_read_from_both_disks(root: str, tmp_path: Path) -> None:
     """A shortage has the place, the amounts and the next command."""
     async with house(tmp_path, min_free_mb=1) as here:
-        assert None is await room_of(make_project(tmp_path), here).shortage()
+        assert None is await room_of(root, here).shortage()
 
     base = tmp_path / "it's short"
     base.mkdir()
@@ -323,11 +319,9 @@ async def test_a_limit_of_0_reads_no_disk(tmp_path: Path) -> None:
         assert None is await room_of(str(tmp_path / "nowhere"), here).shortage()
 
 
-async def test_a_silent_disk_has_no_room(tmp_path: Path) -> None:
+async def test_a_silent_disk_has_no_room(root: str, tmp_path: Path) -> None:
     """It may hang for hours; the shortage has a command to check it."""
     async with house(tmp_path, min_free_mb=1) as here:
-        root = make_project(tmp_path)
-
         silent = await Room(root, here.services, AtOnce(root, here.services.asking)).shortage()
         gone = await room_of(str(tmp_path / "nowhere"), here).shortage()
 

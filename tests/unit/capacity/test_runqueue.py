@@ -54,11 +54,6 @@ def served_in_turn(queue: RunQueue, again: Iterable[Entry] = (), most: int = 20)
     return found
 
 
-def test_first_come_first_served() -> None:
-    """Within one class, if each project has one track."""
-    assert "abc" == served_in_turn(queue_of(*map(entry, "abc")))
-
-
 def test_projects_take_turns() -> None:
     """Many tracks of one project get no more than one of another; asking again means the end of the queue."""
     many = [entry("a", track=str(number)) for number in range(3)]

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import House, daemon, house, make_project, unwritable
+from tests.support.house import House, daemon, house, unwritable
 
 from handoffd.fleet.enrolment import Enrolment, Placed, arrivals, departures
 from handoffd.fleet.roster import Roster
@@ -100,53 +100,26 @@ async def test_a_project_that_a_person_removed_is_only_noted(tmp_path: Path) -> 
 
 
 async def test_a_workspace_may_only_suggest_projects(tmp_path: Path) -> None:
-    """A person adds them."""
-    root, work = project(tmp_path / "work" / "a"), str(tmp_path / "work")
-    async with enrolling(tmp_path, workspaces=[{"path": work, "add": "ask"}]) as (_, roster, looking):
+    """A person adds them; the suggested command has the same depth and exclusions."""
+    work = tmp_path / "my work"
+    root, _ = project(work / "a/b/c"), project(work / "old/x")
+    space = {"path": str(work), "depth": 3, "exclude": ["old/"], "add": "ask"}
+    async with enrolling(tmp_path, workspaces=[space]) as (_, roster, looking):
         (note,) = await eventually(lambda: looking.notes)
-        assert f"`handoffd scan {work} --add`" in note
+        assert f"`handoffd scan '{work}' --depth 3 --exclude old/ --add`" in note
+        assert "old/x" not in note
         assert frozenset() == roster.roots()
 
         await roster.add(root)
         assert () == looking.notes  # at once, not with the next scan
 
 
-async def test_the_suggested_command_repeats_the_workspace(tmp_path: Path) -> None:
-    """It has the same depth and exclusions."""
-    work = tmp_path / "my work"
-    project(work / "a/b/c")
-    project(work / "old/x")
-    space = {"path": str(work), "depth": 3, "exclude": ["old/"], "add": "ask"}
-    async with enrolling(tmp_path, workspaces=[space]) as (_, _, looking):
-        (note,) = await eventually(lambda: looking.notes)
-
-        assert f"`handoffd scan '{work}' --depth 3 --exclude old/ --add`" in note
-        assert "old/x" not in note
-
-
-@pytest.mark.parametrize("link", [False, True], ids=["unmounted disk", "missing link"])
-async def test_no_project_leaves_while_its_place_is_missing(tmp_path: Path, link: bool) -> None:
-    """Projects behind a link have paths that the entry does not contain."""
-    root, place = project(tmp_path / "disk" / "a"), tmp_path / ("link" if link else "disk")
-    if link:
-        place.symlink_to(tmp_path / "disk")
-    async with enrolling(tmp_path, workspaces=[str(place)]) as (_, roster, looking):
-        await eventually(lambda: roster.roots() == {root})
-        assert await looking.look_now(60)
-        assert {root} == roster.roots()
-        place.rename(tmp_path / "away")
-        await eventually(lambda: looking.notes != ())
-        assert await looking.look_now(60)
-
-        assert {root} == roster.roots()
-
-
-async def test_a_long_walk_is_not_restarted(tmp_path: Path) -> None:
+async def test_a_long_walk_is_not_restarted(here: House, tmp_path: Path) -> None:
     """A note reports its progress, and its result counts once it is there."""
     root = project(tmp_path / "work/zz/a")
     for number in range(3000):
         (tmp_path / f"work/{number}").mkdir()
-    async with house(tmp_path) as here, daemon(here) as roster:
+    async with daemon(here) as roster:
         wish(here, workspaces=[str(tmp_path / "work")])
         looking, notes = Enrolment(here.services, roster, walk_s=0.001), set[str]()
         async with anyio.create_task_group() as tasks:
@@ -161,11 +134,11 @@ async def test_a_long_walk_is_not_restarted(tmp_path: Path) -> None:
         assert any("is still being looked through (" in note for note in notes)
 
 
-async def test_an_unwritable_journal_is_noted_and_tried_again(tmp_path: Path) -> None:
+async def test_an_unwritable_journal_is_noted_and_tried_again(here: House, tmp_path: Path) -> None:
     """For arrivals and for departures."""
     found, named = project(tmp_path / "work" / "a"), project(tmp_path / "named")
     wanted = {"workspaces": [str(tmp_path / "work")], "projects": [named]}
-    async with house(tmp_path) as here, daemon(here) as roster:
+    async with daemon(here) as roster:
         wish(here, **wanted)
         looking = Enrolment(here.services, roster)
         async with anyio.create_task_group() as tasks:
@@ -182,20 +155,18 @@ async def test_an_unwritable_journal_is_noted_and_tried_again(tmp_path: Path) ->
             tasks.cancel_scope.cancel()
 
 
-async def test_listed_projects_need_no_scan(tmp_path: Path) -> None:
+async def test_listed_projects_need_no_scan(here: House, root: str, tmp_path: Path) -> None:
     """A daemon that is ready supervises them."""
-    root = make_project(tmp_path)
     found = project(tmp_path / "work" / "a")
-    async with house(tmp_path) as here:
-        wish(here, projects=[root], workspaces=[str(tmp_path / "work")])
-        roster = Roster(here.services)
-        await roster.load()
+    wish(here, projects=[root], workspaces=[str(tmp_path / "work")])
+    roster = Roster(here.services)
+    await roster.load()
 
-        await Enrolment(here.services, roster).named()
+    await Enrolment(here.services, roster).named()
 
-        assert {root} == roster.roots()
-        assert found not in roster.roots()
-        roster.close()
+    assert {root} == roster.roots()
+    assert found not in roster.roots()
+    roster.close()
 
 
 # --- entries as values -----------------------------------------------------------------------------

@@ -84,27 +84,25 @@ async def aged(
         yield here, root, keeper(here, root, **retention)
 
 
-async def test_old_runs_go_and_young_ones_stay(tmp_path: Path) -> None:
+async def test_old_runs_go_and_young_ones_stay(here: House, root: str) -> None:
     """In the state directory and the project; a dry run lists them and removes nothing."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        clean = keeper(here, root)
-        await judged(here, root, 1, 2)
-        assert () == (await clean.clean(dry_run=False)).doomed
-        here.clock.ahead_s = 11 * DAY_S
-        before = left(here, root)
+    clean = keeper(here, root)
+    await judged(here, root, 1, 2)
+    assert () == (await clean.clean(dry_run=False)).doomed
+    here.clock.ahead_s = 11 * DAY_S
+    before = left(here, root)
 
-        planned = await clean.clean(dry_run=True)
-        assert before == left(here, root)
-        done = await clean.clean(dry_run=False)
+    planned = await clean.clean(dry_run=True)
+    assert before == left(here, root)
+    done = await clean.clean(dry_run=False)
 
-        assert planned.doomed == done.doomed
-        kinds = [f"copy {run_id(1)}", f"copy {run_id(2)}", f"run {run_id(1)}", f"run {run_id(2)}"]
-        assert kinds == sorted(what(done))
-        assert ([], []) == left(here, root)
-        assert "*\n" == at(root, ".ai/runs/.gitignore").read_text()
-        assert () == (await clean.clean(dry_run=False)).doomed
-        assert 2 == len(await here.journal.runs())  # their usage stays
+    assert planned.doomed == done.doomed
+    kinds = [f"copy {run_id(1)}", f"copy {run_id(2)}", f"run {run_id(1)}", f"run {run_id(2)}"]
+    assert kinds == sorted(what(done))
+    assert ([], []) == left(here, root)
+    assert "*\n" == at(root, ".ai/runs/.gitignore").read_text()
+    assert () == (await clean.clean(dry_run=False)).doomed
+    assert 2 == len(await here.journal.runs())  # their usage stays
 
 
 def _remove_newer_copies(root: str) -> None:
@@ -152,43 +150,39 @@ async def test_some_runs_stay_whatever_their_age(
             assert path.with_name("prompt.md").exists()
 
 
-async def test_a_living_or_unjudged_run_stays(tmp_path: Path) -> None:
+async def test_a_living_or_unjudged_run_stays(here: House, root: str, tmp_path: Path) -> None:
     """Its result is still to be applied."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        await judged(here, root, 1, ended=False)
-        living = here.services.settings.runs_dir / run_id(2)
-        run = await here.services.launcher.start(living, run_spec(tmp_path, run_id(2), "sleep", "600"))
-        here.clock.ahead_s = 400 * DAY_S
-        clean = keeper(here, root)
+    await judged(here, root, 1, ended=False)
+    living = here.services.settings.runs_dir / run_id(2)
+    run = await here.services.launcher.start(living, run_spec(tmp_path, run_id(2), "sleep", "600"))
+    here.clock.ahead_s = 400 * DAY_S
+    clean = keeper(here, root)
 
-        cleaned = await clean.clean(dry_run=False)
-        assert ([run_id(1), run_id(2)], [run_id(1)]) == left(here, root)
-        assert {"unjudged": 2, "running": 1} == cleaned.kept
-        run.stop()
-        with anyio.fail_after(60):
-            await run.wait()
+    cleaned = await clean.clean(dry_run=False)
+    assert ([run_id(1), run_id(2)], [run_id(1)]) == left(here, root)
+    assert {"unjudged": 2, "running": 1} == cleaned.kept
+    run.stop()
+    with anyio.fail_after(60):
+        await run.wait()
 
 
-async def test_an_unknown_run_goes_by_the_age_of_its_folder(tmp_path: Path) -> None:
+async def test_an_unknown_run_goes_by_the_age_of_its_folder(here: House, root: str) -> None:
     """As after a restore; an unknown copy stays, because nothing can verify it."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here:
-        unknown = here.services.settings.runs_dir / run_id(1)
-        unknown.mkdir()
-        prepare(root, run_id(2), "Go on.")
-        clean = keeper(here, root)
-        (here.services.settings.runs_dir / "notes").mkdir()
-        changed = unknown.stat().st_mtime
-        here.clock.jumped_s = changed - NOW.timestamp() + 9 * DAY_S
-        assert () == (await clean.clean(dry_run=False)).doomed
-        here.clock.jumped_s += 2 * DAY_S
+    unknown = here.services.settings.runs_dir / run_id(1)
+    unknown.mkdir()
+    prepare(root, run_id(2), "Go on.")
+    clean = keeper(here, root)
+    (here.services.settings.runs_dir / "notes").mkdir()
+    changed = unknown.stat().st_mtime
+    here.clock.jumped_s = changed - NOW.timestamp() + 9 * DAY_S
+    assert () == (await clean.clean(dry_run=False)).doomed
+    here.clock.jumped_s += 2 * DAY_S
 
-        cleaned = await clean.clean(dry_run=False)
+    cleaned = await clean.clean(dry_run=False)
 
-        assert [f"run {run_id(1)}"] == list(what(cleaned))
-        assert (["notes"], [run_id(2)]) == left(here, root)
-        assert {"unverifiable": 1} == cleaned.kept
+    assert [f"run {run_id(1)}"] == list(what(cleaned))
+    assert (["notes"], [run_id(2)]) == left(here, root)
+    assert {"unverifiable": 1} == cleaned.kept
 
 
 async def test_a_copy_that_came_with_another_projects_files_stays(tmp_path: Path) -> None:
@@ -202,51 +196,29 @@ async def test_a_copy_that_came_with_another_projects_files_stays(tmp_path: Path
         assert (([], [run_id(2)]), {"foreign": 1}) == (left(here, root, other), cleaned.kept)
 
 
-async def test_a_missing_project_does_not_stop_the_clean_up(tmp_path: Path) -> None:
-    """It is reported, and its records stay until it is back."""
+async def test_a_missing_project_does_not_stop_the_clean_up(here: House, tmp_path: Path) -> None:
+    """Its records stay until it is back, or an edited copy could not be recognised; the daily one logs it."""
     root, other = make_project(tmp_path), make_project(tmp_path / "other")
-    async with house(tmp_path) as here:
-        await judged(here, root, 1)
-        await judged(here, other, 2)
-        unknown = here.services.settings.runs_dir / run_id(3)  # its project is unknown
-        unknown.mkdir()
-        os.rename(root, tmp_path / "away")
-        here.clock.ahead_s = 400 * DAY_S
-        clean = keeper(here, root, other)
+    await judged(here, root, 1, 4)
+    await judged(here, other, 2)
+    _edit_a_copy(root)
+    (here.services.settings.runs_dir / run_id(3)).mkdir()  # its project is unknown
+    os.rename(root, tmp_path / "away")
+    here.clock.ahead_s = 400 * DAY_S
+    clean = keeper(here, root, other)
 
-        cleaned = await clean.clean(dry_run=False)
+    with capture_logs() as logs:
+        await clean.daily()
 
-        assert ([run_id(1), run_id(3)], []) == left(here, other)
-        assert {"unanswered": 2} == cleaned.kept
-        (problem,) = cleaned.problems
-        assert problem.startswith(f"{root} was left alone: ")
-        (tmp_path / "away").rename(root)
-        gone = [f"copy {run_id(1)}", f"run {run_id(1)}", f"run {run_id(3)}"]
-        assert gone == list(what(await clean.clean(dry_run=False)))
-
-
-async def test_records_stay_while_their_project_is_missing(tmp_path: Path) -> None:
-    """Without them an edited copy could not be recognised later."""
-    async with aged(tmp_path, 1) as (_, root, clean):
-        _edit_a_copy(root)
-        os.rename(root, tmp_path / "away")
-        await clean.clean(dry_run=False)
-        (tmp_path / "away").rename(root)
-
-        assert {"edited": 2} == (await clean.clean(dry_run=False)).kept
-
-
-async def test_the_daily_clean_up_logs_its_problems(tmp_path: Path) -> None:
-    """A person does not see its answer."""
-    roots = [make_project(tmp_path / str(number)) for number in range(40)]
-    async with house(tmp_path) as here:
-        shutil.rmtree(roots[7])
-
-        with capture_logs() as logs:
-            await keeper(here, *roots).daily()
-
-        told = [line["problem"] for line in logs if line["event"] == "not cleaned up"]
-        assert [f"{roots[7]} was left alone: the project {roots[7]} is gone"] == told
+    assert ([run_id(1), run_id(3), run_id(4)], []) == left(here, other)
+    told = [line["problem"] for line in logs if line["event"] == "not cleaned up"]
+    assert [f"{root} was left alone: the project {root} is gone"] == told
+    again = await clean.clean(dry_run=False)
+    assert (tuple(told), {"unanswered": 3}) == (again.problems, again.kept)
+    (tmp_path / "away").rename(root)
+    back = await clean.clean(dry_run=False)
+    gone = [f"copy {run_id(4)}", f"run {run_id(3)}", f"run {run_id(4)}"]
+    assert (gone, {"edited": 2}) == (sorted(what(back)), back.kept)
 
 
 async def test_a_folder_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
@@ -261,16 +233,15 @@ async def test_a_folder_that_cannot_be_removed_is_reported(tmp_path: Path) -> No
         assert 1 == len(cleaned.problems)
 
 
-async def test_the_remains_of_an_interrupted_clean_up_go_with_the_next(tmp_path: Path) -> None:
+async def test_the_remains_of_an_interrupted_clean_up_go_with_the_next(here: House) -> None:
     """A half-removed folder is not a run."""
-    async with house(tmp_path) as here:
-        half = here.services.settings.runs_dir / f".gone-{run_id(1)}"
-        half.mkdir()
-        (half / "output.log").touch()
+    half = here.services.settings.runs_dir / f".gone-{run_id(1)}"
+    half.mkdir()
+    (half / "output.log").touch()
 
-        cleaned = await keeper(here).clean(dry_run=False)
+    cleaned = await keeper(here).clean(dry_run=False)
 
-        assert (False, ()) == (half.exists(), cleaned.doomed)
+    assert (False, ()) == (half.exists(), cleaned.doomed)
 
 
 async def test_sizes_include_the_journals(tmp_path: Path) -> None:
@@ -326,20 +297,19 @@ async def test_simultaneous_clean_ups_take_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_old_notices_go_once_they_are_delivered(tmp_path: Path, waits: bool) -> None:
+async def test_old_notices_go_once_they_are_delivered(here: House, waits: bool) -> None:
     """An undelivered one stays, however old."""
-    async with house(tmp_path) as here:
-        with closing(sqlite3.connect(here.services.settings.journal)) as db, db:
-            moment = (NOW - timedelta(days=50)).isoformat(timespec="microseconds")
-            notice = ("n", "/a", "main", moment, "x")
-            db.execute("INSERT INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)", notice)
-            delivery = (1, "told", 0, None if waits else "delivered")
-            db.execute("INSERT INTO deliveries (notice, sink, born_s, outcome) VALUES (?, ?, ?, ?)", delivery)
+    with closing(sqlite3.connect(here.services.settings.journal)) as db, db:
+        moment = (NOW - timedelta(days=50)).isoformat(timespec="microseconds")
+        notice = ("n", "/a", "main", moment, "x")
+        db.execute("INSERT INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)", notice)
+        delivery = (1, "told", 0, None if waits else "delivered")
+        db.execute("INSERT INTO deliveries (notice, sink, born_s, outcome) VALUES (?, ?, ?, ?)", delivery)
 
-        assert () == (await keeper(here, notices_days=None).clean(dry_run=False)).doomed
-        cleaned = await keeper(here, notices_days=30).clean(dry_run=False)
+    assert () == (await keeper(here, notices_days=None).clean(dry_run=False)).doomed
+    cleaned = await keeper(here, notices_days=30).clean(dry_run=False)
 
-        assert ([] if waits else ["notice 1 notice"]) == list(what(cleaned))
+    assert ([] if waits else ["notice 1 notice"]) == list(what(cleaned))
 
 
 async def test_events_of_old_stories_go_from_the_journal(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,11 +41,11 @@ def monday(tmp_path: Path) -> Path:
     return tmp_path / "monday.db"
 
 
-def key_of(base: Path, name: str = "shop") -> TrackKey:
-    """Return the main track of a project that exists."""
-    root = base / name
-    root.mkdir(exist_ok=True)
-    return TrackKey(str(root))
+@pytest.fixture
+def key(tmp_path: Path) -> TrackKey:
+    """The main track of a project that exists."""
+    (tmp_path / "shop").mkdir()
+    return TrackKey(str(tmp_path / "shop"))
 
 
 async def backed_up(settings: Settings, monday: Path, key: TrackKey, track: Track) -> None:
@@ -83,10 +84,10 @@ def a_run(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-async def test_a_restored_project_is_paused(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """The event names the person, and the result the projects."""
-    key = key_of(tmp_path)
+async def test_a_restored_project_is_paused(settings: Settings, monday: Path, key: TrackKey) -> None:
+    """By an event of its track, with its own number and time, that names the person."""
     await backed_up(settings, monday, key, track_at("impl"))
+    before = datetime.now(UTC)  # noqa: TID251  (compared with the machine's clock)
 
     done = await restored(settings, monday)
 
@@ -95,20 +96,21 @@ async def test_a_restored_project_is_paused(settings: Settings, monday: Path, tm
     assert (1, str(settings.journal)) == (done.newest, done.journal)
     assert done.replaced is not None
     assert 1 == inspect(Path(done.replaced)).newest
+    async with opened(settings.journal) as journal:
+        last = (await journal.events())[-1]
+    assert ("restored", 2, True) == (last.kind, last.seq, last.at >= before)
 
 
-async def test_a_project_at_level_1_is_not_paused(settings: Settings, monday: Path, tmp_path: Path) -> None:
+async def test_a_project_at_level_1_is_not_paused(settings: Settings, monday: Path, key: TrackKey) -> None:
     """The daemon starts nothing in it anyway."""
-    key = key_of(tmp_path)
     await backed_up(settings, monday, key, track_at("impl", ledger=Ledger()))
 
     assert () == (await restored(settings, monday)).paused
     assert None is (await track_in(settings, key)).ledger.paused_by
 
 
-async def test_the_latest_attempt_is_kept(settings: Settings, monday: Path, tmp_path: Path) -> None:
+async def test_the_latest_attempt_is_kept(settings: Settings, monday: Path, key: TrackKey) -> None:
     """STATE.json is unchanged since the backup: the daemon will adopt the run, or read how it ended."""
-    key = key_of(tmp_path)
     await backed_up(settings, monday, key, dispatched("impl"))
 
     with a_run(settings, DISPATCH) as process:
@@ -123,18 +125,17 @@ async def test_the_latest_attempt_is_kept(settings: Settings, monday: Path, tmp_
 
 @pytest.mark.parametrize("change", ["state", "runs", "project"])
 async def test_an_overtaken_attempt_is_dropped(
-    settings: Settings, monday: Path, tmp_path: Path, change: str
+    settings: Settings, monday: Path, key: TrackKey, change: str
 ) -> None:
     """The story went on, or its records are missing, or the project is."""
-    key = key_of(tmp_path)
     await backed_up(settings, monday, key, dispatched("impl"))
-    (settings.runs_dir / DISPATCH).mkdir()
+    project, runs = Path(key.project), settings.runs_dir / DISPATCH
+    if change != "runs":
+        runs.mkdir()
     if change == "state":
-        (tmp_path / "shop/.ai/STATE.json").write_text("{}", encoding="utf-8")
-    elif change == "runs":
-        (settings.runs_dir / DISPATCH).rmdir()
-    else:
-        (tmp_path / "shop").rename(tmp_path / "elsewhere")
+        (project / ".ai/STATE.json").write_text("{}", encoding="utf-8")
+    elif change == "project":
+        os.rename(project, project.with_name("elsewhere"))
 
     done = await restored(settings, monday)
 
@@ -145,55 +146,36 @@ async def test_an_overtaken_attempt_is_dropped(
     assert (Status.PENDING, 1) == (track.state.status, track.state.attempt)
 
 
-async def test_unknown_executors_prevent_a_restore(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """The daemon would start another one beside them; an error changes nothing."""
-    key = key_of(tmp_path)
+UNKNOWN = "20260131T230000-deadbeef.tests"
+"""A check of an attempt that the backup does not know."""
+
+
+async def test_unknown_executors_prevent_a_restore(settings: Settings, monday: Path, key: TrackKey) -> None:
+    """The daemon would start another one beside them; an error changes nothing. On request they are ended."""
     await backed_up(settings, monday, key, track_at("impl"))
     async with opened(settings.journal) as journal:
         await journal.commit(record(key=key))
 
-    with a_run(settings, "20260131T230000-deadbeef") as process:
-        with pytest.raises(Refused, match="20260131T230000-deadbeef") as caught:
+    with a_run(settings, UNKNOWN) as process:
+        with pytest.raises(Refused, match=UNKNOWN) as caught:
             await restored(settings, monday)
         assert None is process.poll()
+        assert "EXECUTORS_RUN" == caught.value.code
+        assert "--end-executors" in (caught.value.hint or "")
+        assert 2 == inspect(settings.journal).newest
+        assert [] == [path.name for path in settings.state_dir.glob("*restoring*")]
 
-    assert "EXECUTORS_RUN" == caught.value.code
-    assert "--end-executors" in (caught.value.hint or "")
-    assert 2 == inspect(settings.journal).newest
-    assert [] == [path.name for path in settings.state_dir.glob("*restoring*")]
-
-
-async def test_unknown_executors_are_ended_on_request(
-    settings: Settings, monday: Path, tmp_path: Path
-) -> None:
-    """Checks of an attempt count, too."""
-    await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
-
-    with a_run(settings, "20260131T230000-deadbeef.tests") as process:
         done = await restored(settings, monday, end_executors=True)
         assert -15 == process.wait(60)
 
-    assert ("20260131T230000-deadbeef.tests",) == done.ended
+    assert (UNKNOWN,) == done.ended
 
 
-async def test_a_running_daemon_prevents_a_restore(settings: Settings, monday: Path, tmp_path: Path) -> None:
+async def test_a_running_daemon_prevents_a_restore(settings: Settings, monday: Path, key: TrackKey) -> None:
     """Two writers would damage the journal."""
-    await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
+    await backed_up(settings, monday, key, track_at("impl"))
 
     with acquire(daemon_lock_path(settings.state_dir), "a test"), pytest.raises(Locked) as caught:
         await restored(settings, monday)
 
     assert (caught.value.hint or "").startswith("handoffd stop")
-
-
-async def test_a_restore_is_an_event_of_its_track(settings: Settings, monday: Path, tmp_path: Path) -> None:
-    """With its own number and time."""
-    key = key_of(tmp_path)
-    await backed_up(settings, monday, key, track_at("impl"))
-    before = datetime.now(UTC)  # noqa: TID251  (compared with the machine's clock)
-
-    await restored(settings, monday)
-
-    async with opened(settings.journal) as journal:
-        last = (await journal.events())[-1]
-    assert ("restored", 2, True) == (last.kind, last.seq, last.at >= before)

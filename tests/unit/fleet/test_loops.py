@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +27,7 @@ from tests.support.house import (
     track_of,
 )
 from tests.unit.journal.making import record
+from tests.unit.project.living import edit, shown
 
 from handoffd.capacity.budgets import Flight
 from handoffd.engine.events import Approved, Initialised, Noted
@@ -95,7 +95,7 @@ async def rebuilt(loops: Loops, before: Project) -> Project:
 
 
 async def test_every_project_has_its_loop_and_is_watched(tmp_path: Path) -> None:
-    """From the start until its end."""
+    """From the start until its end. Without a daemon none starts: a verb leaves the rest to the next one."""
     watch = Watch()
     async with looping(tmp_path, watch) as (_, loops, (project,)):
         assert (True, {project.root}, True) == (loops.run_here, watch.roots, project.main.lasting)
@@ -104,19 +104,9 @@ async def test_every_project_has_its_loop_and_is_watched(tmp_path: Path) -> None
         await loops.end(project.root)
 
         assert (set(), False) == (watch.roots, project.main.lasting)
-    assert not loops.run_here
-
-
-async def test_an_unwatched_project_has_a_warning_with_the_delay(tmp_path: Path) -> None:
-    """Half a minute must not look like a hang. Without a daemon nothing is watched, and nothing warns."""
-    watch = Watch()
-    async with looping(tmp_path, watch) as (_, loops, (project,)):
-        assert loops.unwatched(project.root) is None
-        watch.degraded[project.root] = ".ai is not a folder"
-
-        warning = "changes are seen by the sweep every 30 s, not at once: .ai is not a folder"
-        assert (warning, ".ai is not a folder") == (loops.unwatched(project.root), loops.swept(project.root))
-    assert loops.unwatched(project.root) is None
+    loops.begin(project.root)
+    await anyio.wait_all_tasks_blocked()
+    assert (False, False) == (loops.run_here, project.main.lasting)
 
 
 async def test_a_crashed_project_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
@@ -204,20 +194,6 @@ def _change(here: House, statement: str) -> None:
         database.commit()
 
 
-async def test_without_a_daemon_no_loop_starts(tmp_path: Path) -> None:
-    """A verb does its own work and leaves the rest to the next daemon."""
-    async with house(tmp_path) as here:
-        register, root = Register(), make_project(tmp_path)
-        project = register.awake[root] = Project(root, here.services, ())
-        loops = Loops(here.services, register)
-
-        loops.begin(root)
-        await anyio.wait_all_tasks_blocked()
-
-        assert (False, False) == (loops.run_here, project.main.lasting)
-        project.dismiss()
-
-
 # --- at rest ---------------------------------------------------------------------------------------
 SOON = 0.01
 
@@ -232,35 +208,23 @@ async def resting(tmp_path: Path) -> AsyncIterator[tuple[House, Roster, Register
         yield here, roster, roster._register, root
 
 
-def shown(root: str) -> dict[str, object]:
-    """Return the content of STATE.json."""
-    found: dict[str, object] = json.loads(at(root, ".ai/STATE.json").read_text())
-    return found
-
-
-def edit(root: str, **changes: object) -> None:
-    """Change STATE.json like another tool."""
-    at(root, ".ai/STATE.json").write_text(json.dumps(shown(root) | changes))
-
-
 async def kinds(here: House) -> list[str]:
     """Return the kinds of all events."""
     return [event.kind for event in await here.journal.events()]
 
 
-async def test_an_idle_project_is_a_row(tmp_path: Path) -> None:
+async def test_an_idle_project_is_a_row(here: House, tmp_path: Path) -> None:
     """It has no loop and no lock, and its view is the same as before."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="executor: agent\n")
-        async with daemon(here, rest_after_s=3600) as roster:
-            await begun(roster, root)
-            before = await roster.view(root)
-        async with daemon(here, rest_after_s=SOON) as roster:
-            await eventually(lambda: roster.resting == 1)
-            acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "it").release()
-            assert (before, (before,)) == (await roster.view(root), await roster.views())
-            assert (root, {root: "shop"}, 1) == (roster.find("shop"), dict(roster.names()), roster.count)
-            assert {} == roster._register.awake
+    root = make_project(tmp_path, settings="executor: agent\n")
+    async with daemon(here, rest_after_s=3600) as roster:
+        await begun(roster, root)
+        before = await roster.view(root)
+    async with daemon(here, rest_after_s=SOON) as roster:
+        await eventually(lambda: roster.resting == 1)
+        acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "it").release()
+        assert (before, (before,)) == (await roster.view(root), await roster.views())
+        assert (root, {root: "shop"}, 1) == (roster.find("shop"), dict(roster.names()), roster.count)
+        assert {} == roster._register.awake
 
 
 async def test_a_verb_wakes_a_project_and_it_rests_again(tmp_path: Path) -> None:
@@ -286,7 +250,7 @@ async def test_a_project_rests_at_a_gate_and_at_the_end_of_a_story(tmp_path: Pat
         await roster.give(root, Approved())
         await eventually(lambda: (shown(root)["step"], roster.resting) == ("done", 1))
         assert (0, {}) == (here.services.slots.in_use, register.awake)
-        assert [1, 1] == [run.attempt for run in await here.journal.runs()]
+        assert [(1, "pass")] * 2 == [(run.attempt, run.result) for run in await here.journal.runs()]
 
 
 async def test_a_hint_reveals_an_edit_of_a_resting_projects_state(tmp_path: Path) -> None:
@@ -367,27 +331,25 @@ async def test_a_removed_project_keeps_its_files_and_history(tmp_path: Path) -> 
         await eventually(lambda: roster.resting == 1)
 
 
-async def test_the_next_daemon_wakes_only_changed_projects(tmp_path: Path) -> None:
+async def test_the_next_daemon_wakes_only_changed_projects(here: House, tmp_path: Path) -> None:
     """Every project at rest has left nothing undone."""
-    async with house(tmp_path) as here:
-        quiet, edited = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        async with daemon(here, rest_after_s=SOON) as roster:
-            for root in (quiet, edited):
-                await roster.add(root)
-                await roster.give(root, Initialised(project=root[-6]))
-            await eventually(lambda: roster.resting == 2)
-        edit(edited, human_note="meanwhile")
+    quiet, edited = make_project(tmp_path / "a"), make_project(tmp_path / "b")
+    async with daemon(here, rest_after_s=SOON) as roster:
+        for root in (quiet, edited):
+            await roster.add(root)
+            await roster.give(root, Initialised(project=root[-6]))
+        await eventually(lambda: roster.resting == 2)
+    edit(edited, human_note="meanwhile")
 
-        async with daemon(here, rest_after_s=3600) as roster:
-            await roster.begun()
-            await eventually(lambda: roster.resting == 1)
-            assert ([quiet], [edited]) == (list(roster._register.resting), list(roster._register.awake))
-            await eventually_kinds(here, ["initialised", "initialised", "state_edited"])
+    async with daemon(here, rest_after_s=3600) as roster:
+        await roster.begun()
+        await eventually(lambda: roster.resting == 1)
+        assert ([quiet], [edited]) == (list(roster._register.resting), list(roster._register.awake))
+        await eventually_kinds(here, ["initialised", "initialised", "state_edited"])
 
 
 async def eventually_kinds(here: House, wanted: list[str]) -> None:
     """Wait until these are all events."""
-
     with anyio.fail_after(60):
         while await kinds(here) != wanted:  # noqa: ASYNC110
             await anyio.sleep(0.01)
@@ -424,41 +386,38 @@ async def interfered(here: House, root: str, then: Callable[[str], object]) -> A
         project.dismiss()
 
 
-async def test_a_hint_while_a_project_goes_to_rest_is_followed(tmp_path: Path) -> None:
+async def test_a_hint_while_a_project_goes_to_rest_is_followed(here: House, root: str) -> None:
     """The row records it after the last look."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        hinted = anyio.Event()
+    hinted = anyio.Event()
 
-        def hint(_: str) -> None:
-            edit(root, human_note="just now")
-            loops.rounds.hint(root)
-            hinted.set()
+    def hint(_: str) -> None:
+        edit(root, human_note="just now")
+        loops.rounds.hint(root)
+        hinted.set()
 
-        async with interfered(here, root, hint) as loops:
-            await eventually(hinted.is_set)
-            await eventually_kinds(here, ["initialised", "state_edited"])
+    async with interfered(here, root, hint) as loops:
+        await eventually(hinted.is_set)
+        await eventually_kinds(here, ["initialised", "state_edited"])
 
 
-async def test_a_verb_while_a_project_goes_to_rest_is_answered(tmp_path: Path) -> None:
+async def test_a_verb_while_a_project_goes_to_rest_is_answered(here: House, tmp_path: Path) -> None:
     """It waits for the end of the old loop, because the new one needs its lock."""
-    async with house(tmp_path) as here:
-        root, answers = make_project(tmp_path), list[str]()
+    root, answers = make_project(tmp_path), list[str]()
 
-        async def ask() -> None:
-            with register.guest(root):
-                project = await loops.awake(root)
-                await project.begun.wait()
-                answers.append((await project.main.give(Noted(text="just now"))).result.type)
+    async def ask() -> None:
+        with register.guest(root):
+            project = await loops.awake(root)
+            await project.begun.wait()
+            answers.append((await project.main.give(Noted(text="just now"))).result.type)
 
-        async with (
-            anyio.create_task_group() as asking,
-            interfered(here, root, lambda _: asking.start_soon(ask)) as loops,
-        ):
-            register = loops._register
-            await eventually(lambda: answers == ["accepted"])
-            await eventually(lambda: root in register.resting)
-        assert ["initialised", "noted"] == await kinds(here)
+    async with (
+        anyio.create_task_group() as asking,
+        interfered(here, root, lambda _: asking.start_soon(ask)) as loops,
+    ):
+        register = loops._register
+        await eventually(lambda: answers == ["accepted"])
+        await eventually(lambda: root in register.resting)
+    assert ["initialised", "noted"] == await kinds(here)
 
 
 async def test_a_waking_project_waits_for_its_old_loop(tmp_path: Path) -> None:
@@ -476,27 +435,25 @@ async def test_a_waking_project_waits_for_its_old_loop(tmp_path: Path) -> None:
             await eventually(lambda: root in register.awake)
 
 
-async def test_a_project_with_a_guest_or_a_hint_does_not_rest(tmp_path: Path) -> None:
+async def test_a_project_with_a_guest_or_a_hint_does_not_rest(here: House, root: str) -> None:
     """A guest may ask again, and a hint must be followed first."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        register = Register()
-        project = register.awake[root] = Project(root, here.services, ())
-        loops = Loops(here.services, register, 3600)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(loops.run, Watch())
-            await project.begun.wait()
-            await eventually(lambda: project.main.idle)
+    register = Register()
+    project = register.awake[root] = Project(root, here.services, ())
+    loops = Loops(here.services, register, 3600)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(loops.run, Watch())
+        await project.begun.wait()
+        await eventually(lambda: project.main.idle)
 
-            with register.guest(root):
-                assert not loops.take_in(project)
-            project.touched()
+        with register.guest(root):
             assert not loops.take_in(project)
-            await eventually(lambda: stays_up(project.activity(0)) is None)
-            assert loops.take_in(project)
-            assert not loops.take_in(project)
-            tasks.cancel_scope.cancel()
-        project.dismiss()
+        project.touched()
+        assert not loops.take_in(project)
+        await eventually(lambda: stays_up(project.activity(0)) is None)
+        assert loops.take_in(project)
+        assert not loops.take_in(project)
+        tasks.cancel_scope.cancel()
+    project.dismiss()
 
 
 async def test_an_unreadable_journal_leaves_a_project_at_rest(tmp_path: Path) -> None:
@@ -532,12 +489,14 @@ async def test_a_tampered_track_is_found_when_its_project_wakes(tmp_path: Path) 
 
 
 async def test_a_fact_wakes_its_project(tmp_path: Path) -> None:
-    """An undelivered notice is recorded in the history of a resting project."""
+    """An undelivered notice is recorded in its track or the main one, not for an unknown project or track."""
     async with resting(tmp_path) as (here, roster, _, root):
-        roster.notice_given_up(GivenUp(sink="told", project=root, track="main", count=1, first="n", why="x"))
-        roster.notice_given_up(GivenUp(sink="told", project="/gone", track="", count=1, first="n", why="x"))
+        for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
+            roster.notice_given_up(
+                GivenUp(sink="webhook", project=project, track=track, count=2, first="7", why="no route")
+            )
 
-        await eventually_kinds(here, ["initialised", "notice_given_up"])
+        await eventually_kinds(here, ["initialised", "notice_given_up", "notice_given_up"])
 
 
 async def test_a_stopping_daemon_wakes_no_project(tmp_path: Path) -> None:
@@ -552,17 +511,16 @@ async def test_a_stopping_daemon_wakes_no_project(tmp_path: Path) -> None:
         await roster._loops.awake(root)
 
 
-async def test_a_reload_wakes_only_changed_projects(tmp_path: Path) -> None:
+async def test_a_reload_wakes_only_changed_projects(here: House, tmp_path: Path) -> None:
     """It reports their problems."""
-    async with house(tmp_path) as here:
-        same, changed = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        async with daemon(here, rest_after_s=SOON) as roster:
-            for root in (same, changed):
-                await roster.add(root)
-            await eventually(lambda: roster.resting == 2)
-            at(changed, ".ai/handoffd.yaml").write_text("tset: {}\n")
+    same, changed = make_project(tmp_path / "a"), make_project(tmp_path / "b")
+    async with daemon(here, rest_after_s=SOON) as roster:
+        for root in (same, changed):
+            await roster.add(root)
+        await eventually(lambda: roster.resting == 2)
+        at(changed, ".ai/handoffd.yaml").write_text("tset: {}\n")
 
-            (problem,) = await roster.reload()
+        (problem,) = await roster.reload()
 
-            assert problem.startswith(f"{changed}: .ai/handoffd.yaml:1: tset:")
-            assert [same] == list(roster._register.resting)
+        assert problem.startswith(f"{changed}: .ai/handoffd.yaml:1: tset:")
+        assert [same] == list(roster._register.resting)

@@ -8,17 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.house import (
-    NOW,
-    STARTED,
-    House,
-    at,
-    begun,
-    daemon,
-    house,
-    make_project,
-    track_of,
-)
+from tests.support.house import NOW, STARTED, House, at, begun, daemon, house, make_project, track_of
 from tests.unit.journal.making import record
 
 from handoffd.engine.decision import StopTree
@@ -53,30 +43,22 @@ def dismiss(register: Register) -> None:
 
 
 # --- up or at rest -----------------------------------------------------------------------------------
-def test_a_root_is_counted_once_until_it_is_forgotten() -> None:
-    """Forgetting an unknown root does nothing."""
-    register = Register()
-    register.lay_down("/a", row("a"))
+async def test_a_root_is_either_up_or_at_rest(here: House) -> None:
+    """It moves in both directions, and its name moves with it, until it is forgotten."""
+    register, shop = Register(), project("/srv/shop", here)
+    register.lay_down(shop.root, row("old"))
+    assert (True, False, [shop.root]) == (shop.root in register, "/b" in register, list(register))
 
-    assert (True, False, 1, ["/a"]) == ("/a" in register, "/b" in register, len(register), list(register))
-    register.forget("/a")
-    register.forget("/a")
+    register.get_up(shop.root, shop)
+    assert ({}, [shop], 1) == (register.resting, list(register.awake.values()), len(register))
+    assert ([shop.root], []) == (register.called("shop"), register.called("old"))
+
+    register.lay_down(shop.root, row("shop"))
+    assert ({}, ["shop"]) == (register.awake, [found.name for found in register.resting.values()])
+    register.forget(shop.root)
+    register.forget(shop.root)
     assert (0, {}) == (len(register), register.resting)
-
-
-async def test_a_root_is_either_up_or_at_rest(tmp_path: Path) -> None:
-    """It moves in both directions, and its name moves with it."""
-    async with house(tmp_path) as here:
-        register, shop = Register(), project("/srv/shop", here)
-        register.lay_down(shop.root, row("old"))
-
-        register.get_up(shop.root, shop)
-        assert ({}, [shop], 1) == (register.resting, list(register.awake.values()), len(register))
-        assert ([shop.root], []) == (register.called("shop"), register.called("old"))
-
-        register.lay_down(shop.root, row("shop"))
-        assert ({}, ["shop"]) == (register.awake, [found.name for found in register.resting.values()])
-        shop.dismiss()
+    shop.dismiss()
 
 
 def test_guests_are_counted_until_they_leave() -> None:
@@ -90,37 +72,32 @@ def test_guests_are_counted_until_they_leave() -> None:
 
 
 # --- names -------------------------------------------------------------------------------------------
-async def test_the_name_of_a_project_is_in_its_state_or_its_folders_name(tmp_path: Path) -> None:
+async def test_the_name_of_a_project_is_in_its_state_or_its_folders_name(here: House) -> None:
     """As `status` shows it, up or at rest."""
-    async with house(tmp_path) as here:
-        register = Register()
-        register.awake |= {
-            "/srv/x": project("/srv/x", here, track_of()),
-            "/srv/till": project("/srv/till", here),
-        }
-        register.lay_down("/srv/y", row("yard"))
+    register = Register()
+    register.awake |= {"/srv/x": project("/srv/x", here, track_of()), "/srv/till": project("/srv/till", here)}
+    register.lay_down("/srv/y", row("yard"))
 
-        assert ["shop", "till", "yard"] == [register.name_of(root) for root in register]
-        dismiss(register)
+    assert ["shop", "till", "yard"] == [register.name_of(root) for root in register]
+    dismiss(register)
 
 
-async def test_a_shared_name_is_replaced_by_the_root(tmp_path: Path) -> None:
+async def test_a_shared_name_is_replaced_by_the_root(here: House) -> None:
     """For projects up and at rest, until only one has the name."""
-    async with house(tmp_path) as here:
-        register = Register()
-        for root in ("/a", "/b", "/c"):
-            register.lay_down(root, row("shop"))
-        register.awake["/shop"] = project("/shop", here)
+    register = Register()
+    for root in ("/a", "/b", "/c"):
+        register.lay_down(root, row("shop"))
+    register.awake["/shop"] = project("/shop", here)
 
-        assert ["/shop", "/a", "/b", "/c"] == register.called("shop")
-        assert {root: root for root in register} == dict(register.names())
-        for root in ("/a", "/b", "/shop"):
-            register.forget(root)
-        assert (["/c"], {"/c": "shop"}) == (register.called("shop"), dict(register.names()))
-        register.forget("/c")
-        assert ([], 0) == (register.called("shop"), len(register.names()))
-        with pytest.raises(KeyError):
-            register.names()["/c"]
+    assert ["/shop", "/a", "/b", "/c"] == register.called("shop")
+    assert {root: root for root in register} == dict(register.names())
+    for root in ("/a", "/b", "/shop"):
+        register.forget(root)
+    assert (["/c"], {"/c": "shop"}) == (register.called("shop"), dict(register.names()))
+    register.forget("/c")
+    assert ([], 0) == (register.called("shop"), len(register.names()))
+    with pytest.raises(KeyError):
+        register.names()["/c"]
 
 
 @pytest.fixture
@@ -219,17 +196,16 @@ async def test_an_idle_project_is_loaded_as_a_row(tmp_path: Path) -> None:
         dismiss(register)
 
 
-async def test_an_unfinished_order_keeps_its_project_up(tmp_path: Path) -> None:
+async def test_an_unfinished_order_keeps_its_project_up(here: House) -> None:
     """Although its track is idle: the order may be an undelivered notice."""
-    async with house(tmp_path) as here:
-        for root in ("/srv/owes", "/srv/rests"):
-            await here.journal.add_project(root, root[5:], NOW)
-            orders = (StopTree(dispatch="d1", why=StopReason.ABORT),) if root == "/srv/owes" else ()
-            await here.journal.commit(record(key=TrackKey(root), after=QUIET, effects=orders))
+    for root in ("/srv/owes", "/srv/rests"):
+        await here.journal.add_project(root, root[5:], NOW)
+        orders = (StopTree(dispatch="d1", why=StopReason.ABORT),) if root == "/srv/owes" else ()
+        await here.journal.commit(record(key=TrackKey(root), after=QUIET, effects=orders))
 
-        register = await loaded(here)
-        assert (["/srv/owes"], ["/srv/rests"]) == (list(register.awake), list(register.resting))
-        dismiss(register)
+    register = await loaded(here)
+    assert (["/srv/owes"], ["/srv/rests"]) == (list(register.awake), list(register.resting))
+    dismiss(register)
 
 
 def test_tracks_are_grouped_by_project() -> None:
@@ -264,65 +240,63 @@ async def test_spending_and_limits_of_resting_projects_count(tmp_path: Path) -> 
         assert 12.0 == over.spent
 
 
-async def test_all_projects_of_a_journal_can_be_built(tmp_path: Path) -> None:
+async def test_all_projects_of_a_journal_can_be_built(here: House) -> None:
     """For read-only commands."""
-    async with house(tmp_path) as here:
-        for number in range(3):
-            await here.journal.add_project(f"/srv/{number}", f"{number}", NOW)
-        register = await loaded(here)
-        await make(tuple(register.resting), register, here.services)
+    for number in range(3):
+        await here.journal.add_project(f"/srv/{number}", f"{number}", NOW)
+    register = await loaded(here)
+    await make(tuple(register.resting), register, here.services)
 
-        assert ({}, 3) == (register.resting, len(register.awake))
-        dismiss(register)
+    assert ({}, 3) == (register.resting, len(register.awake))
+    dismiss(register)
 
 
 # --- the first visit ---------------------------------------------------------------------------------
 ZH_TW = "language: zh-TW\n"
 
 
-async def test_the_first_look_uses_the_survey(tmp_path: Path) -> None:
+async def test_the_first_look_uses_the_survey(here: House, root: str) -> None:
     """The next one reads the folder itself, because a hint reports a later change."""
-    async with house(tmp_path) as here:
-        shop = project(make_project(tmp_path), here)
-        await survey([shop])
-        at(shop.root, ".ai/handoffd.yaml").write_text(ZH_TW)
+    shop = project(root, here)
+    await survey([shop])
+    at(shop.root, ".ai/handoffd.yaml").write_text(ZH_TW)
 
-        await shop.look()
-        before = shop.files.settings.language
-        await shop.look()
+    await shop.look()
+    before = shop.files.settings.language
+    await shop.look()
 
-        assert (None, "zh-TW", "ok") == (before, shop.files.settings.language, shop.condition)
-        shop.close()
+    assert (None, "zh-TW", "ok") == (before, shop.files.settings.language, shop.condition)
+    shop.close()
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["looked meanwhile", "did not answer in time"])
-async def test_a_project_without_a_fresh_survey_looks_for_itself(tmp_path: Path, silent: bool) -> None:
+async def test_a_project_without_a_fresh_survey_looks_for_itself(
+    here: House, root: str, silent: bool
+) -> None:
     """A verb at the start has already made it look, or the survey got no answer."""
-    async with house(tmp_path) as here:
-        shop = project(make_project(tmp_path), here)
-        earlier = shop.visit()()
-        if silent:
-            await survey([shop], limit_s=0)
-        at(shop.root, ".ai/handoffd.yaml").write_text(ZH_TW)
-        if not silent:
-            await shop.look()
-            shop.survey(earlier)
-
+    shop = project(root, here)
+    earlier = shop.visit()()
+    if silent:
+        await survey([shop], limit_s=0)
+    at(shop.root, ".ai/handoffd.yaml").write_text(ZH_TW)
+    if not silent:
         await shop.look()
+        shop.survey(earlier)
 
-        assert ("zh-TW", "ok") == (shop.files.settings.language, shop.condition)
-        shop.close()
+    await shop.look()
+
+    assert ("zh-TW", "ok") == (shop.files.settings.language, shop.condition)
+    shop.close()
 
 
-async def test_a_missing_folder_does_not_stop_the_survey(tmp_path: Path) -> None:
+async def test_a_missing_folder_does_not_stop_the_survey(here: House, tmp_path: Path) -> None:
     """Its project reports the fault, and the others are surveyed."""
-    async with house(tmp_path) as here:
-        shop, blog = (project(make_project(tmp_path / name), here) for name in ("shop", "blog"))
-        shutil.rmtree(shop.root)
+    shop, blog = (project(make_project(tmp_path / name), here) for name in ("shop", "blog"))
+    shutil.rmtree(shop.root)
 
-        await survey([shop, blog])
-        await shop.look()
+    await survey([shop, blog])
+    await shop.look()
 
-        await blog.look()
-        assert ("missing", "ok") == (shop.condition, blog.condition)
-        blog.close()
+    await blog.look()
+    assert ("missing", "ok") == (shop.condition, blog.condition)
+    blog.close()

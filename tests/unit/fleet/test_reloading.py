@@ -11,11 +11,13 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import House, house
+from tests.support.house import House, at, daemon, house
 
 from handoffd.engine.views import SettingsView
-from handoffd.errors import InvalidFile
-from handoffd.fleet.reloading import Reloading, live_part, marks, needs_restart, usable
+from handoffd.errors import InvalidFile, StoreError
+from handoffd.fleet.enrolment import Enrolment
+from handoffd.fleet.reloading import Reloading, Renewal, live_part, marks, needs_restart, usable
+from handoffd.fleet.roster import Roster
 from handoffd.notify.notice import Notice
 from handoffd.settings.loading import Further, Given, Loaded, load
 from handoffd.settings.model import ExecuteSettings, Settings, WatchSettings
@@ -212,20 +214,19 @@ async def test_no_other_file_replaces_a_missing_one(tmp_path: Path, further: boo
         assert (str(mine.path), 3) == (problem.file, here.services.settings.execute.slots)
 
 
-async def test_a_file_may_appear(tmp_path: Path) -> None:
+async def test_a_file_may_appear(here: House, tmp_path: Path) -> None:
     """The daemon started without any, and reads it."""
-    async with house(tmp_path) as here:
-        home = tmp_path / "home"
-        environ = {"HOME": str(home), "HANDOFFD_STATE_DIR": str(here.services.settings.state_dir)}
-        given = Given(flags={}, environ=environ)
-        again = Reloading(here.services, given)
-        assert marks(given.files()) == ()
-        (home / ".config/handoffd").mkdir(parents=True)
-        (home / ".config/handoffd/handoffd.yaml").write_text("execute: {slots: 7}\n")
+    home = tmp_path / "home"
+    environ = {"HOME": str(home), "HANDOFFD_STATE_DIR": str(here.services.settings.state_dir)}
+    given = Given(flags={}, environ=environ)
+    again = Reloading(here.services, given)
+    assert marks(given.files()) == ()
+    (home / ".config/handoffd").mkdir(parents=True)
+    (home / ".config/handoffd/handoffd.yaml").write_text("execute: {slots: 7}\n")
 
-        view = await again.reload()
+    view = await again.reload()
 
-        assert (7, str(given.files()[0])) == (here.services.settings.execute.slots, view.file)
+    assert (7, str(given.files()[0])) == (here.services.settings.execute.slots, view.file)
 
 
 async def test_an_empty_mapping_means_the_defaults(tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def test_values_that_need_a_restart_stay_as_they_are() -> None:
-    """The rest applies at once."""
+    """The daemon keeps them until it ends; the rest applies at once."""
     wanted = settings(
         state_dir="/other", control={"tcp": {"port": 8321}}, watch={"sweep_s": 5, "backend": "watchfiles"},
         notify={"command_timeout_s": 3}, execute={"slots": 8}, log={"level": "debug"},
@@ -311,23 +312,12 @@ def test_values_that_need_a_restart_stay_as_they_are() -> None:
 
     live = live_part(wanted, running)
 
-    assert (running.state_dir, running.control, 8, "debug") == (
-        live.state_dir, live.control, live.execute.slots, live.log.level,
+    assert (running.state_dir, running.control, 8, "debug", 3) == (
+        live.state_dir, live.control, live.execute.slots, live.log.level, live.notify.command_timeout_s,
     )  # fmt: skip
     assert WatchSettings(sweep_s=5) == live.watch
-    assert 3 == live.notify.command_timeout_s
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("state_dir", True), ("control.tcp.port", True), ("watch.backend", True),
-        ("watch.sweep_s", False), ("execute.slots", False), ("projects", False), ("log.level", False),
-    ],
-)  # fmt: skip
-def test_only_some_keys_need_a_restart(key: str, expected: bool) -> None:
-    """The daemon keeps their values until it ends."""
-    assert expected is needs_restart(key)
+    keys = "state_dir control.tcp.port watch.backend watch.sweep_s execute.slots projects log.level"
+    assert ["state_dir", "control.tcp.port", "watch.backend"] == list(filter(needs_restart, keys.split()))
 
 
 def test_unusable_executors_of_the_environment_are_reported(tmp_path: Path) -> None:
@@ -339,3 +329,61 @@ def test_unusable_executors_of_the_environment_are_reported(tmp_path: Path) -> N
 
     (problem,) = invalid.value.problems
     assert (None, "executors.own.extends") == (problem.line, problem.key)
+
+
+# --- everything that people write, read again -------------------------------------------------------
+@asynccontextmanager
+async def renewing(
+    tmp_path: Path, reloaded: type[Roster] = Roster
+) -> AsyncIterator[tuple[House, Roster, Renewal, File]]:
+    """Lend a daemon that follows its settings, and their file; a change reloads the roster `reloaded`."""
+    async with edited(tmp_path) as (here, file, again), daemon(here) as roster:
+        enrolling = Enrolment(here.services, roster)
+        renewal = Renewal(again, enrolling, roster if reloaded is Roster else reloaded(here.services))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(enrolling.run)
+            tasks.start_soon(renewal.follow)
+            yield here, roster, renewal, file
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_reload_reads_everything_again(root: str, tmp_path: Path) -> None:
+    """The settings, the places of projects, and the projects' own files."""
+    async with renewing(tmp_path) as (_, roster, renewal, file):
+        file.write(f"projects: [{root}]\n")
+
+        first = await renewal.renew()
+
+        assert {root} == roster.roots()
+        assert ((), ()) == (first.settings.problems, first.problems)
+        at(root, ".ai/handoffd.yaml").write_text("auto: maybe\n")
+        file.write("execute: {slots: 0}\n")
+        second = await renewal.renew()
+        assert ["execute.slots"] == [problem.key for problem in second.settings.problems]
+        assert [root] == [problem.partition(":")[0] for problem in second.problems]
+        assert (0, frozenset({root})) == (second.let_go, roster.roots())
+        assert "1 problem (handoffd config check)" == renewal.trouble
+        assert "execute.slots" in renewal.warnings[0]
+
+        file.write("")
+        third = await renewal.renew()
+        assert (1, frozenset()) == (third.let_go, roster.roots())
+        assert [None] == [renewal.trouble, *renewal.warnings]
+
+
+class Deaf(Roster):
+    """A roster that fails to reload."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Fail like an unreadable journal."""
+        raise StoreError("the journal cannot be read")
+
+
+async def test_an_unreadable_journal_does_not_stop_following(root: str, tmp_path: Path) -> None:
+    """Later changes of the settings apply, and new projects arrive."""
+    async with renewing(tmp_path, Deaf) as (here, roster, _, file):
+        file.write("language: zh-TW\n")
+        await eventually(lambda: here.services.settings.language == "zh-TW")
+        file.write(f"projects: [{root}]\nexecute: {{slots: 7}}\n")
+        await eventually(lambda: here.services.settings.execute.slots == 7)
+        await eventually(lambda: roster.roots() == {root})

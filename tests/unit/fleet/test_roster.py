@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +19,7 @@ from tests.support.house import (
     NOW,
     STARTED,
     House,
+    NoWatch,
     at,
     begun,
     bid,
@@ -31,6 +30,7 @@ from tests.support.house import (
     unwritable,
 )  # fmt: skip
 from tests.support.runs import end_processes, processes
+from tests.unit.project.living import edit, shown
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339
@@ -39,22 +39,16 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
-from handoffd.notify.sink_workers import GivenUp
-from handoffd.settings.model import WatchSettings
-from handoffd.watch.watcher import Watcher
 
 
-def shown(root: str) -> dict[str, object]:
-    """Return the content of STATE.json."""
-    found: dict[str, object] = json.loads(at(root, ".ai/STATE.json").read_text())
-    return found
+async def until_started(here: House, count: int) -> None:
+    """Wait until `count` runs have begun."""
+    await eventually(lambda: count == len(list(here.services.settings.runs_dir.glob("*/start.json"))))
 
 
-async def test_adding_a_project_dispatches_nothing_and_trusts_its_files(tmp_path: Path) -> None:
+async def test_adding_a_project_dispatches_nothing_and_trusts_its_files(here: House, root: str) -> None:
     """Adding it again changes nothing."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
-
+    async with daemon(here) as roster:
         first, second = await roster.add(root), await roster.add(f"{root}/../shop")
 
         assert (root, "not_initialized", 1) == (first.project, first.condition, roster.count)
@@ -76,16 +70,16 @@ async def test_a_project_with_a_running_executor_is_not_removed(tmp_path: Path) 
 async def test_a_verb_looks_at_the_disk_first(tmp_path: Path) -> None:
     """An edit from before the verb is applied before the verb."""
     async with supervised(tmp_path, INITIALISED) as (_, roster, root):
-        at(root, ".ai/STATE.json").write_text(json.dumps(shown(root) | {"human_note": "first"}))
+        edit(root, human_note="first")
 
         await roster.give(root, Noted(text="second"))
 
         assert "first\n\nsecond" == shown(root)["human_note"]
 
 
-async def test_a_crash_leaves_other_projects_running(tmp_path: Path) -> None:
+async def test_a_crash_leaves_other_projects_running(here: House, tmp_path: Path) -> None:
     """The crash is counted, and the caller of the verb gets the error."""
-    async with house(tmp_path) as here, daemon(here) as roster:
+    async with daemon(here) as roster:
         good, bad = make_project(tmp_path / "good"), make_project(tmp_path / "bad")
         for root in (good, bad):
             await roster.add(root)
@@ -98,58 +92,42 @@ async def test_a_crash_leaves_other_projects_running(tmp_path: Path) -> None:
         await eventually(lambda: roster.crashes == 1)
 
 
-async def test_begun_waits_for_the_first_look_at_every_project(tmp_path: Path) -> None:
+async def test_begun_waits_for_the_first_look_at_every_project(here: House, root: str) -> None:
     """It never returns for a project without a loop."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with daemon(here) as roster:
-            await roster.add(root)
-            with anyio.fail_after(60):
-                await roster.begun()
-            assert "not_initialized" == (await roster.view(root)).condition
+    async with daemon(here) as roster:
+        await roster.add(root)
+        with anyio.fail_after(60):
+            await roster.begun()
+        assert "not_initialized" == (await roster.view(root)).condition
 
-        idle = Roster(here.services)
-        await idle.load()
-        with anyio.move_on_after(0.1) as limit:
-            await idle.begun()
-        assert limit.cancelled_caught
+    idle = Roster(here.services)
+    await idle.load()
+    with anyio.move_on_after(0.1) as limit:
+        await idle.begun()
+    assert limit.cancelled_caught
 
 
-async def test_the_status_warns_about_an_unwatched_project(tmp_path: Path) -> None:
-    """The warning explains why changes are seen late, until the watch works again."""
-    async with house(tmp_path) as here:
-        roster = Roster(here.services)
-        watcher = Watcher(roster.touched, WatchSettings(backend="watchfiles", sweep_s=0.1))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(roster.run, watcher)
-            tasks.start_soon(watcher.run)
-            root = make_project(tmp_path)
-            await roster.add(root)
-            strange = os.fsencode(at(root, ".ai/")) + b"/\xff"
+async def test_the_status_warns_about_an_unwatched_project(here: House, root: str) -> None:
+    """Half a minute must not look like a hang. Without a daemon nothing is watched, and nothing warns."""
+    roster, watch, why = Roster(here.services), NoWatch(), ".ai is not a folder"
 
-            async def told() -> bool:
-                view = await roster.view(root)
-                says = any("not at once" in warning for warning in view.warnings)
-                assert says == (view.swept is not None)
-                return says
+    async def told() -> tuple[bool, str | None]:
+        view = await roster.view(root)
+        return f"changes are seen by the sweep every 30 s, not at once: {why}" in view.warnings, view.swept
 
-            def swept_only() -> bool:
-                os.close(os.open(strange, os.O_CREAT | os.O_WRONLY | os.O_TRUNC))
-                return root in watcher.degraded
-
-            assert not await told()
-            await eventually(swept_only, within_s=60)
-            assert await told()
-            os.unlink(strange)
-            await eventually(lambda: root not in watcher.degraded, within_s=60)
-            assert not await told()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(roster.run, watch)
+        await roster.add(root)
+        assert (False, None) == await told()
+        watch.degraded = {root: why}
+        assert (True, why) == await told()
+        tasks.cancel_scope.cancel()
+    assert (False, None) == await told()
 
 
-async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
+async def test_ended_executors_cost_no_attempt(root: str, tmp_path: Path) -> None:
     """The next daemon repeats the attempt with the same number."""
     async with house(tmp_path, f"test -e go || sleep 600\n{HAND_OVER}") as here:
-        root = make_project(tmp_path)
         async with daemon(here) as roster:
             await begun(roster, root, STARTED)
             await eventually(lambda: roster.running == 1)
@@ -164,47 +142,25 @@ async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
         assert [1, 1] == [run.attempt for run in await here.journal.runs()]
 
 
-async def test_an_executor_is_adopted_by_the_next_daemon(tmp_path: Path) -> None:
-    """The executor starts once, and its result is applied."""
-    waiting = "echo x >> starts; until test -e go; do sleep 0.05; done"
-    async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here:
-        root = make_project(tmp_path)
-        async with daemon(here) as roster:
-            await begun(roster, root, STARTED)
-            await eventually(at(root, "starts").exists)
-
-        async with daemon(here):
-            assert 1 == here.services.slots.in_use
-            at(root, "go").touch()
-            await eventually(lambda: shown(root)["step"] == "review")
-        assert "x\n" == at(root, "starts").read_text()
-
-
-async def test_without_a_daemon_a_verb_is_recorded_for_the_next_daemon(tmp_path: Path) -> None:
+async def test_without_a_daemon_a_verb_is_recorded_for_the_next_daemon(here: House, root: str) -> None:
     """The next daemon carries out its consequences."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        alone = Roster(here.services)
-        await alone.add(root)
-        await alone.give(root, INITIALISED)
-        assert "accepted" == (await alone.give(root, STARTED)).type
-        alone.close()
-        assert ("bdd", "pending") == (shown(root)["step"], shown(root)["status"])
+    alone = Roster(here.services)
+    await alone.add(root)
+    await alone.give(root, INITIALISED)
+    assert "accepted" == (await alone.give(root, STARTED)).type
+    alone.close()
+    assert ("bdd", "pending") == (shown(root)["step"], shown(root)["status"])
 
-        async with daemon(here):
-            await eventually(lambda: shown(root)["step"] == "review")
+    async with daemon(here):
+        await eventually(lambda: shown(root)["step"] == "review")
 
 
-async def test_trust_returns_changed_keys_and_reload_returns_problems(tmp_path: Path) -> None:
-    """A problem has its file and line."""
+async def test_trust_returns_the_changed_keys(tmp_path: Path) -> None:
+    """A reload does not trust them."""
     async with supervised(tmp_path) as (_, roster, root):
         at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
         assert () == await roster.reload()
         assert ("test.command",) == await roster.trust(root)
-
-        at(root, ".ai/handoffd.yaml").write_text("tset: {}\n")
-        (problem,) = await roster.reload()
-        assert problem.startswith(f"{root}: .ai/handoffd.yaml:1: tset:")
 
 
 async def test_a_peek_needs_a_state(tmp_path: Path) -> None:
@@ -219,10 +175,9 @@ async def test_a_peek_needs_a_state(tmp_path: Path) -> None:
         assert ("bdd", "agent", None) == (peek.step, peek.executor, peek.prompt)
 
 
-async def test_simultaneous_adds_make_one_project(tmp_path: Path) -> None:
+async def test_simultaneous_adds_make_one_project(here: House, root: str) -> None:
     """Its loop decides a verb given at once."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
+    async with daemon(here) as roster:
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(roster.add, root)
@@ -245,22 +200,20 @@ async def test_slots_of_ended_executors_stay_free(tmp_path: Path) -> None:
         assert 0 == roster.running
 
 
-async def test_inspecting_beside_a_daemon_reports_problems(tmp_path: Path) -> None:
+async def test_inspecting_beside_a_daemon_reports_problems(here: House, root: str) -> None:
     """It repairs nothing."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        async with daemon(here) as roster:
-            await begun(roster, root)
-        at(root, ".ai/STATE.json").write_text("{broken")
+    async with daemon(here) as roster:
+        await begun(roster, root)
+    at(root, ".ai/STATE.json").write_text("{broken")
 
-        async with daemon(here):
-            looking = Roster(here.services)
-            await looking.load()
-            await looking.inspect()
-            condition = (await looking.view(root)).condition
-            looking.close()
+    async with daemon(here):
+        looking = Roster(here.services)
+        await looking.load()
+        await looking.inspect()
+        condition = (await looking.view(root)).condition
+        looking.close()
 
-        assert "invalid_state" == condition
+    assert "invalid_state" == condition
 
 
 async def test_a_queued_project_that_is_removed_leaves_the_queue(tmp_path: Path) -> None:
@@ -333,13 +286,12 @@ async def test_a_project_can_be_added_again_while_it_is_being_removed(tmp_path: 
         assert ("ok", "bootstrap") == ((await roster.view(root)).condition, shown(root)["step"])
 
 
-async def test_a_deleted_project_can_be_removed(tmp_path: Path) -> None:
+async def test_a_deleted_project_can_be_removed(root: str, tmp_path: Path) -> None:
     """Even with an attempt in flight from before a power failure."""
     async with house(tmp_path, "sleep 600") as here:
-        root = make_project(tmp_path)
         async with daemon(here) as roster:
             await begun(roster, root, STARTED)
-            await eventually(lambda: list(here.services.settings.runs_dir.glob("*/start.json")))
+            await until_started(here, 1)
         end_processes(tmp_path)
         shutil.rmtree(root)
 
@@ -351,9 +303,9 @@ async def test_a_deleted_project_can_be_removed(tmp_path: Path) -> None:
             assert 0 == roster.count
 
 
-async def test_a_poll_records_its_progress(tmp_path: Path) -> None:
+async def test_a_poll_records_its_progress(here: House) -> None:
     """By the injected clock; before the first poll there is no record."""
-    async with house(tmp_path) as here, daemon(here) as roster:
+    async with daemon(here) as roster:
         assert roster.polled is None
 
         await roster.poll()
@@ -370,26 +322,24 @@ async def test_a_project_with_unreadable_records_does_not_stop_the_poll(tmp_path
         bad, good = make_project(tmp_path / "a"), make_project(tmp_path / "b")
         for root in (bad, good):
             await begun(roster, root, STARTED)
-        await eventually(lambda: len(list(here.services.settings.runs_dir.glob("*/start.json"))) == 2)
+        await until_started(here, 2)
         (run, *_) = await here.journal.runs(bad)
-        (here.services.run_dir(run.id) / "claim").unlink()
-        (here.services.run_dir(run.id) / "claim").mkdir()
+        claim = here.services.run_dir(run.id) / "claim"
+        claim.unlink()
+        claim.mkdir()
 
         here.clock.ahead_s += 61
         await roster.poll()
 
         await eventually(lambda: shown(good)["status"] == "timeout")
-        (here.services.run_dir(run.id) / "claim").rmdir()
+        claim.rmdir()
 
 
-async def test_a_broken_file_is_never_overwritten(tmp_path: Path) -> None:
+async def test_a_broken_file_is_never_overwritten(here: House, root: str) -> None:
     """A verb is refused with the place of the fault, and a deadline leaves the file alone."""
-    async with house(tmp_path) as here, daemon(here) as roster:
-        root = make_project(tmp_path)
+    async with daemon(here) as roster:
         await begun(roster, root, Started(story="US-001", automatic=False))
-        at(root, ".ai/STATE.json").write_text(
-            json.dumps(shown(root) | {"status": "running", "dispatched_at": rfc3339(NOW)})
-        )
+        edit(root, status="running", dispatched_at=rfc3339(NOW))
         await roster.reload()
         at(root, ".ai/STATE.json").write_text('{"made": "by hand",')
 
@@ -407,7 +357,7 @@ async def test_executors_are_ended_even_if_the_journal_cannot_record_it(tmp_path
     async with house(tmp_path, "sleep 600") as here, daemon(here, record_limit_s=0.1) as roster:
         for name in ("a", "b"):
             await begun(roster, make_project(tmp_path / name), STARTED)
-        await eventually(lambda: len(list(here.services.settings.runs_dir.glob("*/start.json"))) == 2)
+        await until_started(here, 2)
 
         with unwritable(here), anyio.fail_after(60):
             await roster.end_executors("the test")
@@ -415,49 +365,32 @@ async def test_executors_are_ended_even_if_the_journal_cannot_record_it(tmp_path
             await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))
 
 
-async def test_an_undelivered_notice_is_recorded_in_its_track(tmp_path: Path) -> None:
-    """In the main track if its own is unknown; not at all for an unknown project."""
-    async with supervised(tmp_path, INITIALISED) as (here, roster, root):
-        before = here.journal.newest
-        for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
-            roster.notice_given_up(
-                GivenUp(sink="webhook", project=project, track=track, count=2, first="7", why="no route")
-            )
-
-        await eventually(lambda: here.journal.newest == before + 2)
-        events = await here.journal.events(before, root)
-        assert ["notice_given_up"] * 2 == [event.kind for event in events]
-
-
 # --- limited accounts -----------------------------------------------------------------------------
 
 
-async def until_it_waits(here: House, roster: Roster, root: str) -> None:
-    """Wait until a project waits for the agent's account, and its view shows that."""
-    await eventually(lambda: here.services.accounts.waits(TrackKey(root)))
-    assert "purse's usage limit, until" in str((await roster.view(root)).tracks[0].waits_for)
+async def until_it_waits(here: House, roster: Roster, *roots: str) -> None:
+    """Start a story in these projects; wait until each waits for the agent's account, as its view shows."""
+    for root in roots:
+        await begun(roster, root, STARTED)
+        await eventually(lambda root=root: here.services.accounts.waits(TrackKey(root)))  # type: ignore[misc]
+        assert "purse's usage limit, until" in str((await roster.view(root)).tracks[0].waits_for)
 
 
-async def until_its_gate(root: str) -> None:
-    """Wait until a story reaches its gate."""
-    await eventually(lambda: shown(root)["step"] == "review")
+async def until_at_gate(*roots: str) -> None:
+    """Wait until the stories of these projects have reached their gate."""
+    await eventually(lambda: {"review"} == {shown(root)["step"] for root in roots})
 
 
 async def test_a_limit_holds_and_is_lifted_for_all_projects(tmp_path: Path) -> None:
     """Also for one that never met it; every project that met it records the end."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, daemon(here) as roster:
         met, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        await begun(roster, met, STARTED)
-        await eventually(lambda: len(roster.limits()) == 1)
-        await begun(roster, other, STARTED)
-        for root in (met, other):
-            await until_it_waits(here, roster, root)
-        assert () == await here.journal.runs(other, 10)
+        await until_it_waits(here, roster, met, other)
+        assert (1, ()) == (len(roster.limits()), await here.journal.runs(other, 10))
 
         at(str(tmp_path), "paid").touch()
         assert Lifted(projects=(met,)) == await roster.lift_limit("purse", "mei")
-        for root in (met, other):
-            await until_its_gate(root)
+        await until_at_gate(met, other)
         assert "limit_lifted" in {event.kind for event in await here.journal.events(0, met, 100)}
         with pytest.raises(NotFound, match=r"'purse' is not limited \(limited: none\)"):
             await roster.lift_limit("purse", "mei")
@@ -465,20 +398,16 @@ async def test_a_limit_holds_and_is_lifted_for_all_projects(tmp_path: Path) -> N
 
 async def test_a_track_without_a_slot_does_not_block_the_trial_of_an_account(tmp_path: Path) -> None:
     """After a limit one track tries alone, but never one that cannot start."""
-    first = make_project(tmp_path / "a")
+    first, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
     scheduling = {"groups": {"full": {"slots": 1, "projects": [first]}}}
     async with house(tmp_path, AT_ITS_LIMIT, scheduling=scheduling) as here, daemon(here) as roster:
-        other = make_project(tmp_path / "b")
-        await begun(roster, first, STARTED)
-        await until_it_waits(here, roster, first)
-        await begun(roster, other, STARTED)
-        await until_it_waits(here, roster, other)
+        await until_it_waits(here, roster, first, other)
         here.services.slots.occupy(bid("/srv/full", group="full"))
 
         at(str(tmp_path), "paid").touch()
         here.clock.ahead_s += LIMIT_S + 300
         await roster.look_at_accounts()
-        await until_its_gate(other)
+        await until_at_gate(other)
 
         waits_for = str((await roster.view(first)).tracks[0].waits_for)
         assert waits_for.startswith("1st in group full (1 of 1 in use: ")
@@ -488,24 +417,18 @@ async def test_lifting_a_limit_reports_a_broken_project(tmp_path: Path) -> None:
     """The other projects go on."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, daemon(here) as roster:
         broken, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        await begun(roster, broken, STARTED)
-        await until_it_waits(here, roster, broken)
-        await begun(roster, other, STARTED)
-        await until_it_waits(here, roster, other)
+        await until_it_waits(here, roster, broken, other)
         at(broken, ".ai/STATE.json").write_text("{ broken")
-
         at(str(tmp_path), "paid").touch()
         lifted = await roster.lift_limit("purse", "mei")
         assert ((), [broken]) == (lifted.projects, [line.split(":")[0] for line in lifted.problems])
-        await until_its_gate(other)
+        await until_at_gate(other)
 
 
-async def test_without_a_daemon_an_unrecorded_lift_fails(tmp_path: Path) -> None:
+async def test_without_a_daemon_an_unrecorded_lift_fails(root: str, tmp_path: Path) -> None:
     """No daemon would act on it."""
     async with house(tmp_path, AT_ITS_LIMIT) as here:
-        root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await begun(roster, root, STARTED)
             await until_it_waits(here, roster, root)
         at(root, ".ai/STATE.json").write_text("{ broken")
         alone = Roster(here.services)
@@ -515,12 +438,10 @@ async def test_without_a_daemon_an_unrecorded_lift_fails(tmp_path: Path) -> None
         alone.close()
 
 
-async def test_the_next_daemon_restores_limits(tmp_path: Path) -> None:
+async def test_the_next_daemon_restores_limits(root: str, tmp_path: Path) -> None:
     """From the journal, before it dispatches anything; a read-only roster does the same."""
     async with house(tmp_path, AT_ITS_LIMIT) as here:
-        root = make_project(tmp_path)
         async with daemon(here) as roster:
-            await begun(roster, root, STARTED)
             await until_it_waits(here, roster, root)
             known = roster.limits()
 
@@ -536,9 +457,8 @@ async def test_the_next_daemon_restores_limits(tmp_path: Path) -> None:
             assert 1 == len(await here.journal.runs(root, 10))
 
 
-async def test_executors_are_listed_by_name_with_auto(tmp_path: Path) -> None:
+async def test_executors_are_listed_by_name_with_auto(here: House) -> None:
     """The base `command` cannot be chosen."""
-    async with house(tmp_path) as here:
-        choices = Roster(here.services).executors()
-        assert {"auto", "agent", "claude", "rehearsal"} <= set(choices)
-        assert "command" not in choices
+    choices = Roster(here.services).executors()
+    assert {"auto", "agent", "claude", "rehearsal"} <= set(choices)
+    assert "command" not in choices

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
-from tests.support.house import NOW, House, at, begun, daemon, house, make_project, unwritable
+from tests.support.house import NOW, House, at, begun, daemon, make_project, unwritable
 
 from handoffd.api.service import Service
 from handoffd.engine.decision import Accepted, Refusal, Result
@@ -76,17 +77,16 @@ def with_starts(here: House, *starts: SharedStart) -> Services:
     return replace(here.services, settings=settings)
 
 
-@asynccontextmanager
 async def timetable(
     here: House, *starts: SharedStart, projects: Projects | None = None
-) -> AsyncIterator[tuple[Timetable, Projects]]:
-    """Lend a timetable after its first look."""
+) -> tuple[Timetable, Projects]:
+    """Return a timetable after its first look."""
     services = with_starts(here, *starts)
     projects = projects or Projects(services)
     table = Timetable(services, projects)
     table.begin = projects.begin
     await table.look()
-    yield table, projects
+    return table, projects
 
 
 def set_clock(here: House, now: datetime) -> None:
@@ -100,73 +100,61 @@ async def look(here: House, table: Timetable, now: datetime) -> None:
     await table.look()
 
 
-async def test_a_due_schedule_starts_once(tmp_path: Path) -> None:
-    """Not before its time and not again, until the next night."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        await look(here, table, MIDNIGHT - timedelta(seconds=1))
-        assert [] == projects.asked
-        for _ in range(3):
-            await look(here, table, MIDNIGHT + timedelta(seconds=5))
-        [(root, event)] = projects.asked
-        assert (SHOP, "R-2026-02-01", "nightly", MIDNIGHT) == (root, event.story, event.schedule, event.due)
-        await look(here, table, MIDNIGHT + timedelta(days=1, seconds=1))
-        assert ["R-2026-02-01", "R-2026-02-02"] == projects.stories
+async def test_a_due_schedule_starts_once(here: House) -> None:
+    """Not before its time and not again, until the next night; also by the next daemon."""
+    table, projects = await timetable(here, DAILY)
+    await look(here, table, MIDNIGHT - timedelta(seconds=1))
+    assert [] == projects.asked
+    for _ in range(3):
+        await look(here, table, MIDNIGHT + timedelta(seconds=5))
+    [(root, event)] = projects.asked
+    assert (SHOP, "R-2026-02-01", "nightly", MIDNIGHT) == (root, event.story, event.schedule, event.due)
+
+    _, projects = await timetable(here, DAILY)
+    assert [] == projects.asked
+    set_clock(here, MIDNIGHT + timedelta(days=1, seconds=5))
+    table, projects = await timetable(here, DAILY)
+    await table.look()
+    assert ["R-2026-02-02"] == projects.stories
 
 
-async def test_a_restart_neither_repeats_nor_forgets(tmp_path: Path) -> None:
-    """The next daemon reads the outcomes from the journal."""
-    async with house(tmp_path) as here:
-        async with timetable(here, DAILY) as (table, projects):
-            await look(here, table, MIDNIGHT + timedelta(seconds=5))
-            assert 1 == len(projects.asked)
-        async with timetable(here, DAILY) as (table, projects):
-            await table.look()
-            assert [] == projects.asked
-        set_clock(here, MIDNIGHT + timedelta(days=1, seconds=5))
-        async with timetable(here, DAILY) as (table, projects):
-            assert ["R-2026-02-02"] == projects.stories
-
-
-async def test_a_missed_start_is_caught_up_only_if_configured(tmp_path: Path) -> None:
+async def test_a_missed_start_is_caught_up_only_if_configured(here: House) -> None:
     """Once for a week; otherwise it is reported as missed."""
     both = (DAILY, DAILY.model_copy(update={"name": "once", "catch_up": "one", "start": "O-{date}"}))
-    async with house(tmp_path) as here:
-        async with timetable(here, *both):
-            pass
-        set_clock(here, MIDNIGHT + timedelta(days=6, hours=3))
-        async with timetable(here, *both) as (table, projects):
-            assert ["O-2026-02-07"] == projects.stories
-            missed, once = await table.views()
-            assert ("missed", MIDNIGHT + timedelta(days=6)) == (missed.last_outcome, missed.last_due)
-            assert "no daemon was running" in (missed.last_why or "")
-            assert MIDNIGHT + timedelta(days=7) == missed.next_at == once.next_at
-            await table.look()
-            assert 1 == len(projects.asked)
+    await timetable(here, *both)
+    set_clock(here, MIDNIGHT + timedelta(days=6, hours=3))
+    table, projects = await timetable(here, *both)
+    assert ["O-2026-02-07"] == projects.stories
+    missed, once = await table.views()
+    assert ("missed", MIDNIGHT + timedelta(days=6)) == (missed.last_outcome, missed.last_due)
+    assert "no daemon was running" in (missed.last_why or "")
+    assert MIDNIGHT + timedelta(days=7) == missed.next_at == once.next_at
+    await table.look()
+    assert 1 == len(projects.asked)
 
 
-async def test_setting_the_clock_back_repeats_nothing(tmp_path: Path) -> None:
+async def test_setting_the_clock_back_repeats_nothing(here: House) -> None:
     """Later starts still happen."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        await look(here, table, MIDNIGHT + timedelta(seconds=5))
-        for hours in (-5, -1, 0, 1):
-            await look(here, table, MIDNIGHT + timedelta(hours=hours, seconds=1))
-        assert 1 == len(projects.asked)
-        await look(here, table, MIDNIGHT + timedelta(days=1, seconds=1))
-        assert 2 == len(projects.asked)
+    table, projects = await timetable(here, DAILY)
+    await look(here, table, MIDNIGHT + timedelta(seconds=5))
+    for hours in (-5, -1, 0, 1):
+        await look(here, table, MIDNIGHT + timedelta(hours=hours, seconds=1))
+    assert 1 == len(projects.asked)
+    await look(here, table, MIDNIGHT + timedelta(days=1, seconds=1))
+    assert 2 == len(projects.asked)
 
 
-async def test_a_clock_that_was_years_ahead_delays_nothing(tmp_path: Path) -> None:
+async def test_a_clock_that_was_years_ahead_delays_nothing(here: House) -> None:
     """After it is corrected, schedules start at their time."""
-    async with house(tmp_path) as here:
-        set_clock(here, MIDNIGHT + timedelta(days=3650))
-        async with timetable(here, DAILY) as (table, projects):
-            await look(here, table, MIDNIGHT - timedelta(minutes=1))
-            assert [MIDNIGHT] == [one.next_at for one in await table.views()]
-            await look(here, table, MIDNIGHT + timedelta(seconds=5))
-            assert ["R-2026-02-01"] == projects.stories
+    set_clock(here, MIDNIGHT + timedelta(days=3650))
+    table, projects = await timetable(here, DAILY)
+    await look(here, table, MIDNIGHT - timedelta(minutes=1))
+    assert [MIDNIGHT] == [one.next_at for one in await table.views()]
+    await look(here, table, MIDNIGHT + timedelta(seconds=5))
+    assert ["R-2026-02-01"] == projects.stories
 
 
-async def test_a_failing_start_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_a_failing_start_does_not_stop_the_others(here: House) -> None:
     """It is tried again, and its view has the reason."""
 
     class Broken(Projects):
@@ -176,180 +164,173 @@ async def test_a_failing_start_does_not_stop_the_others(tmp_path: Path) -> None:
                 raise RuntimeError("a bug")
             return await super().begin(root, event)
 
-    async with house(tmp_path) as here:
-        projects = Broken(with_starts(here, DAILY), roots=["/srv/a", "/srv/b"])
-        async with timetable(here, DAILY, projects=projects) as (table, _):
-            await look(here, table, MIDNIGHT + timedelta(seconds=1))
-            assert {"/srv/a", "/srv/b"} == {root for root, _ in projects.asked}
-            waiting = {one.project: one.waits_for for one in await table.views()}
-            assert ("its start failed; the log of the daemon says more", None) == (
-                waiting["/srv/a"], waiting["/srv/b"]
-            )  # fmt: skip
-            await look(here, table, MIDNIGHT + timedelta(seconds=20))
-            assert ["started", "started"] == [one.last_outcome for one in await table.views()]
+    projects = Broken(with_starts(here, DAILY), roots=["/srv/a", "/srv/b"])
+    table, _ = await timetable(here, DAILY, projects=projects)
+    await look(here, table, MIDNIGHT + timedelta(seconds=1))
+    assert {"/srv/a", "/srv/b"} == {root for root, _ in projects.asked}
+    failed = "its start failed; the log of the daemon says more"
+    assert {"/srv/a": failed, "/srv/b": None} == {one.project: one.waits_for for one in await table.views()}
+    await look(here, table, MIDNIGHT + timedelta(seconds=20))
+    assert ["started", "started"] == [one.last_outcome for one in await table.views()]
 
 
-async def test_a_refused_start_is_skipped_with_its_reason(tmp_path: Path) -> None:
+async def test_a_refused_start_is_skipped_with_its_reason(here: House) -> None:
     """And not tried again."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        for answer, why in (
-            (NO, "US-1 is in flight"),
-            (Refused("no such executor", code="X"), "no such executor"),
-        ):
-            projects.answer = answer
-            await look(here, table, here.clock.now().replace(hour=0, minute=0, second=0) + timedelta(days=1))
-            await table.look()
-            [view] = await table.views()
-            assert ("skipped", why) == (view.last_outcome, view.last_why)
-        assert 2 == len(projects.asked)
+    table, projects = await timetable(here, DAILY)
+    refused = Refused("no such executor", code="X")
+    refusals: dict[str, Result | HandoffdError] = {NO.message: NO, refused.message: refused}
+    for day, why in enumerate(refusals):
+        projects.answer = refusals[why]
+        await look(here, table, MIDNIGHT + timedelta(days=day))
+        await table.look()
+        [view] = await table.views()
+        assert ("skipped", why, day + 1) == (view.last_outcome, view.last_why, len(projects.asked))
 
 
-async def test_a_temporarily_unavailable_project_is_tried_again(tmp_path: Path) -> None:
+async def test_a_temporarily_unavailable_project_is_tried_again(here: House) -> None:
     """As long as the start is on time; meanwhile the view has the reason."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        set_clock(here, MIDNIGHT)
-        projects.answer = Locked("another process has it")
-        await table.look()
-        [view] = await table.views()
-        assert ("another process has it", MIDNIGHT) == (view.waits_for, view.next_at)
+    table, projects = await timetable(here, DAILY)
+    set_clock(here, MIDNIGHT)
+    projects.answer = Locked("another process has it")
+    await table.look()
+    [view] = await table.views()
+    assert ("another process has it", MIDNIGHT) == (view.waits_for, view.next_at)
 
-        set_clock(here, MIDNIGHT + timedelta(seconds=20))
-        projects.answer = YES
-        await table.look()
-        [view] = await table.views()
-        assert ("started", None) == (view.last_outcome, view.waits_for)
+    set_clock(here, MIDNIGHT + timedelta(seconds=20))
+    projects.answer = YES
+    await table.look()
+    [view] = await table.views()
+    assert ("started", None) == (view.last_outcome, view.waits_for)
 
-        for passing in (StoreError("gone"), NotFound("gone"), Refused("crashed", code="RESTARTING")):
-            projects.answer = passing
-            await look(here, table, here.clock.now().replace(hour=0, minute=0) + timedelta(days=1))
-            await look(here, table, here.clock.now() + timedelta(seconds=120))
-            [view] = await table.views()
-            assert ("missed", passing.message, None) == (view.last_outcome, view.last_why, view.waits_for)
+    for passing in (StoreError("gone"), NotFound("gone"), Refused("crashed", code="RESTARTING")):
+        projects.answer = passing
+        await look(here, table, here.clock.now().replace(hour=0, minute=0) + timedelta(days=1))
+        await look(here, table, here.clock.now() + timedelta(seconds=120))
+        [view] = await table.views()
+        assert ("missed", passing.message, None) == (view.last_outcome, view.last_why, view.waits_for)
 
 
 @pytest.mark.parametrize("error", [StoreError("STATE.json is gone"), Refused("odd", code="ODD")])
-async def test_a_start_whose_answer_was_lost_is_not_repeated(tmp_path: Path, error: HandoffdError) -> None:
+async def test_a_start_whose_answer_was_lost_is_not_repeated(here: House, error: HandoffdError) -> None:
     """The journal has it, and its outcome is `started`."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        taken = projects.begin
+    table, projects = await timetable(here, DAILY)
 
-        async def lost(root: str, event: Started) -> Result:
-            await taken(root, event)
-            raise error
+    async def lost(root: str, event: Started) -> Result:
+        await projects.begin(root, event)
+        raise error
 
-        table.begin = lost
-        for seconds in (1, 30, 60):
-            await look(here, table, MIDNIGHT + timedelta(seconds=seconds))
-        assert 1 == len(projects.asked)
-        [view] = await table.views()
-        assert "started" == view.last_outcome
+    table.begin = lost
+    for seconds in (1, 30, 60):
+        await look(here, table, MIDNIGHT + timedelta(seconds=seconds))
+    [view] = await table.views()
+    assert (1, "started") == (len(projects.asked), view.last_outcome)
 
 
-async def test_an_unwritable_journal_loses_no_outcome(tmp_path: Path) -> None:
+async def test_an_unwritable_journal_loses_no_outcome(here: House) -> None:
     """The outcome is recorded later."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        projects.answer = NO
-        set_clock(here, MIDNIGHT)
-        with unwritable(here, "schedules", "UPDATE"):
-            await table.look()
-            [view] = await table.views()
-            assert view.last_outcome is None
-        await look(here, table, MIDNIGHT + timedelta(seconds=20))
-        [view] = await table.views()
-        assert "skipped" == view.last_outcome
-
-
-async def test_projects_come_and_go(tmp_path: Path) -> None:
-    """The schedule of a new or returning project counts from then on; a removed project is forgotten."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        await here.journal.add_project("/srv/blog", "blog", NOW)
-        projects.roots.append("/srv/blog")
-        await look(here, table, MIDNIGHT - timedelta(hours=1))
-        assert 2 == len(await table.views())
-        projects.roots.remove(SHOP)
-        await look(here, table, MIDNIGHT + timedelta(seconds=10))
-        assert ["/srv/blog"] == [root for root, _ in projects.asked]
-        projects.roots.append(SHOP)
-        await look(here, table, MIDNIGHT + timedelta(seconds=60))
+    table, projects = await timetable(here, DAILY)
+    projects.answer = NO
+    set_clock(here, MIDNIGHT)
+    with unwritable(here, "schedules", "UPDATE"):
         await table.look()
-        assert 1 == len(projects.asked)
-        [view] = await table.views(SHOP)
-        assert (None, MIDNIGHT + timedelta(days=1)) == (view.last_outcome, view.next_at)
+        [view] = await table.views()
+        assert view.last_outcome is None
+    await look(here, table, MIDNIGHT + timedelta(seconds=20))
+    [view] = await table.views()
+    assert "skipped" == view.last_outcome
 
 
-async def test_a_project_that_is_being_rebuilt_misses_nothing(tmp_path: Path) -> None:
+async def test_projects_come_and_go(here: House) -> None:
+    """The schedule of a new or returning project counts from then on; a removed project is forgotten."""
+    table, projects = await timetable(here, DAILY)
+    await here.journal.add_project("/srv/blog", "blog", NOW)
+    projects.roots.append("/srv/blog")
+    await look(here, table, MIDNIGHT - timedelta(hours=1))
+    assert 2 == len(await table.views())
+    projects.roots.remove(SHOP)
+    await look(here, table, MIDNIGHT + timedelta(seconds=10))
+    assert ["/srv/blog"] == [root for root, _ in projects.asked]
+    projects.roots.append(SHOP)
+    await look(here, table, MIDNIGHT + timedelta(seconds=60))
+    await table.look()
+    assert 1 == len(projects.asked)
+    [view] = await table.views(SHOP)
+    assert (None, MIDNIGHT + timedelta(days=1)) == (view.last_outcome, view.next_at)
+
+
+async def test_a_project_that_is_being_rebuilt_misses_nothing(here: House) -> None:
     """The journal still lists it as supervised."""
-    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
-        await here.journal.add_project(SHOP, "shop", NOW)
-        projects.roots.clear()
-        await look(here, table, MIDNIGHT - timedelta(seconds=5))
-        assert () == await table.views()
-        projects.roots.append(SHOP)
-        await look(here, table, MIDNIGHT + timedelta(seconds=5))
-        assert 1 == len(projects.asked)
+    table, projects = await timetable(here, DAILY)
+    await here.journal.add_project(SHOP, "shop", NOW)
+    projects.roots.clear()
+    await look(here, table, MIDNIGHT - timedelta(seconds=5))
+    assert () == await table.views()
+    projects.roots.append(SHOP)
+    await look(here, table, MIDNIGHT + timedelta(seconds=5))
+    assert 1 == len(projects.asked)
 
 
-async def test_a_renamed_project_matches_other_patterns(tmp_path: Path) -> None:
+async def test_a_renamed_project_matches_other_patterns(here: House) -> None:
     """Names are read again now and then."""
     named = DAILY.model_copy(update={"projects": ("store",)})
-    async with house(tmp_path) as here, timetable(here, named) as (table, projects):
-        assert () == await table.views()
-        projects.called[SHOP] = "store"
-        await look(here, table, NOW + timedelta(seconds=61))
-        assert [SHOP] == [view.project for view in await table.views()]
+    table, projects = await timetable(here, named)
+    assert () == await table.views()
+    projects.called[SHOP] = "store"
+    await look(here, table, NOW + timedelta(seconds=61))
+    assert [SHOP] == [view.project for view in await table.views()]
 
 
-async def test_an_edited_schedule_starts_over(tmp_path: Path) -> None:
+async def test_an_edited_schedule_starts_over(here: House) -> None:
     """A new time that has passed today is not missed."""
-    async with house(tmp_path) as here:
-        caught = DAILY.model_copy(update={"catch_up": "one"})
-        async with timetable(here, caught):
-            pass
-        edited = caught.model_copy(update={"cron": "0 22 * * *"})
-        async with timetable(here, edited) as (table, projects):
-            assert [] == projects.asked
-            [view] = await table.views()
-            assert datetime(2026, 2, 1, 22, tzinfo=UTC) == view.next_at
+    caught = DAILY.model_copy(update={"catch_up": "one"})
+    await timetable(here, caught)
+    edited = caught.model_copy(update={"cron": "0 22 * * *"})
+    table, projects = await timetable(here, edited)
+    assert [] == projects.asked
+    [view] = await table.views()
+    assert datetime(2026, 2, 1, 22, tzinfo=UTC) == view.next_at
 
 
-async def test_changed_settings_apply_without_a_restart(tmp_path: Path) -> None:
+async def test_changed_settings_apply_without_a_restart(here: House) -> None:
     """A new schedule counts from then on, and a removed one is forgotten."""
-    async with house(tmp_path) as here, timetable(here) as (table, projects):
-        assert () == await table.views()
-        projects.services.settings = with_starts(here, DAILY).settings
-        await table.look()
-        await look(here, table, MIDNIGHT)
-        assert 1 == len(projects.asked)
-        projects.services.settings = here.services.settings
-        await table.look()
-        assert () == await table.views()
-        assert () == await here.journal.schedules.all()
+    table, projects = await timetable(here)
+    assert () == await table.views()
+    projects.services.settings = with_starts(here, DAILY).settings
+    await table.look()
+    await look(here, table, MIDNIGHT)
+    assert 1 == len(projects.asked)
+    projects.services.settings = here.services.settings
+    await table.look()
+    assert () == await table.views()
+    assert () == await here.journal.schedules.all()
 
 
-async def test_a_hanging_project_does_not_delay_the_others(tmp_path: Path) -> None:
+async def test_a_hanging_project_does_not_delay_the_others(here: House) -> None:
     """Starts are given side by side."""
-    async with house(tmp_path) as here:
-        services = with_starts(here, DAILY)
-        projects = Projects(services, roots=[SHOP, "/srv/blog"])
-        async with timetable(here, DAILY, projects=projects) as (table, _):
-            both = anyio.Event()
-            asked = []
+    projects = Projects(with_starts(here, DAILY), roots=[SHOP, "/srv/blog"])
+    table, _ = await timetable(here, DAILY, projects=projects)
+    asked, both = set[str](), anyio.Event()
 
-            async def waits(root: str, event: Started) -> Result:
-                asked.append(root)
-                if len(asked) == 2:
-                    both.set()
-                await both.wait()
-                return NO
+    async def waits(root: str, event: Started) -> Result:
+        asked.add(root)
+        if len(asked) == 2:
+            both.set()
+        await both.wait()
+        return NO
 
-            table.begin = waits
-            set_clock(here, MIDNIGHT)
-            with anyio.fail_after(60):
-                await table.look()
-            assert {SHOP, "/srv/blog"} == set(asked)
+    table.begin = waits
+    with anyio.fail_after(60):
+        await look(here, table, MIDNIGHT)
+    assert {SHOP, "/srv/blog"} == asked
 
 
 # --- with real projects ----------------------------------------------------------------------------
+TIDY = """\
+schedule:
+  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up., catch_up: one}
+"""
+
+
 @asynccontextmanager
 async def real(here: House, *starts: SharedStart) -> AsyncIterator[tuple[Roster, Timetable]]:
     """Lend a running roster and its timetable."""
@@ -364,11 +345,10 @@ async def real(here: House, *starts: SharedStart) -> AsyncIterator[tuple[Roster,
         yield roster, table
 
 
-async def test_a_schedule_of_a_project_initialises_and_starts_it(tmp_path: Path) -> None:
+async def test_a_schedule_of_a_project_initialises_and_starts_it(here: House, tmp_path: Path) -> None:
     """Like a person's start; the event names the schedule."""
-    own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up.}\n"
-    async with house(tmp_path) as here, real(here) as (roster, table):
-        root = make_project(tmp_path, settings=own)
+    async with real(here) as (roster, table):
+        root = make_project(tmp_path, settings=TIDY)
         await roster.add(root)
         await roster.begun()
         await table.look()
@@ -388,32 +368,28 @@ async def test_a_schedule_of_a_project_initialises_and_starts_it(tmp_path: Path)
         assert ("started", "tidy-2026-02-01-0000") == (view.last_outcome, view.last_story)
 
 
-async def test_a_project_at_rest_has_its_schedules(tmp_path: Path) -> None:
+async def test_a_project_at_rest_has_its_schedules(here: House, tmp_path: Path) -> None:
     """The journal has its trusted settings."""
-    own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up., catch_up: one}\n"
-    async with house(tmp_path) as here:
-        async with real(here) as (roster, table):
-            root = make_project(tmp_path, settings=own)
-            await roster.add(root)
-            await roster.begun()
-            await table.look()
-        services = replace(here.services, own_schedules=OwnSchedules())
-        projects = Projects(services, roots=[root])
-        set_clock(here, MIDNIGHT + timedelta(hours=3))
-        table = Timetable(services, projects)
-        assert [".ai/tidy"] == [view.schedule for view in await table.views()]
-        table.begin = projects.begin
-        await table.look()
-        assert ["tidy-2026-02-01-0000"] == projects.stories
-
-
-async def test_an_untrusted_schedule_starts_nothing(tmp_path: Path) -> None:
-    """An agent may have written it; after a person's trust it counts."""
-    async with house(tmp_path) as here, real(here) as (roster, table):
-        root = make_project(tmp_path)
+    async with real(here) as (roster, table):
+        root = make_project(tmp_path, settings=TIDY)
         await roster.add(root)
-        own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up.}\n"
-        at(root, ".ai/handoffd.yaml").write_text(own, encoding="utf-8")
+        await roster.begun()
+        await table.look()
+    services = replace(here.services, own_schedules=OwnSchedules())
+    projects = Projects(services, roots=[root])
+    set_clock(here, MIDNIGHT + timedelta(hours=3))
+    table = Timetable(services, projects)
+    assert [".ai/tidy"] == [view.schedule for view in await table.views()]
+    table.begin = projects.begin
+    await table.look()
+    assert ["tidy-2026-02-01-0000"] == projects.stories
+
+
+async def test_an_untrusted_schedule_starts_nothing(here: House, root: str) -> None:
+    """An agent may have written it; after a person's trust it counts."""
+    async with real(here) as (roster, table):
+        await roster.add(root)
+        at(root, ".ai/handoffd.yaml").write_text(TIDY, encoding="utf-8")
         await roster.reload()
         await table.look()
         assert () == await table.views()
@@ -423,11 +399,10 @@ async def test_an_untrusted_schedule_starts_nothing(tmp_path: Path) -> None:
         assert [".ai/tidy"] == [view.schedule for view in await table.views()]
 
 
-async def test_a_schedule_is_queued_or_skipped_behind_a_story_in_flight(tmp_path: Path) -> None:
+async def test_a_schedule_is_queued_or_skipped_behind_a_story_in_flight(here: House, root: str) -> None:
     """As configured; one queued story per schedule is enough."""
     both = (DAILY, DAILY.model_copy(update={"name": "patient", "overlap": "queue", "start": "Q-{date}"}))
-    async with house(tmp_path) as here, real(here, *both) as (roster, table):
-        root = make_project(tmp_path)
+    async with real(here, *both) as (roster, table):
         await begun(roster, root)
         await roster.give(root, Paused())
         await roster.give(root, Started(story="US-1"))
@@ -444,11 +419,11 @@ async def test_a_schedule_is_queued_or_skipped_behind_a_story_in_flight(tmp_path
         assert "patient" == (await roster.backlog(root)).stories[0].schedule
 
 
-async def test_a_schedule_without_a_project_is_listed(tmp_path: Path) -> None:
+async def test_a_schedule_without_a_project_is_listed(here: House, tmp_path: Path) -> None:
     """So that a misspelt name is noticed before the start is missed."""
     slip = DAILY.model_copy(update={"name": "slip", "projects": ("shpo", "/srv/none/*")})
     soon = DAILY.model_copy(update={"name": "soon", "projects": (f"{tmp_path}/late/*",)})
-    async with house(tmp_path) as here, real(here, DAILY, slip, soon) as (roster, table):
+    async with real(here, DAILY, slip, soon) as (roster, table):
         await roster.add(make_project(tmp_path / "early"))
         await table.look()
         views, idle = await table.told()
@@ -460,11 +435,10 @@ async def test_a_schedule_without_a_project_is_listed(tmp_path: Path) -> None:
         assert ["slip"] == [one.schedule for one in (await table.told())[1]]
 
 
-async def test_a_queued_story_starts_at_the_next_free_time(tmp_path: Path) -> None:
+async def test_a_queued_story_starts_at_the_next_free_time(here: House, root: str) -> None:
     """If nothing else starts it; the view shows that."""
     patient = DAILY.model_copy(update={"overlap": "queue", "start": "Q-{date}"})
-    async with house(tmp_path) as here, real(here, patient) as (roster, table):
-        root = make_project(tmp_path)
+    async with real(here, patient) as (roster, table):
         await begun(roster, root)
         await roster.give(root, Paused())
         await roster.give(root, Started(story="US-1"))
@@ -487,25 +461,21 @@ NIGHTLY = ScheduledStart(
 )
 
 
-def test_the_event_of_a_schedule_has_its_local_time() -> None:
-    """And names the schedule."""
-    local = DUE.astimezone(FireTimes("0 3 * * *", "Europe/Berlin").zone)
-    event = Started(story="REVIEW-2026-01-31-0300", schedule="nightly", due=local, by="schedule nightly")
-    assert event == started(Planned(SHOP, "nightly", NIGHTLY), local)
-
-
-def test_the_event_of_a_schedule_has_all_its_options() -> None:
+def test_the_event_of_a_schedule_has_its_local_time_and_all_its_options() -> None:
     """Also the instruction of a custom task."""
-    start = ScheduledStart(
-        name="look", cron="@daily", custom="Look around.", overlap="queue", priority=3, complexity="L",
-        executor=("codex",), agent_teams=True,
+    local = DUE.astimezone(FireTimes("0 3 * * *", "Europe/Berlin").zone)
+    expected = Started(story="REVIEW-2026-01-31-0300", schedule="nightly", due=local, by="schedule nightly")
+    assert expected == started(Planned(SHOP, "nightly", NIGHTLY), local)
+
+    options: dict[str, Any] = {"priority": 3, "complexity": "L", "executor": ("codex",), "agent_teams": True}
+    start = ScheduledStart.model_validate(
+        {"name": "look", "cron": "@daily", "custom": "Look around.", "overlap": "queue", **options}
+    )
+    expected = Started(
+        story="look-2026-01-31-0200", task_type="custom", instruction="Look around.", queue=True,
+        schedule=".ai/look", due=DUE, by="schedule .ai/look", **options,
     )  # fmt: skip
-    event = started(Planned(SHOP, ".ai/look", start), DUE)
-    assert ("custom", "Look around.", True, 3, "L", ("codex",), True, "look-2026-01-31-0200") == (
-        event.task_type, event.instruction, event.queue, event.priority, event.complexity, event.executor,
-        event.agent_teams, event.story,
-    )  # fmt: skip
-    assert (".ai/look", "schedule .ai/look") == (event.schedule, event.by)
+    assert expected == started(Planned(SHOP, ".ai/look", start), DUE)
 
 
 def test_own_schedules_have_a_revision_for_each_change() -> None:

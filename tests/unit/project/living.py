@@ -37,12 +37,14 @@ async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
         yield project
 
 
-def shown(project: Project) -> dict[str, object]:
-    """Return the content of STATE.json."""
-    found: dict[str, object] = json.loads(at(project.root, ".ai/STATE.json").read_text())
+def shown(project: Project | str) -> dict[str, object]:
+    """Return the content of STATE.json; a project may be given by its root."""
+    root = project if isinstance(project, str) else project.root
+    found: dict[str, object] = json.loads(at(root, ".ai/STATE.json").read_text())
     return found
 
 
-def edit(project: Project, **changes: object) -> None:
+def edit(project: Project | str, **changes: object) -> None:
     """Change STATE.json like another tool."""
-    at(project.root, ".ai/STATE.json").write_text(json.dumps(shown(project) | changes))
+    root = project if isinstance(project, str) else project.root
+    at(root, ".ai/STATE.json").write_text(json.dumps(shown(root) | changes))

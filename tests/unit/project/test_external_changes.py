@@ -39,32 +39,26 @@ async def look_at(here: House, project: Project, asked: list[str]) -> None:
     await look(here, project, asked).at(project.main, *seen_in(project))
 
 
-async def test_inspecting_records_nothing(tmp_path: Path) -> None:
-    """The edit is left for the daemon that has the project."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+async def test_inspecting_records_nothing(here: House, root: str) -> None:
+    """The edit is left for the daemon that has the project. An invalid one is an error, also for that."""
+    async with at_level_1(here, root) as project:
         edit(project, human_note="Look!")
-        before = here.journal.newest
+        before, one = here.journal.newest, look(here, project, [])
 
-        await look(here, project, []).inspect(project.main, read_state(Path(project.root)))
+        await one.inspect(project.main, seen_in(project)[0])
 
         assert ("Look!", before) == (shown(project)["human_note"], here.journal.newest)
-
-
-async def test_an_invalid_edit_raises_an_error_with_its_place(tmp_path: Path) -> None:
-    """When inspecting and when applying."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, attempt=0)
-        one, (seen, before) = look(here, project, []), seen_in(project)
-
-        for looking in (one.inspect(project.main, seen), one.at(project.main, seen, before)):
+        seen, known = seen_in(project)
+        for looking in (one.inspect(project.main, seen), one.at(project.main, seen, known)):
             with pytest.raises(InvalidFile, match="attempt"):
                 await looking
 
 
-async def test_a_text_read_before_a_decision_is_read_again(tmp_path: Path) -> None:
+async def test_a_text_read_before_a_decision_is_read_again(here: House, root: str) -> None:
     """It is the daemon's own former text, and not an edit."""
     asked: list[str] = []
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         seen, before = seen_in(project)
         await project.main.give(Noted(text="Meanwhile.", by="a test"))
         newest = here.journal.newest
@@ -74,9 +68,9 @@ async def test_a_text_read_before_a_decision_is_read_again(tmp_path: Path) -> No
         assert (["again"], newest) == (asked, here.journal.newest)
 
 
-async def test_a_misspelt_status_is_adopted_and_corrected(tmp_path: Path) -> None:
+async def test_a_misspelt_status_is_adopted_and_corrected(here: House, root: str) -> None:
     """The file has the proper spelling afterwards."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         edit(project, status="Failed", reason="scope-warning")
 
         await look_at(here, project, [])
@@ -84,10 +78,10 @@ async def test_a_misspelt_status_is_adopted_and_corrected(tmp_path: Path) -> Non
         assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
 
 
-async def test_a_second_edit_during_a_look_is_not_overwritten(tmp_path: Path) -> None:
+async def test_a_second_edit_during_a_look_is_not_overwritten(here: House, tmp_path: Path) -> None:
     """Another look follows for it."""
     asked, root = list[str](), make_project(tmp_path, settings="external_edits: refuse\n")
-    async with house(tmp_path) as here, at_level_1(here, root) as project:
+    async with at_level_1(here, root) as project:
         await project.look()
         edit(project, human_note="One.")
         seen, before = seen_in(project)
@@ -100,9 +94,9 @@ async def test_a_second_edit_during_a_look_is_not_overwritten(tmp_path: Path) ->
         assert (None, ["again"]) == (shown(project)["human_note"], asked)
 
 
-async def test_a_storm_of_edits_is_rate_limited(tmp_path: Path) -> None:
+async def test_a_storm_of_edits_is_rate_limited(here: House, root: str) -> None:
     """The last edit counts in the end."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         one, before = (
             ExternalChanges(project.root, project.files, here.services, lambda: None, pace_s=900),
             here.journal.newest,
@@ -120,10 +114,10 @@ async def test_a_storm_of_edits_is_rate_limited(tmp_path: Path) -> None:
         assert "The last one." == (state.human_note if state else None)
 
 
-async def test_a_look_follows_a_storm_of_edits(tmp_path: Path) -> None:
+async def test_a_look_follows_a_storm_of_edits(here: House, root: str) -> None:
     """Without a further write."""
     asked: list[str] = []
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         one = ExternalChanges(
             project.root, project.files, here.services, lambda: asked.append("again"), pace_s=0.2
         )
@@ -135,10 +129,10 @@ async def test_a_look_follows_a_storm_of_edits(tmp_path: Path) -> None:
                 await checkpoint()
 
 
-async def test_a_file_with_a_pending_write_is_read_again_after_it(tmp_path: Path) -> None:
+async def test_a_file_with_a_pending_write_is_read_again_after_it(here: House, root: str) -> None:
     """It may be older than the latest commit: written by an agent that has ended since."""
     asked: list[str] = []
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         edit(project, status="pass")
         seen, before = seen_in(project)
 
@@ -147,9 +141,9 @@ async def test_a_file_with_a_pending_write_is_read_again_after_it(tmp_path: Path
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
 
 
-async def test_restoring_an_older_state_is_an_edit(tmp_path: Path) -> None:
+async def test_restoring_an_older_state_is_an_edit(here: House, root: str) -> None:
     """`git checkout .ai/STATE.json` just before a decision is written must not be lost."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         file = at(project.root, ".ai/STATE.json")
         await project.main.give(Noted(text="First.", by="a test"))
         older = file.read_bytes()
@@ -166,9 +160,9 @@ async def test_restoring_an_older_state_is_an_edit(tmp_path: Path) -> None:
         assert "state_edited" == (await here.journal.events())[-1].kind
 
 
-async def test_a_state_that_could_not_be_written_is_not_an_edit(tmp_path: Path) -> None:
+async def test_a_state_that_could_not_be_written_is_not_an_edit(here: House, root: str) -> None:
     """The disk refused the latest text, and the next look writes it."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         await project.look()
         folder = at(project.root, ".ai")
         older = at(project.root, ".ai/STATE.json").read_bytes()
@@ -186,10 +180,10 @@ async def test_a_state_that_could_not_be_written_is_not_an_edit(tmp_path: Path) 
 
 @pytest.mark.parametrize(("written_s", "status"), [(-1, "pending"), (1, "pass")])
 async def test_an_edit_from_before_the_last_decision_is_undone(
-    tmp_path: Path, written_s: int, status: str
+    here: House, root: str, written_s: int, status: str
 ) -> None:
     """The crash came before the decision was written; a later edit counts."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, root) as project:
         project.main.committed.inherited_at = NOW
         edit(project, status="pass")
         written = NOW.timestamp() + written_s
@@ -200,9 +194,11 @@ async def test_an_edit_from_before_the_last_decision_is_undone(
         assert status == shown(project)["status"]
 
 
-async def test_an_older_text_that_we_wrote_after_the_last_decision_is_no_edit(tmp_path: Path) -> None:
+async def test_an_older_text_that_we_wrote_after_the_last_decision_is_no_edit(
+    here: House, tmp_path: Path
+) -> None:
     """The daemon was killed with it on its way: the file is dated by the decision that it shows."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with at_level_1(here, make_project(tmp_path)) as project:
         await project.main.give(Noted(text="First.", by="a test"))
         committed, root = project.main.committed, Path(project.root)
         older, decided_at = read_state(root), committed.decided_at
@@ -221,9 +217,9 @@ async def test_an_older_text_that_we_wrote_after_the_last_decision_is_no_edit(tm
         assert "noted" == latest.kind
 
 
-async def test_an_unfinished_handoff_is_read_again(tmp_path: Path) -> None:
+async def test_an_unfinished_handoff_is_read_again(root: str, tmp_path: Path) -> None:
     """It counts once it has not changed for a moment."""
-    async with house(tmp_path, settle_s=0.1) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with house(tmp_path, settle_s=0.1) as here, at_level_1(here, root) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW))
         await project.look()
         handoff, asked = at(project.root, ".ai/HANDOFF.md"), list[str]()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.house import SHORT, House, at, house, make_project
+from tests.support.house import SHORT, House, at, make_project
 
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers
@@ -22,14 +20,10 @@ async def trusted(here: House, root: str) -> ProjectFiles:
     return files
 
 
-@asynccontextmanager
-async def trusting(
-    tmp_path: Path, settings: str | None = None
-) -> AsyncIterator[tuple[House, str, ProjectFiles]]:
-    """Lend a house, the root of a project, and its files, which a person has just trusted."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings=settings)
-        yield here, root, await trusted(here, root)
+async def trusting(here: House, settings: str | None = None) -> tuple[str, ProjectFiles]:
+    """Return the root of a project, and its files, which a person has just trusted."""
+    root = make_project(here.base, settings=settings)
+    return root, await trusted(here, root)
 
 
 def write(root: str, name: str, text: str) -> None:
@@ -37,149 +31,124 @@ def write(root: str, name: str, text: str) -> None:
     at(root, name).write_text(text)
 
 
-async def test_without_own_files_the_shipped_table_applies(tmp_path: Path) -> None:
+async def test_without_own_files_the_shipped_table_applies(here: House, tmp_path: Path) -> None:
     """And the default settings."""
-    async with house(tmp_path) as here:
-        files = await trusted(here, make_project(tmp_path, rules=None))
+    files = await trusted(here, make_project(tmp_path, rules=None))
 
-        assert ("sdd-delta", None) == (files.rules.steps["bdd"].next_on_pass, files.settings.executor)
-        assert ((), ()) == (files.problems, files.held)
+    assert ("sdd-delta", None) == (files.rules.steps["bdd"].next_on_pass, files.settings.executor)
+    assert ((), ()) == (files.problems, files.held)
 
 
-async def test_files_apply_completely_when_a_person_adds_the_project(tmp_path: Path) -> None:
+async def test_files_apply_completely_when_a_person_adds_the_project(here: House, tmp_path: Path) -> None:
     """Including commands; the journal records the trust."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
-        files = ProjectFiles(root, here.journal, here.clock)
+    root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
+    files = ProjectFiles(root, here.journal, here.clock)
 
-        assert () == await files.trust()
+    assert () == await files.trust()
 
-        assert {SETTINGS, RULES} == (await here.journal.trusted())[root].keys()
-        assert (("make", "test"), "review") == (
-            files.settings.test.command, files.rules.steps["bdd"].next_on_pass
-        )  # fmt: skip
-
-
-async def test_trust_reports_held_keys_before_the_first_look(tmp_path: Path) -> None:
-    """In a project at rest, or without a daemon."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, settings="language: en\n")
-        await trusted(here, root)
-        write(root, SETTINGS, "language: en\ntest: {command: [make]}\n")
-
-        assert ("test.command",) == await ProjectFiles(root, here.journal, here.clock).trust()
+    assert {SETTINGS, RULES} == (await here.journal.trusted())[root].keys()
+    assert (("make", "test"), "review") == (
+        files.settings.test.command, files.rules.steps["bdd"].next_on_pass
+    )  # fmt: skip
 
 
-async def test_a_later_edit_of_a_command_or_a_limit_is_held(tmp_path: Path) -> None:
-    """An agent can write these files; commands and limits wait for `handoffd trust`."""
-    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
-        write(root, SETTINGS, "language: zh-TW\ntest: {command: [curl, evil]}\n")
-        write(root, RULES, "steps: {bdd: {next_on_pass: review, timeout_min: 99, claude_reads: [a.md]}}\n")
+async def test_a_later_edit_of_a_command_or_a_limit_is_held(here: House) -> None:
+    """An agent can write these files; commands and limits wait for `handoffd trust`, then apply."""
+    root, files = await trusting(here, settings="language: en\n")
+    write(root, SETTINGS, "language: zh-TW\ntest: {command: [curl, evil]}\n")
+    write(root, RULES, "steps: {bdd: {next_on_pass: review, timeout_min: 99, claude_reads: [a.md]}}\n")
 
-        assert await files.refresh()
+    assert await files.refresh()
 
-        assert ("zh-TW", None) == (files.settings.language, files.settings.test.command)
-        rule = files.rules.steps["bdd"]
-        assert (1, ("a.md",)) == (rule.timeout_min, rule.claude_reads)
-        assert ["test.command", "steps.bdd.timeout_min", "steps.review.next_on_pass"] == list(files.held)
-
-
-async def test_a_held_edit_applies_after_trust(tmp_path: Path) -> None:
-    """Completely, and the answer lists its keys."""
-    async with trusting(tmp_path) as (_, root, files):
-        write(root, RULES, f"{SHORT.replace('timeout_min: 1', 'timeout_min: 99')}")
-        await files.refresh()
-
-        assert ("steps.bdd.timeout_min",) == await files.trust()
-
-        assert (99, ()) == (files.rules.steps["bdd"].timeout_min, files.held)
+    assert ("zh-TW", None) == (files.settings.language, files.settings.test.command)
+    rule = files.rules.steps["bdd"]
+    assert (1, ("a.md",)) == (rule.timeout_min, rule.claude_reads)
+    held = ("test.command", "steps.bdd.timeout_min", "steps.review.next_on_pass")
+    assert (held, held) == (tuple(files.held), await files.trust())
+    assert (99, ()) == (files.rules.steps["bdd"].timeout_min, files.held)
 
 
-async def test_trust_survives_a_restart(tmp_path: Path) -> None:
-    """An edit is compared with the trusted text, not with the last one seen."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        await trusted(here, root)
-        write(root, RULES, "steps: {bdd: {next_on_pass: update-memory}}\n")
+async def test_trust_survives_a_restart(here: House) -> None:
+    """An edit is compared with the trusted text, not with the last one seen; so is one before any look."""
+    root, _ = await trusting(here, settings="language: en\n")
+    write(root, RULES, "steps: {bdd: {next_on_pass: update-memory}}\n")
+    write(root, SETTINGS, "language: en\ntest: {command: [make]}\n")
 
-        later = ProjectFiles(root, here.journal, here.clock)
-        await later.refresh()
+    later, without_a_look = (ProjectFiles(root, here.journal, here.clock) for _ in range(2))
+    await later.refresh()
 
-        assert "review" == later.rules.steps["bdd"].next_on_pass
-        assert "steps.bdd.next_on_pass" in later.held
+    assert "review" == later.rules.steps["bdd"].next_on_pass
+    assert {"steps.bdd.next_on_pass", "test.command"} <= set(later.held)
+    assert later.held == await without_a_look.trust()
 
 
-async def test_deleted_files_still_apply_and_are_listed(tmp_path: Path) -> None:
+async def test_deleted_files_still_apply_and_are_listed(here: House) -> None:
     """An agent's `rm` does not undo a person's trust."""
-    async with trusting(tmp_path, settings="test: {command: [make, test]}\n") as (_, root, files):
-        at(root, SETTINGS).unlink()
+    root, files = await trusting(here, settings="test: {command: [make, test]}\n")
+    at(root, SETTINGS).unlink()
 
-        await files.refresh()
-        await files.bring_back()
+    await files.refresh()
+    await files.bring_back()
 
-        assert ((SETTINGS,), ("make", "test")) == (files.gone, files.settings.test.command)
-        assert not at(
-            root, SETTINGS
-        ).exists()  # the other file exists, so a person or a tool deleted this one
+    assert ((SETTINGS,), ("make", "test")) == (files.gone, files.settings.test.command)
+    assert not at(root, SETTINGS).exists()  # the other file exists, so a person or a tool deleted this one
 
 
-async def test_a_deleted_folder_gets_the_trusted_files_back(tmp_path: Path) -> None:
+async def test_a_deleted_folder_gets_the_trusted_files_back(here: House) -> None:
     """Like STATE.json."""
-    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
-        shutil.rmtree(at(root, ".ai"))
+    root, files = await trusting(here, settings="language: en\n")
+    shutil.rmtree(at(root, ".ai"))
 
-        await files.bring_back()
+    await files.bring_back()
 
-        assert ("language: en\n", SHORT) == (at(root, SETTINGS).read_text(), at(root, RULES).read_text())
-        await files.refresh()
-        assert ((), ()) == (files.gone, files.held)
+    assert ("language: en\n", SHORT) == (at(root, SETTINGS).read_text(), at(root, RULES).read_text())
+    await files.refresh()
+    assert ((), ()) == (files.gone, files.held)
 
 
-async def test_an_invalid_edit_keeps_the_last_valid_version(tmp_path: Path) -> None:
+async def test_an_invalid_edit_keeps_the_last_valid_version(here: House) -> None:
     """Each file by itself; the problem names file, line and key."""
-    async with trusting(tmp_path, settings="language: en\n") as (_, root, files):
-        write(root, RULES, "steps:\n  bdd: {next_on_pass: nowhere}\n")
-        write(root, SETTINGS, "language: zh-TW\n")
+    root, files = await trusting(here, settings="language: en\n")
+    write(root, RULES, "steps:\n  bdd: {next_on_pass: nowhere}\n")
+    write(root, SETTINGS, "language: zh-TW\n")
 
-        await files.refresh()
+    await files.refresh()
 
-        assert ("review", "zh-TW") == (files.rules.steps["bdd"].next_on_pass, files.settings.language)
-        (problem,) = files.problems
-        assert str(problem).startswith(".ai/step-rules.yaml:2: steps.bdd.next_on_pass:")
-        with pytest.raises(InvalidFile):
-            await files.trust()
+    assert ("review", "zh-TW") == (files.rules.steps["bdd"].next_on_pass, files.settings.language)
+    (problem,) = files.problems
+    assert str(problem).startswith(".ai/step-rules.yaml:2: steps.bdd.next_on_pass:")
+    with pytest.raises(InvalidFile):
+        await files.trust()
 
 
-async def test_unchanged_files_cause_no_refresh(tmp_path: Path) -> None:
+async def test_unchanged_files_cause_no_refresh(here: House) -> None:
     """A hint without a change costs two reads."""
-    async with trusting(tmp_path) as (_, root, files):
-        assert not await files.refresh()
-        at(root, RULES).unlink()
-        assert await files.refresh()
+    root, files = await trusting(here)
+    assert not await files.refresh()
+    at(root, RULES).unlink()
+    assert await files.refresh()
 
 
-async def test_an_added_step_may_have_its_instruction_as_a_template(tmp_path: Path) -> None:
+async def test_an_added_step_may_have_its_instruction_as_a_template(here: House, tmp_path: Path) -> None:
     """A file in .ai/prompts replaces a `step_instruction`, from the moment the project is added."""
-    async with house(tmp_path) as here:
-        rules = "steps:\n  lint: {next_on_pass: done, next_on_fail: lint}\n  bdd: {next_on_pass: lint}\n"
-        root = make_project(tmp_path, rules=rules)
-        steps = at(root, ".ai/prompts/en/steps")
-        steps.mkdir(parents=True)
-        (steps / "lint.j2").write_text("Run the linter.\n")
+    rules = "steps:\n  lint: {next_on_pass: done, next_on_fail: lint}\n  bdd: {next_on_pass: lint}\n"
+    root = make_project(tmp_path, rules=rules)
+    steps = at(root, ".ai/prompts/en/steps")
+    steps.mkdir(parents=True)
+    (steps / "lint.j2").write_text("Run the linter.\n")
 
-        files = await trusted(here, root)
+    files = await trusted(here, root)
 
-        assert ("bdd", "lint") == files.rules.path("story")[1:]
+    assert ("bdd", "lint") == files.rules.path("story")[1:]
 
 
-async def test_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:
+async def test_a_link_out_of_the_project_is_not_read(here: House, tmp_path: Path) -> None:
     """It is an error of the store."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, rules=None)
-        at(root, RULES).symlink_to(tmp_path / "agent.sh")
+    root = make_project(tmp_path, rules=None)
+    at(root, RULES).symlink_to(tmp_path / "agent.sh")
 
-        with pytest.raises(StoreError):
-            await ProjectFiles(root, here.journal, here.clock).refresh()
+    with pytest.raises(StoreError):
+        await ProjectFiles(root, here.journal, here.clock).refresh()
 
 
 def test_an_unknown_preset_is_reported_with_the_known_ones() -> None:

@@ -49,15 +49,14 @@ async def notifying(tmp_path: Path) -> AsyncIterator[tuple[House, Notifier]]:
     ],
 )
 async def test_each_kind_of_error_leads_to_a_condition(
-    tmp_path: Path, error: HandoffdError, condition: str
+    here: House, tmp_path: Path, error: HandoffdError, condition: str
 ) -> None:
     """Its message becomes the detail."""
-    async with house(tmp_path) as here:
-        health = Health(str(tmp_path), here.services)
+    health = Health(str(tmp_path), here.services)
 
-        health.mark_error(error)
+    health.mark_error(error)
 
-        assert (condition, error.message) == (health.condition, health.detail)
+    assert (condition, error.message) == (health.condition, health.detail)
 
 
 async def test_a_lasting_condition_is_reported_once(tmp_path: Path) -> None:
@@ -155,9 +154,9 @@ async def test_several_daemons_report_a_condition_once(tmp_path: Path) -> None:
         assert {} == notifier.reminders()
 
 
-async def test_a_fault_of_the_journal_is_not_reported_per_project(tmp_path: Path) -> None:
+async def test_a_fault_of_the_journal_is_not_reported_per_project(here: House, tmp_path: Path) -> None:
     """The machine reports it once; a project's own condition is still reported."""
-    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         health = Health(str(tmp_path), here.services)
         await fail(here)
 
@@ -172,51 +171,41 @@ async def test_a_fault_of_the_journal_is_not_reported_per_project(tmp_path: Path
         tasks.cancel_scope.cancel()
 
 
-async def test_a_condition_has_its_start_time(tmp_path: Path) -> None:
+async def test_a_condition_has_its_start_time(here: House, tmp_path: Path) -> None:
     """However its message changes; there is none while all is well."""
-    async with house(tmp_path) as here:
-        health = Health(str(tmp_path), here.services)
-        assert health.since is None
-        health.mark("missing", "gone")
-        here.clock.ahead_s += 60
-        health.mark("missing", "still gone")
-        assert NOW == health.since
+    health = Health(str(tmp_path), here.services)
+    assert health.since is None
+    health.mark("missing", "gone")
+    here.clock.ahead_s += 60
+    health.mark("missing", "still gone")
+    assert NOW == health.since
 
-        health.mark("io_error", "unreadable")
-        assert NOW + timedelta(seconds=60) == health.since
-        health.mark("ok")
-        assert health.since is None
+    health.mark("io_error", "unreadable")
+    assert NOW + timedelta(seconds=60) == health.since
+    health.mark("ok")
+    assert health.since is None
 
 
 async def test_the_start_time_of_a_condition_survives_a_restart(tmp_path: Path) -> None:
-    """Another condition has its own start."""
+    """Another condition has its own start, and so has a fault of the machine."""
     async with notifying(tmp_path) as (here, notifier):
         lasting(here, Health(str(tmp_path), here.services), "missing", "gone")
         told = here.clock.now()
         assert await notifier.drain(60)
         here.clock.ahead_s += 3600
 
-        same, other = (Health(str(tmp_path), here.services) for _ in range(2))
+        same, other, third = (Health(str(tmp_path), here.services) for _ in range(3))
         same.mark("missing", "gone")
         assert told == same.since
         other.mark("io_error", "unreadable")
-        assert told + timedelta(hours=1) == other.since
+        assert here.clock.now() == other.since
         same.mark("ok")
         assert same.since is None
 
-
-async def test_a_fault_of_the_machine_has_its_own_start_time(tmp_path: Path) -> None:
-    """Not that of the project's last notice."""
-    async with notifying(tmp_path) as (here, notifier):
-        health = Health(str(tmp_path), here.services)
-        lasting(here, health, "missing", "gone")
-        assert await notifier.drain(60)
-        here.clock.ahead_s += 3600
         await fail(here)
-
-        health.mark("io_error", "cannot record executor_exited")
-
-        assert here.clock.now() == health.since
+        here.clock.ahead_s += 1
+        third.mark("io_error", "cannot record executor_exited")
+        assert here.clock.now() == third.since
 
 
 async def test_a_held_edit_is_reported_until_it_is_trusted_or_undone(tmp_path: Path) -> None:

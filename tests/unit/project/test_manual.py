@@ -48,9 +48,9 @@ async def handed_out(
         yield here, project, manual
 
 
-async def test_a_handed_out_prompt_is_also_a_file(tmp_path: Path) -> None:
+async def test_a_handed_out_prompt_is_also_a_file(here: House, root: str) -> None:
     """In the folder of the attempt, with the id that the result must name."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+    async with alone(here, root) as project:
         result, prompt = await Manual(project, here.services).hand_out("mei")
 
         assert ("dispatched", "running") == (result.type, shown(project)["status"])
@@ -60,14 +60,13 @@ async def test_a_handed_out_prompt_is_also_a_file(tmp_path: Path) -> None:
         assert prompt == at(project.root, f".ai/runs/{result.dispatch}/prompt.md").read_text()
 
 
-async def test_without_a_state_there_is_no_prompt(tmp_path: Path) -> None:
+async def test_without_a_state_there_is_no_prompt(here: House, root: str) -> None:
     """The error has a code."""
-    async with house(tmp_path) as here:
-        project = Project(make_project(tmp_path), here.services, ())
-        with pytest.raises(Refused, match=r"no STATE\.json") as refused:
-            await Manual(project, here.services).hand_out("mei")
+    project = Project(root, here.services, ())
+    with pytest.raises(Refused, match=r"no STATE\.json") as refused:
+        await Manual(project, here.services).hand_out("mei")
 
-        assert "NOT_INITIALIZED" == refused.value.code
+    assert "NOT_INITIALIZED" == refused.value.code
 
 
 async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
@@ -86,10 +85,10 @@ async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
         assert 1 == len([run for run in await here.journal.runs() if run.result == "pass"])
 
 
-async def test_apply_reports_a_taken_handoff_at_any_later_step(tmp_path: Path) -> None:
+async def test_apply_reports_a_taken_handoff_at_any_later_step(here: House, tmp_path: Path) -> None:
     """In an attempt of the next step, and at a gate; a later hand-off is stale."""
     rules = "steps:\n  bdd: {next_on_pass: sdd-delta}\n  sdd-delta: {next_on_pass: review}\n"
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+    async with alone(here, make_project(tmp_path, rules=rules)) as project:
         manual, handoff = Manual(project, here.services), at(project.root, ".ai/HANDOFF.md")
         said = []
         for step in ("bdd", "sdd-delta", "review"):
@@ -110,39 +109,32 @@ async def test_apply_reports_a_taken_handoff_at_any_later_step(tmp_path: Path) -
         assert "stale" == late.type
 
 
-async def test_a_handoff_of_another_attempt_is_stale(tmp_path: Path) -> None:
-    """It names another dispatch."""
-    async with handed_out(tmp_path) as (_, project, manual):
-        at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\ndispatch: d-0\nstatus: pass\n---\n")
-
-        assert ("stale", "running") == ((await manual.apply(None)).type, shown(project)["status"])
-
-
-async def test_an_unreadable_handoff_changes_nothing(tmp_path: Path) -> None:
-    """The error names the file; a corrected one counts."""
+async def test_a_stale_or_unreadable_handoff_changes_nothing(tmp_path: Path) -> None:
+    """It names another dispatch, or the error names the file; a corrected one counts."""
     async with handed_out(tmp_path) as (_, project, manual):
         handoff = at(project.root, ".ai/HANDOFF.md")
+        handoff.write_text("---\nstep: bdd\ndispatch: d-0\nstatus: pass\n---\n")
+        assert ("stale", "running") == ((await manual.apply(None)).type, shown(project)["status"])
+
         handoff.write_text("---\nstatus: [pass\n---\n")
         answer = await manual.apply(None)
-
         assert ("error", "MALFORMED_HANDOFF") == (answer.type, answer.code)
         assert "HANDOFF.md" in answer.message
         handoff.write_text(PASS)
         assert "applied" == (await manual.apply(None)).type
 
 
-async def test_without_a_handoff_apply_reports_it_missing(tmp_path: Path) -> None:
-    """The state stays as it is."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        assert ("missing", "pending") == (
-            (await Manual(project, here.services).apply(None)).type,
-            shown(project)["status"],
-        )
+async def test_without_a_handoff_apply_reports_it_missing(here: House, root: str) -> None:
+    """The state stays as it is; without a test command nothing is tried, either."""
+    async with alone(here, root) as project:
+        manual = Manual(project, here.services)
+        assert ("missing", "pending") == ((await manual.apply(None)).type, shown(project)["status"])
+        assert Tried() == await manual.try_tests()
 
 
 @pytest.mark.parametrize(("command", "status"), [("true", "pass"), ("echo broken; false", "failing")])
 async def test_claims_are_checked_without_a_daemon(tmp_path: Path, command: str, status: str) -> None:
-    """By the same checks, under a launcher; `apply` waits for their result."""
+    """By the same checks, under a launcher; `apply` waits for their result. The next verb is accepted."""
     rules = CHECKED.format(command=command)
     async with handed_out(tmp_path, rules=rules) as (_, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
@@ -150,6 +142,8 @@ async def test_claims_are_checked_without_a_daemon(tmp_path: Path, command: str,
 
         assert ("applied", status) == (applied.type, applied.state.status.value)
         assert (status == "pass") == json.loads(at(project.root, ".ai/STATE.json").read_text())["lint_pass"]
+        result, prompt = await manual.hand_out("mei")
+        assert ("dispatched", True) == (result.type, prompt is not None)
 
 
 async def test_interrupted_checks_are_repeated(tmp_path: Path) -> None:
@@ -157,7 +151,7 @@ async def test_interrupted_checks_are_repeated(tmp_path: Path) -> None:
     rules = CHECKED.format(command="true")
     async with handed_out(tmp_path, rules=rules) as (here, project, manual):
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
-        assert await manual._hear() is None
+        assert await manual._take_in() is None
         assert "running" == shown(project)["status"]
         project.dismiss()
 
@@ -171,9 +165,9 @@ async def test_interrupted_checks_are_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["after the daemon", "together with the daemon"])
-async def test_a_handoff_counts_once_beside_a_daemon(tmp_path: Path, first: bool) -> None:
+async def test_a_handoff_counts_once_beside_a_daemon(root: str, tmp_path: Path, first: bool) -> None:
     """The daemon's look applies it after a moment, a person at once."""
-    async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
+    async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, root) as project:
         manual = Manual(project, here.services)
         await manual.hand_out("mei")
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
@@ -190,11 +184,11 @@ async def test_a_handoff_counts_once_beside_a_daemon(tmp_path: Path, first: bool
 
 @pytest.mark.parametrize(("command", "passed"), [("true", True), ("echo broken; false", False), (None, None)])
 async def test_a_post_check_is_run_and_recorded(
-    tmp_path: Path, command: str | None, passed: bool | None
+    here: House, tmp_path: Path, command: str | None, passed: bool | None
 ) -> None:
     """With the end of its output, if the step has one; the status stays."""
     rules = SHORT if command is None else CHECKED.format(command=command)
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+    async with alone(here, make_project(tmp_path, rules=rules)) as project:
         ran, ended = await Manual(project, here.services).post_check("mei")
 
         assert (command, passed) == (ran, ended and ended.passed)
@@ -207,41 +201,27 @@ TRIED = "test: {{command: [sh, -c, {command}]}}\n"
 
 @pytest.mark.parametrize(
     ("command", "passed", "fault"),
-    [("exit 0", True, False), ("exit 3", False, False), ("exit 127", None, True)],
+    [
+        ('test -z "$DAEMONS_OWN" && test "$HANDOFFD_STEP" = trial', True, False),
+        ("exit 3", False, False),
+        ("exit 127", None, True),
+    ],
 )
 async def test_trying_the_tests_records_nothing(
-    tmp_path: Path, command: str, passed: bool | None, fault: bool
+    here: House, tmp_path: Path, command: str, passed: bool | None, fault: bool
 ) -> None:
-    """It leaves no run behind."""
+    """It leaves no run behind; the tests see the environment of checks."""
     root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
-    async with house(tmp_path) as here, alone(here, root) as project:
+    async with alone(here, root) as project:
+        here.services.environment.update(DAEMONS_OWN="x", PATH="/usr/bin:/bin")
         before = project.main.track
         tried = await Manual(project, here.services).try_tests()
 
         assert tried.evidence is not None
         assert (("sh", "-c", command), fault) == (tried.command, tried.evidence.fault is not None)
         assert fault or passed == (not tried.evidence.failing)
-        assert tried.path
-        assert before == project.main.track
+        assert ("/usr/bin:/bin", before) == (tried.path, project.main.track)
         assert [] == [path.name for path in here.services.settings.runs_dir.iterdir()]
-
-
-async def test_tests_see_the_environment_of_checks(tmp_path: Path) -> None:
-    """Only allowed variables, and those that describe the check."""
-    command = 'test -z "$DAEMONS_OWN" && test "$HANDOFFD_STEP" = trial && test "$PATH" = /usr/bin:/bin'
-    root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
-    async with house(tmp_path) as here, alone(here, root) as project:
-        here.services.environment.update(DAEMONS_OWN="x", PATH="/usr/bin:/bin")
-        tried = await Manual(project, here.services).try_tests()
-
-        assert tried.evidence is not None
-        assert ((), None, "/usr/bin:/bin") == (tried.evidence.failing, tried.evidence.fault, tried.path)
-
-
-async def test_without_a_test_command_nothing_is_tried(tmp_path: Path) -> None:
-    """That is not an error."""
-    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
-        assert Tried() == await Manual(project, here.services).try_tests()
 
 
 async def test_tests_are_not_tried_beside_an_attempt(tmp_path: Path) -> None:
@@ -288,15 +268,3 @@ async def test_after_the_last_attempt_a_person_decides(tmp_path: Path) -> None:
         again = await _handed_in(here, project.root, "Second try.\n")
 
         assert ("stale", "failing", 1) == (again.type, again.state.status.value, again.state.attempt)
-
-
-async def test_a_verb_is_accepted_right_after_checks(tmp_path: Path) -> None:
-    """One message may apply a hand-off and take the next prompt."""
-    rules = CHECKED.format(command="true")
-    async with handed_out(tmp_path, rules=rules) as (_, project, manual):
-        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
-        assert "applied" == (await manual.apply(None)).type
-
-        result, prompt = await manual.hand_out("mei")
-
-        assert ("dispatched", True) == (result.type, prompt is not None)

@@ -66,15 +66,14 @@ async def main(here: House, project: Project) -> TrackView:
     return (await view_of(project, here.services.slots)).tracks[0]
 
 
-async def test_a_project_without_state_has_level_0(tmp_path: Path) -> None:
+async def test_a_project_without_state_has_level_0(here: House, root: str) -> None:
     """The name of its folder, and no track."""
-    async with house(tmp_path) as here:
-        project = Project(make_project(tmp_path), here.services, ())
+    project = Project(root, here.services, ())
 
-        view = await view_of(project, here.services.slots)
+    view = await view_of(project, here.services.slots)
 
-        assert ("shop", 0, "not_initialized", ()) == (view.name, view.level, view.condition, view.tracks)
-        project.dismiss()
+    assert ("shop", 0, "not_initialized", ()) == (view.name, view.level, view.condition, view.tracks)
+    project.dismiss()
 
 
 @pytest.mark.parametrize(
@@ -104,10 +103,10 @@ async def test_a_project_without_state_has_level_0(tmp_path: Path) -> None:
     ],
 )
 async def test_a_view_has_the_reason_for_waiting_and_the_next_command(
-    tmp_path: Path, verbs: tuple[Event, ...], level: int, waits_for: str | None, command: str | None
+    here: House, verbs: tuple[Event, ...], level: int, waits_for: str | None, command: str | None
 ) -> None:
     """The command can be pasted."""
-    async with house(tmp_path) as here, project_in(here, *verbs) as project:
+    async with project_in(here, *verbs) as project:
         view = await view_of(project, here.services.slots)
 
         expected = None if command is None else command.format(project.root)
@@ -129,10 +128,7 @@ BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
             (BLOCKED, Started(story="US-0", queue=True, blocked_by=("US-7",))),
             "handoffd start {0} US-7 --force",
         ),
-        (
-            (Started(story="US-0"), replace(BLOCKED, force=True)),
-            "handoffd start {0} US-0 --force",
-        ),
+        ((Started(story="US-0"), replace(BLOCKED, force=True)), "handoffd start {0} US-0 --force"),
         # It can start as soon as the other one has ended.
         ((BLOCKED, Started(story="US-0", force=True), Aborted(by="me")), "handoffd start {0} US-1"),
         # While the project is paused nothing goes on.
@@ -140,10 +136,10 @@ BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
     ],
 )
 async def test_the_next_command_of_a_blocked_story_starts_its_blocker(
-    tmp_path: Path, verbs: tuple[Event, ...], command: str
+    here: House, verbs: tuple[Event, ...], command: str
 ) -> None:
     """A `status` would lead nowhere."""
-    async with house(tmp_path) as here, project_in(here, *verbs) as project:
+    async with project_in(here, *verbs) as project:
         told = await main(here, project)
         peek = await peek_of(project, bootstrapped=True)
 
@@ -159,17 +155,17 @@ async def test_the_next_command_of_a_blocked_story_starts_its_blocker(
     [(("US-0",), "blocked by US-0, which is not done"), (("US-0", "US-9"), "blocked by US-0, US-9")],
 )
 async def test_a_blocked_story_names_its_blockers_at_both_levels(
-    tmp_path: Path, blocked_by: tuple[str, ...], told: str, automatic: bool
+    here: House, blocked_by: tuple[str, ...], told: str, automatic: bool
 ) -> None:
     """A manual dispatch would get the same answer."""
     blocked = Started(story="US-1", blocked_by=blocked_by, automatic=automatic)
-    async with house(tmp_path) as here, project_in(here, blocked) as project:
+    async with project_in(here, blocked) as project:
         assert told == (await main(here, project)).waits_for
 
 
-async def test_a_broken_file_is_the_next_thing_to_repair(tmp_path: Path) -> None:
+async def test_a_broken_file_is_the_next_thing_to_repair(here: House) -> None:
     """The project waits for that, whatever its track waits for."""
-    async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Paused(by="me")) as project:
+    async with project_in(here, Started(story="US-1"), Paused(by="me")) as project:
         at(project.root, ".ai/STATE.json").write_text("{")
         await project.look()
 
@@ -182,10 +178,10 @@ async def test_a_broken_file_is_the_next_thing_to_repair(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("bootstrapped", "step"), [(False, "bootstrap"), (True, "bdd")])
 async def test_a_peek_without_a_story_shows_its_first_step(
-    tmp_path: Path, bootstrapped: bool, step: str
+    here: House, bootstrapped: bool, step: str
 ) -> None:
     """The step at which `start` would begin; STATE.json has `bootstrap` in either case."""
-    async with house(tmp_path) as here, project_in(here) as project:
+    async with project_in(here) as project:
         shown = await peek_of(project, bootstrapped=bootstrapped)
 
         assert isinstance(shown.result, Blocked)
@@ -219,32 +215,22 @@ async def test_an_unknown_group_is_a_warning(tmp_path: Path, group: str, warned:
         project.dismiss()
 
 
-async def test_a_held_edit_is_a_warning(tmp_path: Path) -> None:
-    """With the command that accepts it."""
-    async with house(tmp_path) as here, project_in(here) as project:
-        at(project.root, ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: make lint}}\n")
+async def test_a_held_edit_or_a_deleted_file_is_a_warning(here: House) -> None:
+    """With the command that accepts it; trusting the deletion would mean to do without the file."""
+    async with project_in(here) as project:
+        rules, trust = at(project.root, ".ai/step-rules.yaml"), f"`handoffd trust {project.root}`"
+        rules.write_text("steps: {impl: {post_check: make lint}}\n")
         await project.look()
+        held = (await view_of(project, here.services.slots)).warnings
+        assert f"steps.impl.post_check waits for {trust}" in held
 
-        warnings = (await view_of(project, here.services.slots)).warnings
-
-        assert f"steps.impl.post_check waits for `handoffd trust {project.root}`" in warnings
-
-
-async def test_a_deleted_file_is_a_warning_of_its_own(tmp_path: Path) -> None:
-    """Not a held edit: trusting it would mean to do without the file."""
-    async with house(tmp_path) as here, project_in(here) as project:
-        at(project.root, ".ai/step-rules.yaml").unlink()
+        rules.unlink()
         await project.look()
-
-        (warning,) = (await view_of(project, here.services.slots)).warnings
-
-        assert (
-            f".ai/step-rules.yaml is gone, bring it back; to do without it: `handoffd trust {project.root}`"
-            == warning
-        )
+        gone = ".ai/step-rules.yaml is gone, bring it back; to do without it: "
+        assert (gone + trust,) == (await view_of(project, here.services.slots)).warnings
 
 
-async def test_the_activity_and_usage_of_an_executor_are_shown(tmp_path: Path) -> None:
+async def test_the_activity_and_usage_of_an_executor_are_shown(root: str, tmp_path: Path) -> None:
     """From its output; without a daemon, the last recorded values."""
     line = json.dumps({
         "type": "assistant", "session_id": "s-1", "message": {
@@ -256,7 +242,6 @@ async def test_the_activity_and_usage_of_an_executor_are_shown(tmp_path: Path) -
         book = here.services.executors.executors
         stream = {"output": "stream-json", "stream": book["claude"].stream}
         book["agent"] = book["agent"].model_copy(update=stream)  # type: ignore[index]
-        root = make_project(tmp_path)
         async with daemon(here) as roster, anyio.create_task_group() as tasks:
             tasks.start_soon(here.services.meters.run)
             await begun(roster, root, STARTED)
@@ -302,11 +287,11 @@ async def test_a_running_attempt_has_live_facts_and_no_next_command(tmp_path: Pa
         )  # fmt: skip
 
 
-async def test_a_view_shows_one_moment(tmp_path: Path) -> None:
+async def test_a_view_shows_one_moment(here: House) -> None:
     """A decision while the attempt's age is being read is shown completely, without an age."""
     running = track_of(Status.RUNNING, dispatch=dispatch_of(), dispatched_at=NOW)
     paused = track_of(Status.PENDING, last_error="Not logged in").with_ledger(paused_by="me")
-    async with house(tmp_path) as here, project_in(here) as project, anyio.create_task_group() as tasks:
+    async with project_in(here) as project, anyio.create_task_group() as tasks:
         project.main.committed.track = running
         told: list[TrackView] = []
 
@@ -325,9 +310,9 @@ async def test_a_view_shows_one_moment(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-async def test_a_gate_is_marked_in_the_view(tmp_path: Path) -> None:
+async def test_a_gate_is_marked_in_the_view(here: House) -> None:
     """Also while the project is paused; not before and not after the decision."""
-    async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Skipped(by="me")) as project:
+    async with project_in(here, Started(story="US-1"), Skipped(by="me")) as project:
         assert not (await main(here, project)).gate
         await project.main.give(Advanced(dispatch="d1", executor="agent"))
         assert ("review", "needs_human", True) == (

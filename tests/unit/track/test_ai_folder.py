@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.house import dispatch_of, make_project
+from tests.support.house import dispatch_of
 
 from handoffd.errors import StoreError
 from handoffd.execute.base import CLAIM, EXIT, START, Claim, ExitRecord
@@ -33,17 +33,16 @@ def write(root: str, text: str, name: str = "HANDOFF.md") -> Path:
     return file
 
 
-def test_without_files_there_is_no_mark_and_no_handoff(tmp_path: Path) -> None:
+def test_without_files_there_is_no_mark_and_no_handoff(root: str) -> None:
     """That is not an error."""
-    files = HandoffFiles(make_project(tmp_path))
+    files = HandoffFiles(root)
 
     assert HandoffMark() == files.mark()
     assert (Absent(), HandoffMark()) == files.read(dispatch_of())
 
 
-def test_an_unchanged_handoff_is_stale(tmp_path: Path) -> None:
+def test_an_unchanged_handoff_is_stale(root: str) -> None:
     """Rewritten with the same bytes, it counts."""
-    root = make_project(tmp_path)
     file, files = write(root, PASS), HandoffFiles(root)
     dispatch = dispatch_of(mark=files.mark())
 
@@ -56,9 +55,8 @@ def test_an_unchanged_handoff_is_stale(tmp_path: Path) -> None:
     assert mark == files.mark() != dispatch.mark
 
 
-def test_both_files_are_read(tmp_path: Path) -> None:
+def test_both_files_are_read(root: str) -> None:
     """executor-result alone is a hand-off; of two the worse counts."""
-    root = make_project(tmp_path)
     files = HandoffFiles(root)
     write(root, "status: failing\nreason: scope_warning\n", "executor-result")
     write(root, PASS)
@@ -69,9 +67,8 @@ def test_both_files_are_read(tmp_path: Path) -> None:
     assert (Status.FAILING, "scope_warning") == (reading.handoff.status, reading.handoff.reason)
 
 
-def test_a_link_is_a_malformed_handoff(tmp_path: Path) -> None:
+def test_a_link_is_a_malformed_handoff(root: str, tmp_path: Path) -> None:
     """It is not followed, and the problem has the reason."""
-    root = make_project(tmp_path)
     secret = tmp_path / "secret"
     secret.write_text(PASS)
     Path(root, ".ai/HANDOFF.md").symlink_to(secret)
@@ -84,9 +81,8 @@ def test_a_link_is_a_malformed_handoff(tmp_path: Path) -> None:
     assert HandoffMark() == mark
 
 
-def test_judged_handoffs_are_copied(tmp_path: Path) -> None:
+def test_judged_handoffs_are_copied(root: str, tmp_path: Path) -> None:
     """To a place where later attempts cannot change them."""
-    root = make_project(tmp_path)
     write(root, PASS)
     folder = tmp_path / "state"
     folder.mkdir()
@@ -97,33 +93,26 @@ def test_judged_handoffs_are_copied(tmp_path: Path) -> None:
 
 
 # --- history.md, to which the daemon adds only reopened stories -----------------------------------
-def test_an_entry_is_appended_once(tmp_path: Path) -> None:
-    """Executors' text stays, and a repeated entry is not added again."""
-    root = make_project(tmp_path)
+@pytest.mark.parametrize(
+    ("before", "entry", "after"),
+    [
+        ("# History\n", "\n### Reopen US-1\n", "# History\n\n### Reopen US-1\n"),
+        ("- US-1 done", "### Reopen\n", "- US-1 done\n### Reopen\n"),
+    ],
+)
+def test_an_entry_is_appended_once(root: str, before: str, entry: str, after: str) -> None:
+    """On its own line, even if an agent left its last line without an end; a repeated one is not added."""
     file = Path(root, ".ai/history.md")
-    file.write_text("# History\n")
+    file.write_text(before)
 
-    append_history(root, "\n### Reopen US-1\n")
-    append_history(root, "\n### Reopen US-1\n")
+    append_history(root, entry)
+    append_history(root, entry)
 
-    assert "# History\n\n### Reopen US-1\n" == file.read_text()
-
-
-def test_an_entry_starts_on_its_own_line(tmp_path: Path) -> None:
-    """Even if an agent left its last line without an end."""
-    root = make_project(tmp_path)
-    file = Path(root, ".ai/history.md")
-    file.write_text("- US-1 done")
-
-    append_history(root, "### Reopen\n")
-    append_history(root, "### Reopen\n")
-
-    assert "- US-1 done\n### Reopen\n" == file.read_text()
+    assert after == file.read_text()
 
 
-def test_all_forms_of_reopenings_are_counted(tmp_path: Path) -> None:
+def test_all_forms_of_reopenings_are_counted(root: str) -> None:
     """As headings only; a text about one does not count."""
-    root = make_project(tmp_path)
     assert 0 == reopenings(root)
     file = Path(root, ".ai/history.md")
     file.write_text(
@@ -136,9 +125,8 @@ def test_all_forms_of_reopenings_are_counted(tmp_path: Path) -> None:
     assert 0 == reopenings(root)
 
 
-def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_out_of_the_project_is_not_followed(root: str, tmp_path: Path) -> None:
     """An agent could make the daemon write anywhere."""
-    root = make_project(tmp_path)
     outside = tmp_path / "outside"
     outside.write_text("untouched")
     Path(root, ".ai/history.md").symlink_to(outside)

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,20 @@ from tests.unit.capacity.test_machine import room_for
 
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
-from handoffd.engine.run import End
-from handoffd.engine.track import StopReason, TrackKey
-from handoffd.execute.base import EXIT, ExitRecord, RunSpec
+from handoffd.engine.run import End, Exit, Usage
+from handoffd.engine.track import AgentSession, StopReason, TrackKey
+from handoffd.execute.base import EXIT, POSITION, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
+from handoffd.execute.meter import Source
+from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.execute.run import Run
-from handoffd.execute.runner import proc
+from handoffd.execute.runner import capture, proc
+from handoffd.execute.stream.line import StreamVerdict
+from handoffd.execute.stream.reader import Seen
 from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
-from handoffd.track.attempts import Attempts, PassingShortageError, ended_at
+from handoffd.track.attempts import Attempts, PassingShortageError, ended, ended_at, exit_of, source_of
 
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
 
@@ -76,25 +81,31 @@ def redefine(here: House, **changes: Any) -> None:
     executors["agent"] = executors["agent"].model_copy(update=changes)  # type: ignore[index]
 
 
-async def test_an_attempt_yields_its_start_and_its_end(tmp_path: Path) -> None:
-    """The hand-off is read after the last process, and a copy is kept."""
+async def test_an_attempt_yields_its_start_and_its_end(root: str, tmp_path: Path) -> None:
+    """The hand-off is read after the last process, and copied; times come from the run's own records."""
+    before = time.time_ns()
     async with house(tmp_path, f"echo $$ > pid\n{HAND_OVER}") as here:
-        root = make_project(tmp_path)
         started, ended = await Play(here, root).run()
 
         assert isinstance(started, ExecutorStarted)
         assert at(root, "pid").read_text() == f"{started.pid}\n"  # the agent's own, not its shim's
+        assert started.at is not None
+        assert started.at < here.clock.now()
         assert isinstance(ended, ExecutorExited)
         assert (0, "itself") == (ended.exit.code, ended.exit.by)
         assert isinstance(ended.reading, Found)
         assert ended.mark.handoff is not None
         assert (here.services.run_dir("d1") / "HANDOFF.md").exists()
+        record = ExitRecord.from_json((here.services.run_dir("d1") / EXIT).read_text())
+        assert record.ended_ns is not None
+        assert before < record.ended_ns < time.time_ns()
+        assert ended_at(record) == ended.exit.at
 
 
-async def test_a_process_that_survives_its_run_is_reported(tmp_path: Path) -> None:
+async def test_a_process_that_survives_its_run_is_reported(here: House, root: str) -> None:
     """The daemon cannot end it, and it may still change files."""
-    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
-        play = Play(here, make_project(tmp_path))
+    async with anyio.create_task_group() as tasks:
+        play = Play(here, root)
         tasks.start_soon(here.services.notifier.run, lambda _: None)
 
         await play.attempts.report(
@@ -106,10 +117,9 @@ async def test_a_process_that_survives_its_run_is_reported(tmp_path: Path) -> No
         tasks.cancel_scope.cancel()
 
 
-async def test_an_executor_sees_its_task_and_no_secrets(tmp_path: Path) -> None:
-    """Its environment is built from the allow-list."""
-    async with house(tmp_path, "env > seen; pwd >> seen") as here:
-        root = make_project(tmp_path)
+async def test_an_executor_sees_its_task_and_no_secrets(root: str, tmp_path: Path) -> None:
+    """Its environment is built from the allow-list; its shim sets the limits of the settings at its start."""
+    async with house(tmp_path, "env > seen; pwd >> seen", memory_max="512M", tasks_max=99) as here:
         await Play(here, root).run()
 
         seen = at(root, "seen").read_text()
@@ -117,13 +127,6 @@ async def test_an_executor_sees_its_task_and_no_secrets(tmp_path: Path) -> None:
         assert ["HANDOFFD_ATTEMPT=2", "HANDOFFD_RUN=d1", "HANDOFFD_STEP=bdd", "HANDOFFD_STORY=US-001"] == told
         assert "s3cret" not in seen
         assert root in seen.splitlines()
-
-
-async def test_an_executor_has_the_limits_of_the_settings(tmp_path: Path) -> None:
-    """Those at its start; its shim sets them."""
-    async with house(tmp_path, memory_max="512M", tasks_max=99) as here:
-        await Play(here, make_project(tmp_path)).run()
-
         spec = RunSpec.from_json((here.services.run_dir("d1") / "spec.json").read_text())
         assert (512 << 20, 99) == (spec.memory_max, spec.tasks_max)
 
@@ -139,50 +142,37 @@ async def test_an_executor_has_the_limits_of_the_settings(tmp_path: Path) -> Non
         ),
     ],
 )
-async def test_an_end_without_a_handoff_has_the_last_lines(tmp_path: Path, command: str, tail: str) -> None:
+async def test_an_end_without_a_handoff_has_the_last_lines(
+    root: str, tmp_path: Path, command: str, tail: str
+) -> None:
     """They go into `last_error`, notices and the next prompt."""
     async with house(tmp_path, f"{command} >&2; exit 3") as here:
-        ended = await Play(here, make_project(tmp_path)).end()
+        ended = await Play(here, root).end()
 
         assert (3, tail, Absent(), tail.strip()) == (
             ended.exit.code, ended.exit.tail, ended.reading, ended.exit.line
         )  # fmt: skip
 
 
-async def test_the_times_of_a_run_come_from_its_records(tmp_path: Path) -> None:
-    """Not from a daemon that reads them an hour later."""
-    before = time.time_ns()
-    async with house(tmp_path, "exit 3") as here:
-        began, ended = await Play(here, make_project(tmp_path)).run()
-        record = ExitRecord.from_json((here.services.run_dir("d1") / EXIT).read_text())
-        now = here.clock.now()
-    assert isinstance(began, ExecutorStarted)
-    assert isinstance(ended, ExecutorExited)
-    assert record.ended_ns is not None
-    assert before < record.ended_ns < time.time_ns()
-    assert ended_at(record) == ended.exit.at
-    assert began.at is not None
-    assert began.at < now
-
-
 @pytest.mark.parametrize(
     ("flag", "words"), [("true", "it reported: no credit"), ("false", "it said: no credit")]
 )
-async def test_the_end_of_a_stream_is_quoted_as_text(tmp_path: Path, flag: str, words: str) -> None:
+async def test_the_end_of_a_stream_is_quoted_as_text(
+    root: str, tmp_path: Path, flag: str, words: str
+) -> None:
     """People read the text inside a line of JSON."""
     said = f'echo \'{{"type":"result","is_error":{flag},"result":"no credit","usage":{{}}}}\''
     async with house(tmp_path, said) as here:
         redefine(here, output="stream-json", stream=here.services.executors.executors["claude"].stream)
 
-        ended = await Play(here, make_project(tmp_path)).end()
+        ended = await Play(here, root).end()
 
         assert (words, flag == "true") == (ended.exit.tail, ended.exit.stream_error)
 
 
-async def test_a_repeated_order_starts_one_process(tmp_path: Path) -> None:
+async def test_a_repeated_order_starts_one_process(root: str, tmp_path: Path) -> None:
     """After a crash the same order finds the same run, ended or not."""
     async with house(tmp_path, f"echo x >> starts\n{HAND_OVER}") as here:
-        root = make_project(tmp_path)
         await Play(here, root).run()
         again = await Play(here, root).end()
 
@@ -190,34 +180,31 @@ async def test_a_repeated_order_starts_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("executor", ["agent", "unknown"], ids=["missing program", "unknown executor"])
-async def test_a_start_without_a_program_is_refused(tmp_path: Path, executor: str) -> None:
+async def test_a_start_without_a_program_is_refused(here: House, root: str, executor: str) -> None:
     """The shim reports a missing program; the settings may have changed since the decision."""
-    async with house(tmp_path) as here:
-        redefine(here, argv=("/nowhere/agent",))
+    redefine(here, argv=("/nowhere/agent",))
 
-        (refused,) = await Play(here, make_project(tmp_path)).run(replace(ORDER, executor=executor))
+    (refused,) = await Play(here, root).run(replace(ORDER, executor=executor))
 
-        assert isinstance(refused, SpawnRefused)
-        assert End.MISSING_BINARY is refused.end
-        assert ("/nowhere/agent" if executor == "agent" else "unknown") in refused.error
-        assert executor == "agent" or "; next: handoffd " in refused.error
+    assert isinstance(refused, SpawnRefused)
+    assert End.MISSING_BINARY is refused.end
+    assert ("/nowhere/agent" if executor == "agent" else "unknown") in refused.error
+    assert executor == "agent" or "; next: handoffd " in refused.error
 
 
-async def test_a_start_without_descriptors_can_be_repeated(tmp_path: Path) -> None:
+async def test_a_start_without_descriptors_can_be_repeated(here: House, root: str) -> None:
     """A refusal would count as a fault of the executor."""
-    async with house(tmp_path) as here:
-        play = Play(here, make_project(tmp_path))
-        with room_for(0), pytest.raises(PassingShortageError):
-            await play.attempts.execute(ORDER)
+    play = Play(here, root)
+    with room_for(0), pytest.raises(PassingShortageError):
+        await play.attempts.execute(ORDER)
 
-        assert isinstance((await play.run())[-1], ExecutorExited)
+    assert isinstance((await play.run())[-1], ExecutorExited)
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "suspended"])
-async def test_a_stop_reaches_an_executor(tmp_path: Path, stopped: bool) -> None:
+async def test_a_stop_reaches_an_executor(root: str, tmp_path: Path, stopped: bool) -> None:
     """Through its records, so that an adopted one is reached as well; a suspended shim is continued."""
     async with house(tmp_path, "sleep 600") as here:
-        root = make_project(tmp_path)
         play, other = Play(here, root), Play(here, root)
 
         def stop() -> None:
@@ -230,10 +217,10 @@ async def test_a_stop_reaches_an_executor(tmp_path: Path, stopped: bool) -> None
         assert "stop" == ended.exit.by
 
 
-async def test_an_idle_process_after_a_handoff_is_a_fact(tmp_path: Path) -> None:
+async def test_an_idle_process_after_a_handoff_is_a_fact(root: str, tmp_path: Path) -> None:
     """The engine then orders its end."""
     async with house(tmp_path, f"{HAND_OVER}\nsleep 600") as here, anyio.create_task_group() as tasks:
-        play = Play(here, make_project(tmp_path))
+        play = Play(here, root)
         here.services.run_dir("d1").mkdir()
         (here.services.run_dir("d1") / "prompt.md").touch()
         run = await play.attempts.execute(ORDER)
@@ -245,14 +232,13 @@ async def test_an_idle_process_after_a_handoff_is_a_fact(tmp_path: Path) -> None
         run.stop()
 
 
-async def test_the_end_of_a_judged_dispatch_is_ignored(tmp_path: Path) -> None:
+async def test_the_end_of_a_judged_dispatch_is_ignored(here: House, root: str) -> None:
     """A restarted daemon finds records of old attempts."""
-    async with house(tmp_path) as here:
-        play = Play(here, make_project(tmp_path))
+    play = Play(here, root)
 
-        await play.attempts.report("d1", ExitRecord(run_id="d1", code=0), track_of)
+    await play.attempts.report("d1", ExitRecord(run_id="d1", code=0), track_of)
 
-        assert [] == play.facts
+    assert [] == play.facts
 
 
 def is_stopped(pid: int) -> bool:
@@ -261,10 +247,9 @@ def is_stopped(pid: int) -> bool:
     return seen is not None and seen.state == "T"
 
 
-async def test_a_hanging_shim_is_killed_after_its_time(tmp_path: Path) -> None:
+async def test_a_hanging_shim_is_killed_after_its_time(root: str, tmp_path: Path) -> None:
     """By a clock that does not jump; its processes are ended, too."""
     async with house(tmp_path, "trap '' TERM; touch deaf; sleep 600") as here:
-        root = make_project(tmp_path)
         play = Play(here, root)
         redefine(here, ladder=(LadderRung(signal="TERM", grace_s=60), LadderRung(signal="KILL", grace_s=1)))
 
@@ -311,47 +296,158 @@ async def test_the_end_of_an_executor_waits_for_its_moved_project(tmp_path: Path
         assert isinstance(ended.reading, Found)
 
 
-async def test_a_result_counts_without_its_copy(tmp_path: Path) -> None:
+async def test_a_result_counts_without_its_copy(here: House, root: str) -> None:
     """The copy is only for people."""
-    async with house(tmp_path) as here:
-        play = Play(here, make_project(tmp_path))
-        (here.services.run_dir("d1") / "HANDOFF.md").mkdir(parents=True)
+    play = Play(here, root)
+    (here.services.run_dir("d1") / "HANDOFF.md").mkdir(parents=True)
 
-        with capture_logs() as logs:
-            assert isinstance((await play.run())[-1], ExecutorExited)
+    with capture_logs() as logs:
+        assert isinstance((await play.run())[-1], ExecutorExited)
 
-        (kept,) = [entry for entry in logs if entry["event"] == "hand-off not kept"]
-        assert ("warning", "not a regular file") == (kept["log_level"], kept["error"][-18:])
+    (kept,) = [entry for entry in logs if entry["event"] == "hand-off not kept"]
+    assert ("warning", "not a regular file") == (kept["log_level"], kept["error"][-18:])
 
 
 @pytest.mark.parametrize("in_its_place", ["a file", "nothing"])
-async def test_an_end_counts_without_the_folder_of_its_run(tmp_path: Path, in_its_place: str) -> None:
+async def test_an_end_counts_without_the_folder_of_its_run(here: House, root: str, in_its_place: str) -> None:
     """The hand-off is in the project, and the end is known."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        play = Play(here, root)
-        at(root, ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
-        if in_its_place == "a file":
-            here.services.run_dir("d1").touch()
+    play = Play(here, root)
+    at(root, ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
+    if in_its_place == "a file":
+        here.services.run_dir("d1").touch()
 
-        with capture_logs() as logs:
-            await play.attempts.report(
-                "d1", ExitRecord(run_id="d1", code=0), lambda: track_of(dispatch=dispatch_of())
-            )
+    with capture_logs() as logs:
+        await play.attempts.report(
+            "d1", ExitRecord(run_id="d1", code=0), lambda: track_of(dispatch=dispatch_of())
+        )
 
-        (ended,) = play.facts
-        assert isinstance(ended, ExecutorExited)
-        assert isinstance(ended.reading, Found)
-        assert ["hand-off not kept"] == [entry["event"] for entry in logs]
+    (ended,) = play.facts
+    assert isinstance(ended, ExecutorExited)
+    assert isinstance(ended.reading, Found)
+    assert ["hand-off not kept"] == [entry["event"] for entry in logs]
 
 
-async def test_a_session_is_continued_where_the_argv_has_a_place_for_it(tmp_path: Path) -> None:
+async def test_a_session_is_continued_where_the_argv_has_a_place_for_it(root: str, tmp_path: Path) -> None:
     """Otherwise its words are left out."""
     async with house(tmp_path, 'echo "$@" > words') as here:
-        root = make_project(tmp_path)
         argv = here.services.executors.executors["agent"].argv
         redefine(here, argv=(*argv, ("--resume", "{session}")))
 
         await Play(here, root).run(replace(ORDER, session="s1"))
 
         assert "--resume s1\n" == at(root, "words").read_text()
+
+
+# --- the facts from the output of a run -------------------------------------------------------------
+def test_an_exit_has_everything_from_its_record_and_stream() -> None:
+    """Signal, times, tail, session and usage."""
+    record = ExitRecord(run_id="d1", signal=9, by="deadline", seconds=2.5, tail="bye")
+    seen = Seen(session="s-1", usage=Usage(output_tokens=7), result=StreamVerdict(is_error=True, error="no"))
+    told = exit_of(record, tail="it said: bye", seen=seen)
+
+    assert (None, 9, "deadline", "it said: bye", 2.5, True) == (
+        told.code, told.signal, told.by, told.tail, told.seconds, told.stream_error
+    )  # fmt: skip
+    assert ("s-1", Usage(output_tokens=7)) == (told.session, told.usage)
+    assert (None, None) == (exit_of(record, tail="").session, exit_of(record, tail="").usage)
+
+
+def test_an_exit_is_dated_by_its_record() -> None:
+    """A daemon may read it much later; shims of earlier releases record no time."""
+    dated = ExitRecord(run_id="d1", code=1, tail="a\nb\n", ended_ns=1_769_897_709_500_000_000)
+    told = exit_of(dated, tail="a\nb\n")
+    assert (datetime(2026, 1, 31, 22, 15, 9, 500_000, tzinfo=UTC), "b") == (told.at, told.line)
+    assert None is exit_of(ExitRecord(run_id="d1", code=1), tail="").at
+
+
+async def test_an_executor_removed_from_the_settings_is_judged_by_its_record(
+    here: House, tmp_path: Path
+) -> None:
+    """Its output format is unknown."""
+    gone = dispatch_of(executor="gone")
+    assert None is source_of(track_of(dispatch=gone), str(tmp_path), here.services)
+    told = ended(gone, ExitRecord(run_id="d1", code=3, tail="no quota"), None, here.services)
+    assert Exit(code=3, tail="no quota", line="no quota") == told
+
+
+async def test_a_stop_without_an_order_came_from_outside(here: House) -> None:
+    """A shutdown of the machine stops the shims after the daemon."""
+    record = ExitRecord(run_id="d1", signal=15, by="stop")
+    told = [
+        ended(dispatch_of(stop=stop), record, None, here.services).by for stop in (None, StopReason.TIMEOUT)
+    ]
+    assert ["outside", "stop"] == told
+
+
+async def test_the_earlier_usage_of_a_continued_session_is_known(here: House) -> None:
+    """Some agents count it again; another session has none."""
+    used = Usage(output_tokens=7)
+    last = AgentSession(step="bdd", executor="agent", id="s-1", used=used)
+    sources = [
+        source_of(
+            track_of(dispatch=dispatch_of(session=session)).with_ledger(session=last), "/p", here.services
+        )
+        for session in ("s-1", "s-2", None)
+    ]
+    assert [used, None, None] == [source.before for source in sources if source is not None]
+
+
+async def test_every_end_has_a_class(root: str, here: House) -> None:
+    """Even without output."""
+    track = track_of(dispatch=dispatch_of())
+    source = source_of(track, root, here.services)
+    told = [
+        ended(dispatch_of(), ExitRecord(run_id="d1", code=code), source, here.services) for code in (0, 1)
+    ]
+    assert [End.CLEAN, End.FAILED] == [exit_.end for exit_ in told]
+
+
+async def test_a_relative_limit_counts_from_the_agents_message(root: str, here: House) -> None:
+    """A daemon may read it an hour later."""
+    project = root
+    dispatch = dispatch_of(executor="codex")
+    source = source_of(track_of(dispatch=dispatch), project, here.services)
+    assert source is not None
+    source.run_dir.mkdir(parents=True)
+    said_at = round(here.services.clock.now().timestamp()) - 3600
+    record = printed(source, said_at, b"Error: hit your usage limit, try again in 2 hours")
+
+    told = ended(dispatch, record, source, here.services)
+
+    assert (End.LIMIT, datetime.fromtimestamp(said_at + 7200, UTC)) == (told.end, told.retry_at)
+
+
+def printed(source: Source, at: int, text: bytes) -> ExitRecord:
+    """Print `text` at second `at` like an agent, and return the record of its end."""
+    place, output = source.run_dir / POSITION, capture.open_output(source.output, str(source.run_dir))
+    position = os.open(place, os.O_WRONLY | os.O_CREAT, 0o600)
+    kept = capture.Ring(output, position, 1000, 8000, remember=10)
+    kept.write(memoryview(text))
+    kept.close()
+    os.utime(place, (at, at))
+    return ExitRecord(run_id="d1", code=1, tail=text.decode(), output_bytes=len(text))
+
+
+@pytest.mark.parametrize(("written", "end"), [(False, End.REFUSED), (True, End.FAILED)])
+async def test_a_plain_text_refusal_counts_only_if_no_file_changed(
+    here: House, root: str, written: bool, end: End
+) -> None:
+    """The output does not list the work; files of handoffd in .ai prove nothing."""
+    project = Path(root)
+    here.services.executors = load_book(
+        shipped_layer(), Layer(file="settings", definitions={"own": {"extends": "command", "argv": ["own"]}})
+    )
+    dispatch = dispatch_of(executor="own")
+    source = source_of(track_of(dispatch=dispatch), str(project), here.services)
+    assert source is not None
+    source.run_dir.mkdir(parents=True)
+    ended_ns = time.time_ns() + 60_000_000_000
+    record = replace(
+        printed(source, round(ended_ns / 1e9), b"API Error: 403 no zebras\n"), ended_ns=ended_ns, seconds=30
+    )
+    if written:
+        (project / "src").mkdir()
+        (project / "src/shop.py").write_text("1\n")
+        record = replace(record, seconds=120)
+
+    assert end is ended(dispatch, record, source, here.services).end

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 from tests.support.eventually import eventually
-from tests.support.house import House, at, house, make_project
+from tests.support.house import House, at, make_project
 
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
@@ -98,131 +98,112 @@ class Play:
 COPY = 'cp report.xml "$1"; echo ran >> times'
 
 
-async def test_tests_that_failed_before_the_story_are_known(tmp_path: Path) -> None:
-    """A green step is responsible for its own tests, and for those that it broke."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, COPY)
-        play.report(good="a", bad="b")
-        assert None is (await play.baseline()).fault
-        play.report(good="c", bad="abn")
+async def test_tests_that_failed_before_the_story_are_known(here: House) -> None:
+    """A green step is responsible for its own tests, and for those that it broke. No run is repeated."""
+    play = await Play.of(here, COPY)
+    play.report(good="a", bad="b")
+    assert None is (await play.baseline()).fault
+    play.report(good="c", bad="abn")
 
-        tests = (await play.measure()).tests
+    finished = await play.measure()
 
-        assert tests is not None
-        assert (("t::a", "t::n"), ("t::b",), ("t::a",), 1) == (
-            tests.failing, tests.known_failing, tests.regressed, tests.new_failing
-        )  # fmt: skip
-
-
-async def test_a_repeated_order_finds_its_run(tmp_path: Path) -> None:
-    """A restarted daemon does not run the tests twice."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, COPY)
-        play.report(good="a")
-
-        first, second = await play.measure(), await play.measure()
-
-        assert first == second
-        assert "ran\n" == at(play.root, "times").read_text()
+    assert finished.tests is not None
+    assert (("t::a", "t::n"), ("t::b",), ("t::a",), 1) == (
+        finished.tests.failing, finished.tests.known_failing, finished.tests.regressed,
+        finished.tests.new_failing,
+    )  # fmt: skip
+    ran = at(play.root, "times").read_text()
+    assert (finished, ran) == (await play.measure(), at(play.root, "times").read_text())
 
 
-async def test_a_missing_test_runner_is_a_fault_of_the_environment(tmp_path: Path) -> None:
+async def test_a_missing_test_runner_is_a_fault_of_the_environment(here: House) -> None:
     """Before the story and after a claim: it proves nothing about the work."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, "exit 127")
+    play = await Play.of(here, "exit 127")
 
-        assert "was not found" in ((await play.baseline()).fault or "")
-        finished = await play.measure(post_check="true")
+    assert "was not found" in ((await play.baseline()).fault or "")
+    finished = await play.measure(post_check="true")
 
-        assert finished.tests is not None
-        assert "was not found" in (finished.tests.fault or "")
-        assert None is finished.post_check
+    assert finished.tests is not None
+    assert "was not found" in (finished.tests.fault or "")
+    assert None is finished.post_check
 
 
-async def test_a_post_check_is_a_shell_command_in_the_root(tmp_path: Path) -> None:
+async def test_a_post_check_is_a_shell_command_in_the_root(here: House) -> None:
     """It knows the story, and fails by its exit code."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, COPY)
-        command = "echo {story} $HANDOFFD_STEP; pwd; exit 1"
+    play = await Play.of(here, COPY)
+    command = "echo {story} $HANDOFFD_STEP; pwd; exit 1"
 
-        finished = await play.measure(tests=None, post_check=command)
+    finished = await play.measure(tests=None, post_check=command)
 
-        assert None is finished.tests
-        assert finished.post_check is not None
-        assert not finished.post_check.passed
-        assert ["US-001 impl", play.root] == finished.post_check.tail.split("\n")[:2]
+    assert None is finished.tests
+    assert finished.post_check is not None
+    assert not finished.post_check.passed
+    assert ["US-001 impl", play.root] == finished.post_check.tail.split("\n")[:2]
 
 
-async def test_hanging_checks_are_ended(tmp_path: Path) -> None:
+async def test_hanging_checks_are_ended(here: House) -> None:
     """Tests and post_check each have their own limit."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, "sleep 600")
+    play = await Play.of(here, "sleep 600")
 
-        finished = await play.measure(
-            check_timeout_min=0.005, post_check="sleep 600", post_check_timeout_s=0.3
-        )
+    finished = await play.measure(check_timeout_min=0.005, post_check="sleep 600", post_check_timeout_s=0.3)
 
-        assert finished.tests is not None
-        assert finished.post_check is not None
-        assert (True, True) == (finished.tests.timed_out, finished.post_check.timed_out)
+    assert finished.tests is not None
+    assert finished.post_check is not None
+    assert (True, True) == (finished.tests.timed_out, finished.post_check.timed_out)
 
 
-async def test_a_killed_check_is_repeated(tmp_path: Path) -> None:
+async def test_a_killed_check_is_repeated(here: House) -> None:
     """It proves nothing; three times in a row is a fault of the environment."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, 'test -e times && exec cp report.xml "$1"; echo ran >> times; sleep 600')
-        play.report(good="a")
-        found: list[ChecksFinished] = []
+    play = await Play.of(here, 'test -e times && exec cp report.xml "$1"; echo ran >> times; sleep 600')
+    play.report(good="a")
+    found: list[ChecksFinished] = []
 
-        async def measure() -> None:
-            found.append(await play.measure())
+    async def measure() -> None:
+        found.append(await play.measure())
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(measure)
-            await eventually(lambda: play.ran("d1.tests"))
-            play.live["d1.tests"].stop()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(measure)
+        await eventually(lambda: play.ran("d1.tests"))
+        play.live["d1.tests"].stop()
 
-        assert found[0].tests is not None
-        assert (None, 1) == (found[0].tests.fault, found[0].tests.counts.passed)
-        assert here.services.run_dir("d1.tests.2").is_dir()
+    assert found[0].tests is not None
+    assert (None, 1) == (found[0].tests.fault, found[0].tests.counts.passed)
+    assert here.services.run_dir("d1.tests.2").is_dir()
 
 
-async def test_an_abort_ends_running_checks(tmp_path: Path) -> None:
+async def test_an_abort_ends_running_checks(here: House) -> None:
     """They are not repeated."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, "echo ran >> times; sleep 600")
+    play = await Play.of(here, "echo ran >> times; sleep 600")
 
-        async def stop() -> None:
-            await eventually(lambda: play.ran("d1.tests"))
-            play.home.stopped = True
-            play.live["d1.tests"].stop()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stop)
-            finished = await play.measure()
-
-        assert finished.tests is not None
-        assert "stopped" in (finished.tests.fault or "")
-        assert "ran\n" == at(play.root, "times").read_text()
-
-
-async def test_an_abort_prevents_checks_that_have_not_begun(tmp_path: Path) -> None:
-    """Although there was no process to stop yet."""
-    async with house(tmp_path) as here:
-        play = await Play.of(here, "sleep 600")
+    async def stop() -> None:
+        await eventually(lambda: play.ran("d1.tests"))
         play.home.stopped = True
+        play.live["d1.tests"].stop()
 
-        finished = await play.measure(post_check="sleep 600")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop)
+        finished = await play.measure()
 
-        assert finished.tests is not None
-        assert "stopped" in (finished.tests.fault or "")
-        assert None is finished.post_check
+    assert finished.tests is not None
+    assert "stopped" in (finished.tests.fault or "")
+    assert "ran\n" == at(play.root, "times").read_text()
 
 
-async def test_without_a_test_command_nothing_is_measured(tmp_path: Path) -> None:
+async def test_an_abort_prevents_checks_that_have_not_begun(here: House) -> None:
+    """Although there was no process to stop yet."""
+    play = await Play.of(here, "sleep 600")
+    play.home.stopped = True
+
+    finished = await play.measure(post_check="sleep 600")
+
+    assert finished.tests is not None
+    assert "stopped" in (finished.tests.fault or "")
+    assert None is finished.post_check
+
+
+async def test_without_a_test_command_nothing_is_measured(here: House, root: str, tmp_path: Path) -> None:
     """The claim counts as it is."""
-    async with house(tmp_path) as here:
-        files = ProjectFiles(make_project(tmp_path), here.journal, here.clock)
-        play = Play(here, str(tmp_path / "shop"), Yard(files))
+    files = ProjectFiles(root, here.journal, here.clock)
+    play = Play(here, str(tmp_path / "shop"), Yard(files))
 
-        assert ChecksFinished(dispatch="d1") == await play.measure()
+    assert ChecksFinished(dispatch="d1") == await play.measure()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.support.house import House, at, dispatch_of, house, make_project, track_of, unwritable
+from tests.support.house import House, at, dispatch_of, make_project, track_of, unwritable
 from tests.support.playbook import shipped_rules
 
 from handoffd.engine.decide import decide
@@ -42,175 +41,154 @@ def shown(one: CommittedState) -> str:
     return str(json.loads(at(one.key.project, ".ai/STATE.json").read_text())["human_note"])
 
 
-async def test_a_decision_is_recorded_and_written_and_returns_its_orders(tmp_path: Path) -> None:
+async def test_a_decision_is_recorded_and_written_and_returns_its_orders(here: House) -> None:
     """The journal has the digest of the file."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
+    one = state_of(here)
 
-        orders = await one.commit(EVENT, decision(track_of(human_note="first"), TELL))
+    orders = await one.commit(EVENT, decision(track_of(human_note="first"), TELL))
 
-        assert [TELL] == [order.effect for order in orders]
-        assert ("first", track_of(human_note="first")) == (shown(one), one.track)
-        (stored,) = await here.journal.tracks()
-        assert (one.digest, one.track) == (stored.digest, stored.track)
-
-
-async def test_a_memorable_decision_is_recorded_without_a_change(tmp_path: Path) -> None:
-    """The history shows it."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of()))
-        before = here.journal.newest
-
-        await one.commit(EVENT, replace(decision(track_of()), memorable=True))
-
-        assert before + 1 == here.journal.newest
+    assert [TELL] == [order.effect for order in orders]
+    assert ("first", track_of(human_note="first")) == (shown(one), one.track)
+    (stored,) = await here.journal.tracks()
+    assert (one.digest, one.track) == (stored.digest, stored.track)
 
 
-async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -> None:
-    """A hint every second would fill the journal."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of()))
-        before = here.journal.newest
+async def test_a_decision_that_changes_nothing_is_not_recorded(here: House) -> None:
+    """A hint every second would fill the journal; a memorable one is for the history."""
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of()))
+    before = here.journal.newest
 
-        assert () == await one.commit(EVENT, decision(track_of()))
-        assert before == here.journal.newest
+    assert () == await one.commit(EVENT, decision(track_of()))
+    assert before == here.journal.newest
+    await one.commit(EVENT, replace(decision(track_of()), memorable=True))
+    assert before + 1 == here.journal.newest
 
 
-async def test_an_unwritable_journal_changes_nothing(tmp_path: Path) -> None:
+async def test_an_unwritable_journal_changes_nothing(here: House) -> None:
     """Neither in memory nor on the disk."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of(human_note="first")))
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of(human_note="first")))
 
-        with unwritable(here), pytest.raises(StoreError):
-            await one.commit(EVENT, decision(track_of(human_note="second")))
+    with unwritable(here), pytest.raises(StoreError):
+        await one.commit(EVENT, decision(track_of(human_note="second")))
 
-        assert ("first", track_of(human_note="first")) == (shown(one), one.track)
+    assert ("first", track_of(human_note="first")) == (shown(one), one.track)
 
 
-async def test_an_unwritable_file_is_written_later(tmp_path: Path) -> None:
+async def test_an_unwritable_file_is_written_later(here: House) -> None:
     """The decision counts at once."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        state = at(one.key.project, ".ai/STATE.json")
-        state.mkdir()
+    one = state_of(here)
+    state = at(one.key.project, ".ai/STATE.json")
+    state.mkdir()
 
-        await one.commit(EVENT, decision(track_of(human_note="first")))
-        assert (True, 1) == (bool(one.error), here.journal.newest)
+    await one.commit(EVENT, decision(track_of(human_note="first")))
+    assert (True, 1) == (bool(one.error), here.journal.newest)
 
-        state.rmdir()
-        await one.project()
-        assert ("first", None) == (shown(one), one.error)
+    state.rmdir()
+    await one.project()
+    assert ("first", None) == (shown(one), one.error)
 
 
-async def test_after_a_restart_waiting_counts_from_the_last_decision(tmp_path: Path) -> None:
+async def test_after_a_restart_waiting_counts_from_the_last_decision(here: House) -> None:
     """Until the next decision; a clock that was set back counts as no time."""
-    async with house(tmp_path) as here:
-        found = state_of(here)
-        assert 0 == found.waited_s()
-        found.inherited_at = here.clock.now()
-        here.clock.ahead_s = 90
-        assert 90 == found.waited_s()
-        here.clock.jumped_s = -3600
-        assert 0 == found.waited_s()
-        await found.commit(EVENT, decision(track_of()))
-        assert 0 == found.waited_s()
+    found = state_of(here)
+    assert 0 == found.waited_s()
+    found.inherited_at = here.clock.now()
+    here.clock.ahead_s = 90
+    assert 90 == found.waited_s()
+    here.clock.jumped_s = -3600
+    assert 0 == found.waited_s()
+    await found.commit(EVENT, decision(track_of()))
+    assert 0 == found.waited_s()
 
 
-async def test_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
+async def test_an_unchanged_file_is_not_written(here: House) -> None:
     """Only the ledger changed, and no watcher should wake."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of()))
-        before = at(one.key.project, ".ai/STATE.json").stat().st_ino
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of()))
+    before = at(one.key.project, ".ai/STATE.json").stat().st_ino
 
-        await one.commit(EVENT, decision(track_of().with_ledger(next_note="later")))
+    await one.commit(EVENT, decision(track_of().with_ledger(next_note="later")))
 
-        assert before == at(one.key.project, ".ai/STATE.json").stat().st_ino
+    assert before == at(one.key.project, ".ai/STATE.json").stat().st_ino
 
 
-async def test_a_decision_is_recorded_with_its_time_and_rules(tmp_path: Path) -> None:
+async def test_a_decision_is_recorded_with_its_time_and_rules(here: House) -> None:
     """However late it is committed: a replay needs them."""
-    async with house(tmp_path) as here:
-        one, decided_at = state_of(here), here.clock.now()
-        made = decide(track_of(), Paused(by="eve"), shipped_rules(), decided_at)
-        one.track = track_of()
-        here.clock.ahead_s = 60
+    one, decided_at = state_of(here), here.clock.now()
+    made = decide(track_of(), Paused(by="eve"), shipped_rules(), decided_at)
+    one.track = track_of()
+    here.clock.ahead_s = 60
 
-        await one.commit(Paused(by="eve"), made)
+    await one.commit(Paused(by="eve"), made)
 
-        (event,) = await here.journal.events()
-        assert (decided_at, made.grounds) == (event.at, event.grounds)
-        with closing(Recordings(here.services.settings.journal)) as source:
-            (entry,) = source.page(0, 1, None)
-        assert entry.recorded is not None
-        assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
+    (event,) = await here.journal.events()
+    assert (decided_at, made.grounds) == (event.at, event.grounds)
+    with closing(Recordings(here.services.settings.journal)) as source:
+        (entry,) = source.page(0, 1, None)
+    assert entry.recorded is not None
+    assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
 
 
-async def test_an_unread_edit_is_not_overwritten(tmp_path: Path) -> None:
+async def test_an_unread_edit_is_not_overwritten(here: House) -> None:
     """A person saved it just before a decision was written; after it was read, it may go."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of(human_note="first")))
-        file = at(one.key.project, ".ai/STATE.json")
-        file.write_text('{"human_note": "mine"}')
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of(human_note="first")))
+    file = at(one.key.project, ".ai/STATE.json")
+    file.write_text('{"human_note": "mine"}')
 
-        await one.commit(EVENT, decision(track_of(human_note="second")))
-        assert ("mine", True, False) == (shown(one), one.left_alone, one.shown)
+    await one.commit(EVENT, decision(track_of(human_note="second")))
+    assert ("mine", True, False) == (shown(one), one.left_alone, one.shown)
 
-        one.saw(digest_of(file.read_bytes()))
-        await one.project()
-        assert ("second", False, True) == (shown(one), one.left_alone, one.shown)
+    one.saw(digest_of(file.read_bytes()))
+    await one.project()
+    assert ("second", False, True) == (shown(one), one.left_alone, one.shown)
 
 
-async def test_an_edit_by_a_running_executor_is_overwritten(tmp_path: Path) -> None:
+async def test_an_edit_by_a_running_executor_is_overwritten(here: House) -> None:
     """Until its end is recorded, an edit is the agent's and not a person's."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of(dispatch=dispatch_of(), human_note="first")))
-        at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "the agent\'s"}')
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of(dispatch=dispatch_of(), human_note="first")))
+    at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "the agent\'s"}')
 
-        await one.commit(EVENT, decision(track_of(human_note="second")))
+    await one.commit(EVENT, decision(track_of(human_note="second")))
 
-        assert ("second", True) == (shown(one), one.shown)
+    assert ("second", True) == (shown(one), one.shown)
 
 
-async def test_a_new_state_file_is_not_overwritten(tmp_path: Path) -> None:
+async def test_a_new_state_file_is_not_overwritten(here: House) -> None:
     """There was none at the last look."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        one.saw(None)
-        at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "mine"}')
+    one = state_of(here)
+    one.saw(None)
+    at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "mine"}')
 
-        await one.commit(EVENT, decision(track_of(human_note="first")))
+    await one.commit(EVENT, decision(track_of(human_note="first")))
 
-        assert ("mine", True) == (shown(one), one.left_alone)
+    assert ("mine", True) == (shown(one), one.left_alone)
 
 
-async def test_simultaneous_writers_keep_the_file_up_to_date(tmp_path: Path) -> None:
+async def test_simultaneous_writers_keep_the_file_up_to_date(here: House) -> None:
     """A look that undoes an edit, and the consumer: the end of one write is not the end of the other."""
-    async with house(tmp_path) as here:
-        one = state_of(here)
-        await one.commit(EVENT, decision(track_of(human_note="0")))
-        file, looks = at(one.key.project, ".ai/STATE.json"), 0
+    one = state_of(here)
+    await one.commit(EVENT, decision(track_of(human_note="0")))
+    file, looks = at(one.key.project, ".ai/STATE.json"), 0
 
-        async def undo() -> None:
-            while True:
-                await one.project()
-                for _ in range(20):  # otherwise the file would never be up to date
-                    await anyio.lowlevel.checkpoint()
+    async def undo() -> None:
+        while True:
+            await one.project()
+            for _ in range(20):  # otherwise the file would never be up to date
+                await anyio.lowlevel.checkpoint()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(undo)
-            for number in range(1, 21):
-                tasks.start_soon(one.commit, EVENT, decision(track_of(human_note=str(number))))
-                before = one.track
-                while one.track is before or one.behind:
-                    await anyio.lowlevel.checkpoint()
-                    if not one.behind:
-                        looks += 1
-                        assert digest_of(file.read_bytes()) == one.digest
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(undo)
+        for number in range(1, 21):
+            tasks.start_soon(one.commit, EVENT, decision(track_of(human_note=str(number))))
+            before = one.track
+            while one.track is before or one.behind:
+                await anyio.lowlevel.checkpoint()
+                if not one.behind:
+                    looks += 1
+                    assert digest_of(file.read_bytes()) == one.digest
+        tasks.cancel_scope.cancel()
     assert looks

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import HAND_OVER, NOW, House, daemon, house, make_project, track_of
+from tests.support.house import HAND_OVER, NOW, House, daemon, make_project, track_of
 
 from handoffd.capacity.accounts import Wait
 from handoffd.engine.events import Initialised, Started
@@ -43,7 +43,10 @@ def has(*names: str) -> Callable[[Executor], bool]:
     return lambda executor: executor.name in names
 
 
-def limits(**minutes: float) -> Callable[[str], Wait | None]:
+Limits = Callable[[str], Wait | None]
+
+
+def limits(**minutes: float) -> Limits:
     """Return accounts with limits for some minutes."""
     waits = {name: Wait(name, "limit", NOW + timedelta(minutes=left), None) for name, left in minutes.items()}
     return waits.get
@@ -65,46 +68,39 @@ def test_a_list_means_its_installed_executors() -> None:
 
 
 def test_an_unknown_name_is_skipped_if_another_is_usable() -> None:
-    """With a message, so that the mistake is found."""
-    candidates = candidates_of(("cluade", "codex"), BOOK, has("codex"))
-    said = ("no executor is called 'cluade'",)
-    assert Choice("codex", "codex", said) == first_free(candidates, limits(), NOW)
-    assert Choice("codex", "codex", said) == first_free(candidates, limits(codex=5), NOW)
-
-
-def test_the_reasons_for_skipping_are_in_order() -> None:
-    """In the order of the list."""
-    choice = first_free(("cluade", CLAUDE, "cdx", CODEX), limits(claude=5), NOW)
-    over = "claude is limited until 22:20 UTC (in 5 min)"
-    said = ("no executor is called 'cluade'", over, "no executor is called 'cdx'")
-    assert Choice("codex", "codex", said) == choice
-
-
-def test_an_unknown_name_is_chosen_if_there_is_no_other() -> None:
-    """Its start reports the mistake."""
-    candidates = candidates_of(("cluade", "codex"), BOOK, has())
-    assert Choice("cluade", "cluade") == first_free(candidates, limits(), NOW)
+    """With a message, so that the mistake is found; chosen alone, its start reports it."""
+    names = ("cluade", "codex")
+    skipped = Choice("codex", "codex", ("no executor is called 'cluade'",))
+    for limited in (limits(), limits(codex=5)):
+        assert skipped == first_free(candidates_of(names, BOOK, has("codex")), limited, NOW)
+    assert Choice("cluade", "cluade") == first_free(candidates_of(names, BOOK, has()), limits(), NOW)
 
 
 # --- the choice -----------------------------------------------------------------------------------
-def test_the_first_executor_without_a_limit_is_chosen() -> None:
-    """With the reasons against those before it."""
-    assert Choice("claude", "claude") == first_free((CLAUDE, CODEX), limits(codex=5), NOW)
-    over = "claude is limited until 22:20 UTC (in 5 min)"
-    assert Choice("codex", "codex", (over,)) == first_free((CLAUDE, CODEX), limits(claude=5), NOW)
+CLAUDE_IS_OVER = "claude is limited until 22:20 UTC (in 5 min)"
+ON_TRIAL = {"claude": Wait("claude", "limit", NOW, TrackKey("/srv/shop"))}
+MISSPELT = ("cluade", CLAUDE, "cdx", CODEX)
+MISTAKES = ("no executor is called 'cluade'", CLAUDE_IS_OVER, "no executor is called 'cdx'")
 
 
-def test_if_all_are_limited_the_first_to_be_free_is_chosen() -> None:
-    """No executor was skipped: the choice is made again by then."""
-    assert Choice("codex", "codex") == first_free((CLAUDE, CODEX), limits(claude=9, codex=5), NOW)
-    assert first_free((), limits(), NOW) is None
-
-
-def test_an_executor_on_trial_is_skipped() -> None:
-    """With a message."""
-    tried = Wait("claude", "limit", NOW, TrackKey("/srv/shop"))
-    choice = first_free((CLAUDE, CODEX), {"claude": tried}.get, NOW)
-    assert Choice("codex", "codex", ("claude is just being tried after its limit",)) == choice
+@pytest.mark.parametrize(
+    ("candidates", "limited", "name", "reasons"),
+    [
+        ((CLAUDE, CODEX), limits(codex=5), "claude", ()),
+        ((CLAUDE, CODEX), limits(claude=5), "codex", (CLAUDE_IS_OVER,)),
+        # If all are limited, the first to be free: the choice is made again by then.
+        ((CLAUDE, CODEX), limits(claude=9, codex=5), "codex", ()),
+        ((CLAUDE, CODEX), ON_TRIAL.get, "codex", ("claude is just being tried after its limit",)),
+        (MISSPELT, limits(claude=5), "codex", MISTAKES),
+        ((), limits(), None, ()),
+    ],
+)
+def test_the_first_executor_without_a_limit_is_chosen(
+    candidates: tuple[Executor | str, ...], limited: Limits, name: str | None, reasons: tuple[str, ...]
+) -> None:
+    """With the reasons against those before it, in the order of the list."""
+    expected = None if name is None else Choice(name, name, reasons)
+    assert expected == first_free(candidates, limited, NOW)
 
 
 def test_a_setting_is_one_name_several_or_none() -> None:
@@ -140,60 +136,55 @@ async def chosen(here: House, root: str, track: Track) -> str:
     ],
 )
 async def test_the_most_specific_setting_wins(
-    tmp_path: Path, rules: str, settings: str, story: tuple[str, ...], executor: str
+    here: House, tmp_path: Path, rules: str, settings: str, story: tuple[str, ...], executor: str
 ) -> None:
     """Step, story, project, daemon."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path, rules=rules, settings=settings)
+    root = make_project(tmp_path, rules=rules, settings=settings)
 
-        assert executor == await chosen(here, root, track_of().with_ledger(executor=story))
+    assert executor == await chosen(here, root, track_of().with_ledger(executor=story))
 
 
-async def test_a_changed_memory_limit_changes_the_sign(tmp_path: Path) -> None:
+async def test_a_changed_memory_limit_changes_the_sign(here: House, tmp_path: Path) -> None:
     """So that a run that met the old limit is tried with the new one."""
-    async with house(tmp_path) as here:
-        root, before, signs = make_project(tmp_path), here.services.settings, set()
-        choosing = ExecutorChoice(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
-        for limit in (None, 1 << 30, 2 << 30):
-            execute = before.execute.model_copy(update={"memory_max": limit})
-            here.services.settings = before.model_copy(update={"execute": execute})
-            signs.add(choosing.sign("agent"))
-        assert 3 == len(signs)
+    root, before, signs = make_project(tmp_path), here.services.settings, set()
+    choosing = ExecutorChoice(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
+    for limit in (None, 1 << 30, 2 << 30):
+        execute = before.execute.model_copy(update={"memory_max": limit})
+        here.services.settings = before.model_copy(update={"execute": execute})
+        signs.add(choosing.sign("agent"))
+    assert 3 == len(signs)
 
 
 # --- faults ---------------------------------------------------------------------------------------
-async def test_an_installed_program_ends_the_pause_of_a_resting_project(tmp_path: Path) -> None:
+async def test_an_installed_program_ends_the_pause_of_a_resting_project(
+    here: House, root: str, tmp_path: Path
+) -> None:
     """The poller notices it without a command."""
-    async with house(tmp_path) as here:
-        program = tmp_path / "late"
-        here.services.executors = load_book(
-            shipped_layer(),
-            Layer(
-                file="settings",
-                definitions={"late": {"extends": "command", "argv": [str(program)]}},
-            ),
-        )
-        root = make_project(tmp_path)
-        async with daemon(here, rest_after_s=0.01) as roster:
-            await roster.add(root)
-            await roster.give(root, Initialised(project="shop"))
-            await roster.give(root, Started(story="US-001", executor=("late",)))
+    program = tmp_path / "late"
+    here.services.executors = load_book(
+        shipped_layer(),
+        Layer(file="settings", definitions={"late": {"extends": "command", "argv": [str(program)]}}),
+    )
+    async with daemon(here, rest_after_s=0.01) as roster:
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, Started(story="US-001", executor=("late",)))
 
-            async def rests() -> int | None:
-                await roster.poll()
-                return roster.resting or None
+        async def rests() -> int | None:
+            await roster.poll()
+            return roster.resting or None
 
-            looks: Any = rests
-            await eventually(looks)
-            view = await roster.view(root)
-            assert "handoffd: late is not to be found" == view.paused_by
-            program.write_text("#!/bin/sh\ncat > /dev/null\n" + HAND_OVER, encoding="utf-8")
-            program.chmod(0o755)
+        looks: Any = rests
+        await eventually(looks)
+        view = await roster.view(root)
+        assert "handoffd: late is not to be found" == view.paused_by
+        program.write_text("#!/bin/sh\ncat > /dev/null\n" + HAND_OVER, encoding="utf-8")
+        program.chmod(0o755)
 
-            async def goes_on() -> str | None:
-                await roster.poll()
-                (track,) = (await roster.view(root)).tracks
-                return track.step if track.step == "review" else None
+        async def goes_on() -> str | None:
+            await roster.poll()
+            (track,) = (await roster.view(root)).tracks
+            return track.step if track.step == "review" else None
 
-            again: Any = goes_on
-            await eventually(again)
+        again: Any = goes_on
+        await eventually(again)

@@ -20,30 +20,23 @@ STARTED = ExecutorStarted(dispatch="d1", pid=1)
 
 
 async def test_questions_are_taken_in_order() -> None:
-    """Facts, verbs and turns alike."""
-    questions = Questions()
-    for event in (STARTED, None, Retried()):
-        questions.put(event)
-
-    taken = [(await questions.take()).event for _ in range(3)]
-
-    assert ([STARTED, None, Retried()], 0) == (taken, len(questions))
-
-
-async def test_an_empty_inbox_waits_for_the_next_question() -> None:
-    """And returns it when it comes."""
-    questions, taken = Questions(), list[Question]()
+    """Facts, verbs and turns alike; an empty inbox waits for the next one."""
+    questions, events = Questions(), [STARTED, None, Retried(), STARTED]
+    taken: list[Event | None] = []
 
     async def take() -> None:
-        taken.append(await questions.take())
+        while len(taken) < len(events):
+            taken.append((await questions.take()).event)
 
+    for event in events[:3]:
+        questions.put(event)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take)
         await anyio.wait_all_tasks_blocked()
-        assert [] == taken
-        questions.put(STARTED)
+        assert (events[:3], 0) == (taken, len(questions))
+        questions.put(events[3])
 
-    assert [STARTED] == [question.event for question in taken]
+    assert events == taken
 
 
 async def test_every_caller_of_a_question_gets_the_decision() -> None:
@@ -100,8 +93,7 @@ async def test_an_unwritable_journal_turns_away_verbs_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "kept"),
-    [(STARTED, True), (Retried(), False), (DispatchFailed(code="X", message="x"), False)],
+    ("event", "kept"), [(STARTED, True), (Retried(), False), (DispatchFailed(code="X", message="x"), False)]
 )
 def test_only_facts_without_another_record_must_not_be_lost(event: Event, kept: bool) -> None:
     """A person can repeat a verb, and a turn repeats itself."""

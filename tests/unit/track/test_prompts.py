@@ -11,16 +11,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.support.house import (
-    NOW,
-    House,
-    MovableClock,
-    at,
-    dispatch_of,
-    house,
-    make_project,
-    track_of,
-)
+from tests.support.house import NOW, House, MovableClock, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.track import AgentSession, Asking, Facts, Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, StoreError
@@ -100,96 +91,81 @@ NO_PLACE = {"argv": ("agent",)}
     ],
 )
 async def test_some_attempts_continue_a_session(
-    tmp_path: Path, rules: str, definition: dict[str, Any], ledger: dict[str, Any], resumes: bool
+    here: House, tmp_path: Path, rules: str, definition: dict[str, Any], ledger: dict[str, Any], resumes: bool
 ) -> None:
     """By settings, or because the last run needs it."""
-    async with house(tmp_path) as here:
-        _can_resume(here, definition)
-        root = make_project(tmp_path, rules=f"steps: {{bdd: {{{rules}}}}}")
+    _can_resume(here, definition)
+    root = make_project(tmp_path, rules=f"steps: {{bdd: {{{rules}}}}}")
 
-        found = (await preparation(here, root)).resumes(track_of().with_ledger(**ledger), "agent")
+    found = (await preparation(here, root)).resumes(track_of().with_ledger(**ledger), "agent")
 
-        assert resumes == found
-
-
-async def test_an_unknown_executor_continues_no_session(tmp_path: Path) -> None:
-    """Its start will report the mistake."""
-    async with house(tmp_path) as here:
-        wanted = await preparation(here, make_project(tmp_path))
-        assert not wanted.resumes(track_of(), "cluade")
+    assert resumes == found
 
 
-async def test_the_prompt_for_the_hand_off_alone_has_its_problem(tmp_path: Path) -> None:
+async def test_the_prompt_for_the_hand_off_alone_has_its_problem(here: House, root: str) -> None:
     """Not a later error."""
-    async with house(tmp_path) as here:
-        asking = Asking(step="bdd", attempt=1, problem="exited with code 0, without a hand-off")
-        track = track_of(last_error="its process vanished").with_ledger(asking=asking)
+    asking = Asking(step="bdd", attempt=1, problem="exited with code 0, without a hand-off")
+    track = track_of(last_error="its process vanished").with_ledger(asking=asking)
 
-        text, _ = await (await preparation(here, make_project(tmp_path))).prompt(track, "d1")
+    text, _ = await (await preparation(here, root)).prompt(track, "d1")
 
-        assert "Only the hand-off" in text
-        assert asking.problem in text
-        assert "vanished" not in text
+    assert "Only the hand-off" in text
+    assert asking.problem in text
+    assert "vanished" not in text
 
 
-async def test_a_prompt_is_written_for_the_shim_and_for_people(tmp_path: Path) -> None:
+async def test_a_prompt_is_written_for_the_shim_and_for_people(here: House, root: str) -> None:
     """Both have the same text, with the dispatch."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
 
+    await (await preparation(here, root)).stage(about_to_run(), "d1")
+
+    text = (here.services.run_dir("d1") / "prompt.md").read_text()
+    assert "Dispatch: d1" in text
+    assert text == at(root, ".ai/runs/d1/prompt.md").read_text()
+
+
+async def test_missing_files_are_warnings(here: House, root: str) -> None:
+    """They stop nothing."""
+    text, warnings = await (await preparation(here, root)).prompt(track_of(), "d1")
+
+    assert ("PROJECT_MEMORY.md is missing",) == warnings
+    assert "PROJECT_MEMORY.md" in text
+
+
+async def test_an_unknown_executor_is_refused_before_anything_is_written(here: House, root: str) -> None:
+    """With the known names; there is no session to continue."""
+    wanted = await preparation(here, root)
+    assert not wanted.resumes(track_of(), "cluade")
+
+    with pytest.raises(NotFound, match=r"no executor 'cluade'.*claude"):
+        await wanted.stage(about_to_run("cluade"), "d1")
+    with pytest.raises(NotFound, match=r"none is installed of claude"):
+        await wanted.stage(about_to_run("auto"), "d1")
+    assert not here.services.run_dir("d1").exists()
+
+
+async def test_a_run_folder_that_cannot_be_created_fails_its_dispatch(here: House, root: str) -> None:
+    """The dispatch is repeated, and the project goes on."""
+    here.services.run_dir("d1").touch()
+
+    with pytest.raises(StoreError, match="cannot make the folder: "):
         await (await preparation(here, root)).stage(about_to_run(), "d1")
 
-        text = (here.services.run_dir("d1") / "prompt.md").read_text()
-        assert "Dispatch: d1" in text
-        assert text == at(root, ".ai/runs/d1/prompt.md").read_text()
 
-
-async def test_missing_files_are_warnings(tmp_path: Path) -> None:
-    """They stop nothing."""
-    async with house(tmp_path) as here:
-        text, warnings = await (await preparation(here, make_project(tmp_path))).prompt(track_of(), "d1")
-
-        assert ("PROJECT_MEMORY.md is missing",) == warnings
-        assert "PROJECT_MEMORY.md" in text
-
-
-async def test_an_unknown_executor_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """With the known names."""
-    async with house(tmp_path) as here:
-        wanted = await preparation(here, make_project(tmp_path))
-
-        with pytest.raises(NotFound, match=r"no executor 'cluade'.*claude"):
-            await wanted.stage(about_to_run("cluade"), "d1")
-        with pytest.raises(NotFound, match=r"none is installed of claude"):
-            await wanted.stage(about_to_run("auto"), "d1")
-        assert not here.services.run_dir("d1").exists()
-
-
-async def test_a_run_folder_that_cannot_be_created_fails_its_dispatch(tmp_path: Path) -> None:
-    """The dispatch is repeated, and the project goes on."""
-    async with house(tmp_path) as here:
-        here.services.run_dir("d1").touch()
-
-        with pytest.raises(StoreError, match="cannot make the folder: "):
-            await (await preparation(here, make_project(tmp_path))).stage(about_to_run(), "d1")
-
-
-async def test_an_endless_template_is_stopped(tmp_path: Path) -> None:
+async def test_an_endless_template_is_stopped(here: House, root: str) -> None:
     """After a second of a processor."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        steps = at(root, ".ai/prompts/en/steps")
-        steps.mkdir(parents=True)
-        loop = "{% for a in range(99999) %}"
-        (steps / "bdd.j2").write_text(f"{loop * 3}{'{% endfor %}' * 3}")
+    steps = at(root, ".ai/prompts/en/steps")
+    steps.mkdir(parents=True)
+    loop = "{% for a in range(99999) %}"
+    (steps / "bdd.j2").write_text(f"{loop * 3}{'{% endfor %}' * 3}")
 
-        with pytest.raises(HandoffdError):
-            await (await preparation(here, root)).prompt(track_of(), "d1")
+    with pytest.raises(HandoffdError):
+        await (await preparation(here, root)).prompt(track_of(), "d1")
 
 
-async def test_only_a_projects_own_templates_are_limited(tmp_path: Path) -> None:
+async def test_only_a_projects_own_templates_are_limited(root: str, tmp_path: Path) -> None:
     """If the shipped ones are slow, the machine is, and the limit grows."""
-    ours = templates_for(make_project(tmp_path))
+    ours = templates_for(root)
     at(str(tmp_path), ".ai/prompts/en").mkdir(parents=True)
     at(str(tmp_path), ".ai/prompts/en/prompt.j2").write_text("{{ step }}")
     own = templates_for(str(tmp_path))
@@ -199,9 +175,7 @@ async def test_only_a_projects_own_templates_are_limited(tmp_path: Path) -> None
     assert 100.0 == cpu_limit_s(own, 2.5)
 
 
-async def test_shipped_templates_work_on_a_very_slow_machine(
-    tmp_path: Path,
-) -> None:
+async def test_shipped_templates_work_on_a_very_slow_machine(root: str, tmp_path: Path) -> None:
     """Their compilation is slowed down, too."""
     compiled = templates_for(None).environment.cache
     assert compiled is not None
@@ -209,7 +183,7 @@ async def test_shipped_templates_work_on_a_very_slow_machine(
     warmed.cache_clear()
     with slow_threads():
         async with house(tmp_path) as here:
-            wanted = await preparation(here, make_project(tmp_path))
+            wanted = await preparation(here, root)
             text, _ = await wanted.prompt(track_of(), "d1")
 
     assert "Dispatch: d1" in text
@@ -225,34 +199,32 @@ def context(root: str, step: str, facts: Facts) -> PromptContext:
     return prompt_context(TrackKey(root), track.with_ledger(facts=facts), "d1", RULES, "en")
 
 
-def test_facts_come_from_the_journal_and_not_from_the_cleared_state(tmp_path: Path) -> None:
-    """impl gets scaffold's failing tests, which the step change removed from STATE.json."""
+@pytest.mark.parametrize(
+    ("step", "failing", "expected"), [("impl", ("t::new",), "green"), ("scaffold", (), "red")]
+)
+def test_facts_come_from_the_journal_and_not_from_the_cleared_state(
+    root: str, step: str, failing: tuple[str, ...], expected: str
+) -> None:
+    """impl gets scaffold's failing tests; a red step gets none: it has to write some, not to fix old ones."""
     facts = Facts(failing_tests=("t::new",), tests=TestCounts.model_validate({"pass": 3}), files=("a.py",))
 
-    found = context(make_project(tmp_path), "impl", facts)
+    found = context(root, step, facts)
 
-    assert (("t::new",), "green", ("a.py",)) == (found.failing_tests, found.tests_expected, found.facts.files)
-
-
-def test_a_red_step_gets_no_failing_tests(tmp_path: Path) -> None:
-    """It has to write some, not to fix old ones."""
-    found = context(make_project(tmp_path), "scaffold", Facts(failing_tests=("t::old",)))
-
-    assert ((), "red") == (found.failing_tests, found.tests_expected)
+    assert (failing, expected, ("a.py",)) == (found.failing_tests, found.tests_expected, found.facts.files)
 
 
-def test_a_persons_note_and_the_last_error_are_in_the_prompt(tmp_path: Path) -> None:
+def test_a_persons_note_and_the_last_error_are_in_the_prompt(root: str) -> None:
     """The agent needs both."""
     track = track_of(step="impl", human_note="Mind the cents.", last_error="exited with code 7")
 
-    found = prompt_context(TrackKey(make_project(tmp_path)), track, "d1", RULES, "en")
+    found = prompt_context(TrackKey(root), track, "d1", RULES, "en")
 
     assert ("Mind the cents.", "exited with code 7") == (found.human_note, found.last_error)
 
 
-def test_paths_are_expanded_and_checked(tmp_path: Path) -> None:
+def test_paths_are_expanded_and_checked(root: str) -> None:
     """Missing ones are listed."""
-    found = context(make_project(tmp_path), "sdd-delta", Facts())
+    found = context(root, "sdd-delta", Facts())
 
     assert "docs/bdd/US-001.md" in found.reads
     assert ("docs/deltas/US-001.md",) == found.writes
@@ -260,9 +232,8 @@ def test_paths_are_expanded_and_checked(tmp_path: Path) -> None:
     assert "SDD delta" == found.display_name
 
 
-def test_an_own_template_replaces_the_shipped_one(tmp_path: Path) -> None:
+def test_an_own_template_replaces_the_shipped_one(root: str) -> None:
     """For its step only."""
-    root = make_project(tmp_path)
     steps = Path(root, ".ai/prompts/en/steps")
     steps.mkdir(parents=True)
     (steps / "bdd.j2").write_text("Write haiku.\n")

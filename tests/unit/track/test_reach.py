@@ -12,36 +12,33 @@ import anyio
 import pytest
 from anyio import to_thread
 from tests.support.eventually import eventually
-from tests.support.house import house, make_project
+from tests.support.house import House, house
 
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.locks import project_lock_path
 from handoffd.track.reach import FEW, LOOKS, MOST, Reach, allowed, follow, resolved
 
 
-async def test_a_look_returns_its_result_or_its_error(tmp_path: Path) -> None:
+async def test_a_look_returns_its_result_or_its_error(here: House, root: str, tmp_path: Path) -> None:
     """A missing folder is not the same as silence."""
-    async with house(tmp_path) as here:
-        reach = Reach(make_project(tmp_path), here.services.asking)
+    reach = Reach(root, here.services.asking)
 
-        with pytest.raises(StoreError, match="gone"):
-            await reach.asked(partial(project_lock_path, tmp_path, tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match="gone"):
+        await reach.asked(partial(project_lock_path, tmp_path, tmp_path / "nowhere"))
 
-        assert "found" == await reach.asked(lambda: "found")
+    assert "found" == await reach.asked(lambda: "found")
 
 
-async def test_a_silent_folder_is_given_up(tmp_path: Path) -> None:
+async def test_a_silent_folder_is_given_up(here: House, root: str) -> None:
     """And asked again later."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        reach = Reach(root, here.services.asking)
+    reach = Reach(root, here.services.asking)
 
-        with pytest.raises(StoreError, match="does not answer"):
-            await reach.asked(lambda: "found", limit_s=0)
-        with pytest.raises(StoreError, match="does not answer"):
-            await resolved(root, limit_s=0)
+    with pytest.raises(StoreError, match="does not answer"):
+        await reach.asked(lambda: "found", limit_s=0)
+    with pytest.raises(StoreError, match="does not answer"):
+        await resolved(root, limit_s=0)
 
-        assert "found" == await reach.asked(lambda: "found")
+    assert "found" == await reach.asked(lambda: "found")
 
 
 async def test_few_are_asked_at_once(tmp_path: Path) -> None:
@@ -130,13 +127,11 @@ async def test_a_busy_thread_does_not_count_as_hanging() -> None:
 
 
 # --- what all tracks share ------------------------------------------------------------------------
-async def test_records_of_a_run_have_their_place_in_the_state_directory(tmp_path: Path) -> None:
+async def test_records_of_a_run_have_their_place_in_the_state_directory(here: House, tmp_path: Path) -> None:
     """Outside of every project, one folder a run."""
-    async with house(tmp_path) as here:
-        assert tmp_path / "state/runs/d1" == here.services.run_dir("d1")
+    assert tmp_path / "state/runs/d1" == here.services.run_dir("d1")
 
 
-async def test_the_daemons_environment_is_not_shown(tmp_path: Path) -> None:
+async def test_the_daemons_environment_is_not_shown(here: House) -> None:
     """It holds secrets, and values are logged."""
-    async with house(tmp_path) as here:
-        assert "s3cret" not in repr(here.services)
+    assert "s3cret" not in repr(here.services)

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.support.house import at, dispatch_of, house, make_project
+from tests.support.house import House, at, dispatch_of
 from tests.support.runs import run_spec
 
 from handoffd.engine.track import Dispatch
@@ -134,10 +134,9 @@ class Looks(HandoffFiles):
         await eventually(lambda: self.looks >= enough)
 
 
-async def test_an_idle_executor_settles_after_a_valid_handoff(tmp_path: Path) -> None:
+async def test_an_idle_executor_settles_after_a_valid_handoff(here: House, root: str, tmp_path: Path) -> None:
     """Idleness alone is not enough: an agent may wait for its model."""
-    root = make_project(tmp_path)
-    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         run = await here.services.launcher.start(tmp_path / "d1", run_spec(tmp_path, "d1", "sleep", "600"))
         handoffs, settled = Looks(root), anyio.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,23 +21,12 @@ from tests.support.house import (
     make_project,
     unwritable,
 )
+from tests.unit.project import living
 
 from handoffd.engine.decision import Accepted, Refusal
-from handoffd.engine.events import (
-    Aborted,
-    Approved,
-    ExecutorExited,
-    Initialised,
-    Noted,
-    Paused,
-    Resumed,
-    Started,
-)
-from handoffd.engine.run import Exit
-from handoffd.engine.track import Phase
+from handoffd.engine.events import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
 from handoffd.errors import Refused, StoreError
 from handoffd.project.project import Project
-from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 from handoffd.settings.model import LimitSettings
 from handoffd.track.track import TrackSupervisor
@@ -68,55 +56,19 @@ async def track_in(
 
 def shown(here: House) -> dict[str, object]:
     """Return the content of STATE.json."""
-    found: dict[str, object] = json.loads((here.base / "shop/.ai/STATE.json").read_text())
-    return found
+    return living.shown(str(here.base / "shop"))
 
 
-async def test_a_verb_is_answered_after_its_commit(tmp_path: Path) -> None:
-    """By then the journal and STATE.json have it."""
-    async with house(tmp_path) as here, track_in(here) as track:
-        decision = await track.give(Noted(text="Mind the rounding."))
+async def test_a_verb_is_answered_after_its_commit(here: House) -> None:
+    """By then the journal and STATE.json have it; a refused one leaves no trace."""
+    async with track_in(here) as track:
+        before = (here.journal.newest, shown(here))
+        assert isinstance((await track.give(Approved())).result, Refusal)
+        assert before == (here.journal.newest, shown(here))
 
-        assert isinstance(decision.result, Accepted)
+        assert isinstance((await track.give(Noted(text="Mind the rounding."))).result, Accepted)
         assert "Mind the rounding." == shown(here)["human_note"]
         assert "noted" == (await here.journal.events())[-1].kind
-
-
-async def test_a_started_story_runs_to_its_gate_by_itself(tmp_path: Path) -> None:
-    """The daemon dispatches and judges bdd; the review waits for a person, without a slot."""
-    async with house(tmp_path) as here, track_in(here) as track:
-        await track.give(Started(story="US-001"))
-
-        await eventually(lambda: shown(here)["status"] == "needs_human")
-        assert "review" == shown(here)["step"]
-        await eventually(lambda: here.services.slots.in_use == 0)
-        await track.give(Approved())
-        await eventually(lambda: shown(here)["step"] == "done")
-        assert [run.result for run in await here.journal.runs()] == ["pass", "pass"]
-
-
-async def test_a_refused_verb_leaves_no_trace(tmp_path: Path) -> None:
-    """In the journal or in STATE.json."""
-    async with house(tmp_path) as here, track_in(here) as track:
-        before = here.journal.newest
-
-        decision = await track.give(Approved())
-
-        assert isinstance(decision.result, Refusal)
-        assert before == here.journal.newest
-
-
-async def test_a_track_waits_for_a_free_slot(tmp_path: Path) -> None:
-    """And goes on by itself."""
-    async with house(tmp_path, slots=1) as here, track_in(here) as track:
-        other = bid("/srv/other")
-        here.services.slots.occupy(other)
-        await track.give(Started(story="US-001"))
-        assert (1, "pending") == (here.services.slots.place(track.key), shown(here)["status"])
-
-        here.services.slots.release(other.key)
-
-        await eventually(lambda: shown(here)["step"] == "review")
 
 
 async def test_a_granted_slot_is_not_lost_to_a_verb(tmp_path: Path) -> None:
@@ -179,9 +131,9 @@ async def test_without_waiting_a_limit_is_a_failure(tmp_path: Path) -> None:
             assert () == track.track.ledger.limited
 
 
-async def test_an_unknown_executor_pauses_the_project(tmp_path: Path) -> None:
+async def test_an_unknown_executor_pauses_the_project(here: House) -> None:
     """It costs no attempt and holds no slot; `last_error` has the reason."""
-    async with house(tmp_path) as here, track_in(here, settings="executor: cluade\n") as track:
+    async with track_in(here, settings="executor: cluade\n") as track:
         await track.give(Started(story="US-001"))
 
         await eventually(lambda: track.track.ledger.paused_by == "handoffd: cluade is not to be found")
@@ -191,9 +143,9 @@ async def test_an_unknown_executor_pauses_the_project(tmp_path: Path) -> None:
         await eventually(lambda: here.services.slots.in_use == 0)
 
 
-async def test_a_broken_template_asks_a_person_and_starts_nothing(tmp_path: Path) -> None:
+async def test_a_broken_template_asks_a_person_and_starts_nothing(here: House) -> None:
     """The project's own templates are for a person to repair."""
-    async with house(tmp_path) as here, track_in(here) as track:
+    async with track_in(here) as track:
         own = at(track.key.project, ".ai/prompts/en/prompt.j2")
         own.parent.mkdir(parents=True)
         own.write_text("{% broken")
@@ -216,42 +168,9 @@ async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -
         assert ("aborted by me", 0, None) == (shown(here)["last_error"], track.attempts.count, track.pid())
 
 
-async def test_the_recorded_process_is_the_agents_own(tmp_path: Path) -> None:
-    """Not its shim: a person may want to inspect it."""
-    async with house(tmp_path, "echo $$ > new; mv new pid; sleep 600") as here, track_in(here) as track:
-        await track.give(Started(story="US-001"))
-        file = here.base / "shop/pid"
-        await eventually(file.exists)
-        pid = int(file.read_text())
-
-        await eventually(lambda: track.pid() == pid)
-        await eventually(lambda: executes(track))
-        assert f"agent runs as process {pid}" in [event.why for event in await here.journal.events()]
-
-
-def executes(track: TrackSupervisor) -> bool:
-    """Return whether the start of the executor is recorded."""
-    dispatch = track.track.ledger.dispatch
-    return dispatch is not None and dispatch.phase is Phase.EXECUTING
-
-
-async def test_a_result_is_applied_once(tmp_path: Path) -> None:
-    """A second end of an attempt finds no dispatch in flight."""
-    async with house(tmp_path, f"{HAND_OVER}") as here, track_in(here) as track:
-        await track.give(Started(story="US-001"))
-        await eventually(lambda: shown(here)["step"] == "review")
-        (run,) = await here.journal.runs()
-        before = here.journal.newest
-
-        decision = await track.give(ExecutorExited(dispatch=run.id, exit=Exit(code=1), reading=Absent()))
-
-        assert isinstance(decision.result, Refusal)
-        assert ("STALE_FACT", before) == (decision.result.code, here.journal.newest)
-
-
-async def test_an_unwritable_state_file_stops_dispatches(tmp_path: Path) -> None:
+async def test_an_unwritable_state_file_stops_dispatches(here: House) -> None:
     """The journal has the decision, and the track goes on once the file is written."""
-    async with house(tmp_path) as here, track_in(here) as track:
+    async with track_in(here) as track:
         state = at(track.key.project, ".ai/STATE.json")
         state.unlink()
         state.mkdir()
@@ -266,9 +185,9 @@ async def test_an_unwritable_state_file_stops_dispatches(tmp_path: Path) -> None
         await eventually(lambda: shown(here)["step"] == "review")
 
 
-async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(tmp_path: Path) -> None:
+async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(here: House) -> None:
     """It changes nothing, neither in memory nor on the disk."""
-    async with house(tmp_path) as here, track_in(here) as track:
+    async with track_in(here) as track:
         before = shown(here)
 
         with unwritable(here), pytest.raises(StoreError):
@@ -278,33 +197,9 @@ async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(tmp_path:
         assert None is track.track.state.human_note  # type: ignore[union-attr]
 
 
-async def test_without_its_loop_a_track_accepts_verbs_and_starts_nothing(tmp_path: Path) -> None:
-    """The daemon carries out the consequences."""
-    async with house(tmp_path) as here, track_in(here, loop=False) as track:
-        decision = await track.give(Started(story="US-001"))
-
-        assert isinstance(decision.result, Accepted)
-        assert ("bdd", "pending", False) == (shown(here)["step"], shown(here)["status"], track.lasting)
-
-
-async def test_a_peek_changes_nothing(tmp_path: Path) -> None:
-    """It returns the next dispatch with its prompt."""
-    async with house(tmp_path) as here, track_in(here, loop=False) as track:
-        await track.give(Started(story="US-001"))
-        before = (shown(here), here.journal.newest)
-
-        decision, event, prompt, warnings = await track.peek()
-
-        assert ("dispatched", "agent") == (decision.result.type, event.executor)
-        assert prompt is not None
-        assert event.dispatch in prompt
-        assert ("PROJECT_MEMORY.md is missing",) == warnings
-        assert before == (shown(here), here.journal.newest)
-
-
-async def test_simultaneous_verbs_without_a_loop_take_turns(tmp_path: Path) -> None:
+async def test_simultaneous_verbs_without_a_loop_take_turns(here: House) -> None:
     """No note is lost."""
-    async with house(tmp_path) as here, track_in(here, loop=False) as track:
+    async with track_in(here, loop=False) as track:
         async with anyio.create_task_group() as tasks:
             for text in "abc":
                 tasks.start_soon(track.give, Noted(text=text))
@@ -312,9 +207,9 @@ async def test_simultaneous_verbs_without_a_loop_take_turns(tmp_path: Path) -> N
         assert "a\n\nb\n\nc" == shown(here)["human_note"]
 
 
-async def test_a_failed_turn_holds_no_slot_and_is_repeated(tmp_path: Path) -> None:
+async def test_a_failed_turn_holds_no_slot_and_is_repeated(here: House) -> None:
     """The verb before it succeeded, and its caller gets no error."""
-    async with house(tmp_path) as here, track_in(here) as track:
+    async with track_in(here) as track:
         await track.give(Started(story="US-001", automatic=False))
         with unwritable(here, "effects"):
             decision = await track.give(Resumed())
@@ -352,15 +247,14 @@ async def test_half_a_character_from_an_agent_does_not_stop_its_track(tmp_path: 
         await eventually(lambda: shown(here)["attempt"] != 1)
 
 
-async def test_an_ended_track_refuses_verbs(tmp_path: Path) -> None:
+async def test_an_ended_track_refuses_verbs(here: House) -> None:
     """And ignores facts."""
-    async with house(tmp_path) as here:
-        async with track_in(here) as track:
-            pass
-        with pytest.raises(Refused), anyio.fail_after(60):
-            await track.give(Noted(text="Still there?"))
-        track.post(Noted(text="Too late."))
-        track.wake()
+    async with track_in(here) as track:
+        pass
+    with pytest.raises(Refused), anyio.fail_after(60):
+        await track.give(Noted(text="Still there?"))
+    track.post(Noted(text="Too late."))
+    track.wake()
 
 
 async def test_a_track_is_idle_while_it_waits_for_facts_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.house import SHORT, House, at, house, make_project, track_of
+from tests.support.house import SHORT, House, at, make_project, track_of
 from tests.unit.track.test_checks import Yard
 
 from handoffd.engine.track import Ledger, TrackKey
@@ -24,42 +24,37 @@ async def turns(here: House, settings: str | None = None, rules: str | None = SH
     return Turns(TrackKey(root), Yard(files), here.services)
 
 
-async def test_a_turn_uses_the_current_files(tmp_path: Path) -> None:
+async def test_a_turn_uses_the_current_files(here: House, tmp_path: Path) -> None:
     """A new id, the chosen executor, and the mark of the current hand-off, which will be stale."""
-    async with house(tmp_path) as here:
-        one = await turns(here)
-        at(str(tmp_path / "shop"), ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
+    one = await turns(here)
+    at(str(tmp_path / "shop"), ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
 
-        event, decision = await one.next(track_of())
+    event, decision = await one.next(track_of())
 
-        assert ("agent", False, ()) == (event.executor, event.baseline, event.unmet)
-        assert event.mark.handoff is not None
-        assert dispatches(decision)
-        assert event.dispatch != (await one.next(track_of()))[0].dispatch
+    assert ("agent", False, ()) == (event.executor, event.baseline, event.unmet)
+    assert event.mark.handoff is not None
+    assert dispatches(decision)
+    assert event.dispatch != (await one.next(track_of()))[0].dispatch
 
 
-async def test_the_next_step_decides_the_executor(tmp_path: Path) -> None:
+async def test_the_next_step_decides_the_executor(here: House) -> None:
     """Not the passed one; the dispatch has its account."""
-    async with house(tmp_path) as here:
-        one = await turns(here, rules="steps: {bdd: {executor: rehearsal, next_on_pass: impl}}\n")
+    one = await turns(here, rules="steps: {bdd: {executor: rehearsal, next_on_pass: impl}}\n")
 
-        event, decision = await one.next(track_of(Status.PASS))
-        dispatch = decision.track.ledger.dispatch
+    event, decision = await one.next(track_of(Status.PASS))
+    dispatch = decision.track.ledger.dispatch
 
-        assert ("agent", "purse") == (event.executor, event.account)
-        assert dispatch is not None
-        assert ("impl", "agent", "purse") == (dispatch.step, dispatch.executor, dispatch.account)
-        assert "rehearsal" == (await one.next(track_of()))[0].executor
+    assert ("agent", "purse") == (event.executor, event.account)
+    assert dispatch is not None
+    assert ("impl", "agent", "purse") == (dispatch.step, dispatch.executor, dispatch.account)
+    assert "rehearsal" == (await one.next(track_of()))[0].executor
 
 
-async def test_unfinished_blockers_are_listed(tmp_path: Path) -> None:
+async def test_unfinished_blockers_are_listed(here: House) -> None:
     """`max_attempts_exceeded` is not a story."""
-    async with house(tmp_path) as here:
-        event, decision = await (await turns(here)).next(
-            track_of(blocked_by=("US-000", "max_attempts_exceeded"))
-        )
+    event, decision = await (await turns(here)).next(track_of(blocked_by=("US-000", "max_attempts_exceeded")))
 
-        assert (("US-000",), "blocked", False) == (event.unmet, decision.result.type, dispatches(decision))
+    assert (("US-000",), "blocked", False) == (event.unmet, decision.result.type, dispatches(decision))
 
 
 @pytest.mark.parametrize(
@@ -72,56 +67,41 @@ async def test_unfinished_blockers_are_listed(tmp_path: Path) -> None:
     ],
 )
 async def test_a_baseline_is_measured_once_per_story(
-    tmp_path: Path, command: bool, measured: bool, red_done: bool, wanted: bool
+    here: House, tmp_path: Path, command: bool, measured: bool, red_done: bool, wanted: bool
 ) -> None:
     """If there is a test command, before the first red step."""
-    async with house(tmp_path) as here:
-        one = await turns(here, "test: {command: [make, test]}\n" if command else None)
-        if measured:
-            await here.journal.save_baseline(TrackKey(str(tmp_path / "shop")), "US-001", b"{}")
+    one = await turns(here, "test: {command: [make, test]}\n" if command else None)
+    if measured:
+        await here.journal.save_baseline(TrackKey(str(tmp_path / "shop")), "US-001", b"{}")
 
-        event, _ = await one.next(track_of().with_ledger(red_done=red_done))
+    event, _ = await one.next(track_of().with_ledger(red_done=red_done))
 
-        assert wanted is event.baseline
-
-
-async def test_the_prompt_of_a_dispatch_is_written_before_its_commit(tmp_path: Path) -> None:
-    """The order can start at once."""
-    async with house(tmp_path) as here:
-        one = await turns(here)
-        event, decision = await one.next(track_of())
-
-        await one.stage(event, decision)
-
-        prompt = (here.services.run_dir(event.dispatch) / "prompt.md").read_text()
-        assert event.dispatch in prompt
+    assert wanted is event.baseline
 
 
-async def test_a_peek_at_level_1_shows_the_next_hand_out(tmp_path: Path) -> None:
+async def test_a_peek_at_level_1_shows_the_next_hand_out(here: House) -> None:
     """Its prompt; or the timeout of an external attempt."""
-    async with house(tmp_path) as here:
-        one = await turns(here)
-        by_hand = track_of().with_ledger(automatic=False)
-        late = track_of(Status.RUNNING).with_ledger(automatic=False)
-        begun = here.services.clock.now() - timedelta(hours=5)
+    one = await turns(here)
+    by_hand = track_of().with_ledger(automatic=False)
+    late = track_of(Status.RUNNING).with_ledger(automatic=False)
+    begun = here.services.clock.now() - timedelta(hours=5)
 
-        taken, _, prompt, _ = await one.peek(by_hand)
-        over, *_ = await one.peek(late.with_state(dispatched_at=begun, timeout_min=10))
+    taken, _, prompt, _ = await one.peek(by_hand)
+    over, *_ = await one.peek(late.with_state(dispatched_at=begun, timeout_min=10))
 
-        assert ("dispatched", True) == (taken.result.type, prompt is not None)
-        assert "timeout" == over.result.type
+    assert ("dispatched", True) == (taken.result.type, prompt is not None)
+    assert "timeout" == over.result.type
 
 
-async def test_a_peek_has_a_prompt_only_for_a_dispatch(tmp_path: Path) -> None:
+async def test_a_peek_has_a_prompt_only_for_a_dispatch(here: House) -> None:
     """It leaves nothing behind."""
-    async with house(tmp_path) as here:
-        one = await turns(here)
+    one = await turns(here)
 
-        assert None is (await one.peek(track_of(Status.NEEDS_HUMAN)))[2]
-        prompt = (await one.peek(track_of()))[2]
+    assert None is (await one.peek(track_of(Status.NEEDS_HUMAN)))[2]
+    prompt = (await one.peek(track_of()))[2]
 
-        assert prompt is not None
-        assert [] == list(here.services.settings.runs_dir.iterdir())
+    assert prompt is not None
+    assert [] == list(here.services.settings.runs_dir.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The poller finds idle executors, however long the machine slept meanwhile."""
+"""Attempts that last too long: silent ones, and ones past their deadline, by the right clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from anyio import to_thread
 from tests.support.eventually import eventually
-from tests.support.house import House, house, make_project
-from tests.unit.project.living import living, shown
+from tests.support.house import HAND_OVER, NOW, House, house, make_project
+from tests.unit.project.living import at_level_1, edit, living, shown
 
+from handoffd.clock import rfc3339
 from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.engine.track import Phase
 from handoffd.execute.base import Vitals
@@ -23,7 +25,7 @@ from handoffd.execute.executor import Idle
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.project.project import Project
-from handoffd.project.timeouts import Stalls, Watch
+from handoffd.project.timeouts import Deadlines, Stalls, Watch
 
 UNHURRIED = "steps: {bdd: {timeout_min: 600, next_on_pass: review}, review: {next_on_pass: update-memory}}"
 START = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)
@@ -89,7 +91,7 @@ async def test_an_idle_executor_is_reported_once_and_then_ended(tmp_path: Path) 
         await eventually(lambda: [one.kind for one in here.told.notices] == ["warning"])
 
         assert ["executor_quiet", "executor_stalled"] == await minutes_pass(here, project, 1)
-        await eventually(lambda: "still for 10.0 min" in str(shown(project)["last_error"]))
+        await eventually(lambda: "no activity for 10.0 min" in str(shown(project)["last_error"]))
         assert "bytes written" in str(shown(project)["last_error"])
 
 
@@ -241,3 +243,87 @@ async def test_a_new_daemon_waits_for_the_whole_limit_again(tmp_path: Path) -> N
             here.clock.ahead_s += 60
             await successor.check(project.main, None)
         assert [] == await minutes_pass(here, project, 0)
+
+
+# --- how long attempts have been running, by the right clock ----------------------------------------
+async def test_the_age_of_an_external_attempt_is_in_state_json(here: House, root: str) -> None:
+    """In minutes of the wall clock, and never negative; a pending one has none."""
+    async with at_level_1(here, root) as project:
+        deadlines = Deadlines(here.services)
+        assert None is await deadlines.elapsed_min(project.main)
+        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
+        await project.look()
+        assert pytest.approx(0.5, abs=0.4) == await deadlines.elapsed_min(project.main)
+
+        here.clock.ahead_s = -60
+        assert 0.0 == await deadlines.elapsed_min(project.main)
+
+
+async def test_an_external_attempt_can_be_exempt_from_its_deadline(here: House, root: str) -> None:
+    """While its hand-off cannot be read."""
+    async with at_level_1(here, root) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW))
+        await project.look()
+        here.clock.ahead_s = 61
+
+        await Deadlines(here.services).check(project.main, external=False)
+        # Posted facts are decided before this verb.
+        await project.main.give(Started(story="US-002", queue=True))
+        assert "running" == shown(project)["status"]
+
+        await Deadlines(here.services).check(project.main)
+        await eventually(lambda: shown(project)["status"] == "timeout")
+
+
+DAY_S = 86_400.0
+
+
+@pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S])
+async def test_a_clock_jump_does_not_change_the_age_of_an_external_attempt(
+    here: House, root: str, jump_s: float
+) -> None:
+    """Its start is a wall time, which was converted when it was first seen."""
+    async with at_level_1(here, root) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
+        await project.look()
+        await project.poll()
+        here.clock.jumped_s = jump_s
+
+        elapsed = await project.deadlines.elapsed_min(project.main)
+        assert elapsed is not None
+        assert 0.5 <= elapsed < 1
+        await project.poll()
+        # Posted facts are decided before this verb.
+        await project.main.give(Started(story="US-002", queue=True))
+        assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
+
+        here.clock.ahead_s += 31  # its deadline still counts
+        await project.poll()
+        await eventually(lambda: shown(project)["status"] == "timeout")
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
+
+
+@pytest.mark.parametrize("jump_s", [0, DAY_S, -DAY_S])
+async def test_a_clock_jump_does_not_disturb_the_daemons_attempt(
+    root: str, tmp_path: Path, jump_s: float
+) -> None:
+    """Its age is in its start record. It goes on to its end, counts once, and causes no false notice."""
+    waiting = f"until test -e {tmp_path}/go; do sleep 0.05; done\n{HAND_OVER}"
+    async with house(tmp_path, waiting) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: project.main.pid() is not None)
+        here.clock.jumped_s, here.clock.ahead_s = jump_s, 30
+        elapsed = await project.deadlines.elapsed_min(project.main)
+        assert elapsed is not None
+        assert 0.5 <= elapsed < 1
+        for _ in range(3):
+            await project.poll()
+            await project.look()
+        await project.main.give(Noted(text="Posted facts are decided before this verb."))
+        assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
+
+        (tmp_path / "go").touch()
+        await eventually(lambda: shown(project)["step"] == "review")
+        assert [("pass", 1)] == [(run.result, run.attempt) for run in await here.journal.runs()]
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["needs_human"])
