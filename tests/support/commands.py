@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.children import ending
 
 from handoffd.cli.main import main
 
@@ -57,6 +59,11 @@ class Commands:
         return Said(code, out, err)
 
 
+def cells(line: str) -> list[str]:
+    """Return the columns of a line of a table."""
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
 def environment(runtime: Path, **more: str) -> dict[str, str]:
     """Return an environment in which `handoffd` finds the daemon at `runtime`, and no person's own."""
     mine = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
@@ -76,3 +83,12 @@ def program(*words: str, env: Mapping[str, str]) -> Said:
         env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     return Said(ended.returncode, ended.stdout, ended.stderr)
+
+
+@contextmanager
+def started(*words: str, env: Mapping[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `python -m handoffd` until the context ends; its output is piped unless `more` says otherwise."""
+    command = [sys.executable, "-m", "handoffd", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ending(subprocess.Popen(command, env=dict(env), **{**pipes, **more})) as process:
+        yield process

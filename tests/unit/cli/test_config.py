@@ -1,87 +1,140 @@
-"""`handoffd config`."""
+"""`handoffd config` and `handoffd rules`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.commands import Commands
+from tests.support.controlled import Controlled
 
 from handoffd.settings.notify import EXAMPLE_TOPIC
 
+Configure = Callable[[str], str]
 
-def test_show_tells_every_setting_and_its_source(
-    alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+
+# --- settings ---------------------------------------------------------------------------------------
+def test_show_has_every_setting_and_its_source(
+    configure: Configure, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file with its line, the variable, or the default."""
-    file = alone / "handoffd.yaml"
-    file.write_text("language: en\nexecute:\n  slots: 7\n", encoding="utf-8")
+    file = configure("language: en\nexecute:\n  slots: 7\n")
     monkeypatch.setenv("HANDOFFD_EXECUTOR", "codex")
 
-    told = handoffd("--config", str(file), "config", "show", "--json").json
+    shown = handoffd("--config", file, "config", "show", "--json").json
+    text = handoffd("--config", file, "config", "show")
 
-    found = {one["key"]: (one["value"], one["source"]) for one in told["settings"]}
-    assert str(file) == told["file"]
+    found = {one["key"]: (one["value"], one["source"]) for one in shown["settings"]}
+    assert file == shown["file"]
     assert (7, f"file {file}:3") == found["execute.slots"]
     assert ("codex", "environment HANDOFFD_EXECUTOR") == found["executor"]
     assert "default" == found["schedule.poll_s"][1]
-    text = handoffd("--config", str(file), "config", "show")
-    assert [f"execute.slots  7  file {file}:3"] == [
-        " ".join(line.split()).replace(" ", "  ", 2) for line in text.lines if "slots" in line
+    assert [["execute.slots", "7", "file", f"{file}:3"]] == [
+        line.split() for line in text.lines if "slots" in line
     ]
 
 
-def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
+def test_check_lists_all_problems(configure: Configure, handoffd: Commands) -> None:
     """At once, each with its place."""
-    file = alone / "handoffd.yaml"
-    file.write_text("execute:\n  slots: none\nnonsense: 1\nlog: {level: loud}\n", encoding="utf-8")
+    file = configure("execute:\n  slots: none\nnonsense: 1\nlog: {level: loud}\n")
 
-    said = handoffd("--config", str(file), "config", "check")
+    said = handoffd("--config", file, "config", "check")
 
     assert (1, "") == (said.code, said.out)
     assert f"{file}:2: execute.slots" in said.err
     assert f"{file}:3: nonsense" in said.err
     assert f"  next: ${{EDITOR:-vi}} +2 {file}" in said.err
-    places = re.findall(r"handoffd\.yaml:(\d+):", said.err)
-    assert ["2", "3", "4"] == places
-    told = handoffd("--config", str(file), "config", "check", "--json").json
-    assert ("INVALID_FILE", f"${{EDITOR:-vi}} +2 {file}") == (told["code"], told["hint"])
+    assert ["2", "3", "4"] == re.findall(r"handoffd\.yaml:(\d+):", said.err)
+    error = handoffd("--config", file, "config", "check", "--json").json
+    assert ("INVALID_FILE", f"${{EDITOR:-vi}} +2 {file}") == (error["code"], error["hint"])
 
 
-def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:
+def test_check_of_valid_settings(configure: Configure, handoffd: Commands) -> None:
     """A file, or none."""
     assert ["There is no settings file; the defaults apply."] == handoffd("config", "check").lines
-    file = alone / "handoffd.yaml"
-    file.write_text("language: en\n", encoding="utf-8")
-    assert [f"{file} is valid."] == handoffd("--config", str(file), "config", "check").lines
     assert {"type": "valid", "file": None, "warnings": []} == handoffd("config", "check", "--json").json
+    file = configure("language: en\n")
+    assert [f"{file} is valid."] == handoffd("--config", file, "config", "check").lines
 
 
-def test_check_warns_of_a_sink_that_is_switched_off(alone: Path, handoffd: Commands) -> None:
+def test_check_warns_of_a_sink_that_is_switched_off(configure: Configure, handoffd: Commands) -> None:
     """By its name: the example's topic can be used, and nothing is sent to it."""
-    file = alone / "handoffd.yaml"
-    file.write_text(f"notify: {{sinks: {{phone: {{ntfy: {{topic: {EXAMPLE_TOPIC}}}}}}}}}\n", encoding="utf-8")
+    file = configure(f"notify: {{sinks: {{phone: {{ntfy: {{topic: {EXAMPLE_TOPIC}}}}}}}}}\n")
 
-    said = handoffd("--config", str(file), "config", "check")
+    said = handoffd("--config", file, "config", "check")
 
-    assert 0 == said.code
-    assert [f"{file} is valid."] == said.lines[:1]
+    assert (0, f"{file} is valid.") == (said.code, said.lines[0])
     assert said.lines[1].startswith(f"warning: the sink phone is switched off: its topic is {EXAMPLE_TOPIC}")
-    (warning,) = handoffd("--config", str(file), "config", "check", "--json").json["warnings"]
+    (warning,) = handoffd("--config", file, "config", "check", "--json").json["warnings"]
     assert f"warning: {warning}" == said.lines[1]
 
 
-def test_a_file_is_checked_before_it_is_put_in_place(alone: Path, handoffd: Commands) -> None:
-    """With the executors in it, which only show what is wrong with them beside the others."""
-    good, bad = alone / "good.yaml", alone / "bad.yaml"
-    good.write_text("execute: {slots: 2}\n")
-    bad.write_text("executors:\n  own:\n    extends: nobody\n")
-
-    assert (0, [f"{good} is valid."]) == (
-        handoffd("config", "check", str(good)).code, handoffd("config", "check", str(good)).lines,
-    )  # fmt: skip
-    said = handoffd("config", "check", str(bad), "--json")
+def test_a_file_is_checked_before_it_is_put_in_place(configure: Configure, handoffd: Commands) -> None:
+    """With its executors, some faults of which show only beside the shipped ones."""
+    file = configure("execute: {slots: 2}\n")
+    said = handoffd("config", "check", file)
+    assert (0, [f"{file} is valid."]) == (said.code, said.lines)
+    file = configure("executors:\n  own:\n    extends: missing\n")
+    said = handoffd("config", "check", file, "--json")
     assert (1, [(3, "executors.own.extends")]) == (
         said.code, [(one["line"], one["key"]) for one in said.json["problems"]],
     )  # fmt: skip
+
+
+# --- rules ------------------------------------------------------------------------------------------
+@pytest.fixture
+def ai(alone: Path) -> Path:
+    """The .ai of a project."""
+    folder = alone / "shop/.ai"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_valid_table_is_shown_with_its_pipelines(ai: Path, handoffd: Commands) -> None:
+    """A preset counts."""
+    (ai / "handoffd.yaml").write_text("preset: with-commit\n", encoding="utf-8")
+
+    said = handoffd("rules", "check", str(ai.parent))
+
+    assert 0 == said.code
+    assert "verify → commit → update-memory" in said.out
+    assert "commit" in handoffd("rules", "check", str(ai.parent), "--json").json["pipelines"]["story"]
+
+
+def test_problems_come_with_file_line_and_key(ai: Path, handoffd: Commands) -> None:
+    """And the values that are allowed."""
+    (ai / "step-rules.yaml").write_text("steps:\n  impl:\n    next_on_pass: nowhere\n", encoding="utf-8")
+
+    said = handoffd("rules", "check", str(ai.parent))
+
+    assert 1 == said.code
+    assert ".ai/step-rules.yaml:3: steps.impl.next_on_pass" in said.err
+    assert "verify" in said.err
+    editor = f"${{EDITOR:-vi}} +3 {ai}/step-rules.yaml"
+    assert f"  next: {editor}" in said.err
+    assert editor == handoffd("rules", "show", str(ai.parent), "--json").json["hint"]
+
+
+def test_every_value_is_shown_with_its_source(
+    ai: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project's own line, the shipped one, or the built-in default."""
+    (ai / "step-rules.yaml").write_text("steps:\n  impl:\n    max_attempts: 9\n", encoding="utf-8")
+    monkeypatch.chdir(ai.parent)
+
+    rules = {one["key"]: one for one in handoffd("rules", "show", "--json").json["rules"]}
+    shown = [line.split() for line in handoffd("rules", "show").lines]
+
+    changed = rules["steps.impl.max_attempts"]
+    assert (9, ".ai/step-rules.yaml", 3) == (changed["value"], changed["file"], changed["line"])
+    assert "config/step-rules.yaml" == rules["steps.bdd.max_attempts"]["file"]
+    assert rules["steps.bdd.retry_on_timeout"]["file"] is None
+    assert ["steps.impl.max_attempts", "9", ".ai/step-rules.yaml:3"] in shown
+
+
+def test_an_unknown_project_is_not_found(control: Controlled, handoffd: Commands) -> None:
+    """Neither a name nor a path."""
+    assert 4 == handoffd("rules", "check", "nope").code
+    assert 4 == handoffd("rules", "check", "/srv/nope").code

@@ -1,16 +1,21 @@
-"""`handoffd detect`, `query`, `list-projects`, `check-prereqs`, `review`, `triage`."""
+"""Commands that read a project's files: `detect`, `query`, `peek`, `list-projects`, `review` and others."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.inspection.making import write, write_state
 
+from handoffd.cli.inspecting import checked, detected, listed, prompted, queried, report
 
-def test_an_empty_folder_can_be_asked_and_stays_empty(alone: Path, handoffd: Commands) -> None:
+
+# --- commands ---------------------------------------------------------------------------------------
+def test_an_empty_folder_can_be_queried_and_stays_empty(alone: Path, handoffd: Commands) -> None:
     """Level 0: no daemon, no journal, no STATE.json; and nothing is made anywhere."""
     root = alone / "empty"
     root.mkdir()
@@ -27,7 +32,7 @@ def test_an_empty_folder_can_be_asked_and_stays_empty(alone: Path, handoffd: Com
     assert before == sorted(alone.rglob("*"))
 
 
-def test_without_a_word_it_is_the_current_folder(
+def test_the_current_folder_is_the_default(
     alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for every command."""
@@ -39,8 +44,8 @@ def test_without_a_word_it_is_the_current_folder(
     assert ["shop"] == [one["dir"] for one in handoffd("list-projects", "--json").json["projects"]]
 
 
-def test_with_a_journal_and_no_daemon_the_journal_is_asked(alone: Path, handoffd: Commands) -> None:
-    """A project that was started knows what it waits for, also by its name."""
+def test_with_a_journal_and_no_daemon_the_journal_answers(alone: Path, handoffd: Commands) -> None:
+    """It knows what a started project waits for, also by the project's name."""
     write(alone / "shop", "PROJECT_CONTEXT.md")
     handoffd("start", str(alone / "shop"), "US-1")
 
@@ -53,14 +58,14 @@ def test_with_a_journal_and_no_daemon_the_journal_is_asked(alone: Path, handoffd
     assert not handoffd("query", str(alone / "other"), "--json").json["supervised"]
 
 
-def test_the_daemon_is_asked_where_one_runs(control: Controlled, handoffd: Commands) -> None:
-    """It knows names; what nobody knows is not found."""
+def test_the_daemon_answers_where_one_runs(control: Controlled, handoffd: Commands) -> None:
+    """It knows names; an unknown name is not found."""
     assert "a person's decision" == handoffd("query", "shop", "--json").json["waits_for"]
-    assert 4 == handoffd("query", "nobody").code
+    assert 4 == handoffd("query", "unknown").code
 
 
 def test_prompts_can_be_piped(alone: Path, handoffd: Commands) -> None:
-    """Nothing but the prompt is on standard output, in the language that was asked for."""
+    """Only the prompt is on standard output, in the requested language."""
     write(alone / "shop", "PROJECT_MEMORY.md", "## ISSUES\n- [ ] one\n")
 
     said = handoffd("triage", str(alone / "shop"), "--language", "zh-TW")
@@ -71,8 +76,109 @@ def test_prompts_can_be_piped(alone: Path, handoffd: Commands) -> None:
     assert 2 == handoffd("review", "--language", "fr").code
 
 
-def test_missing_files_fail_nothing(alone: Path, handoffd: Commands) -> None:
+def test_missing_files_are_not_an_error(alone: Path, handoffd: Commands) -> None:
     """They are a warning."""
     write_state(alone / "shop", step="sdd-delta")
 
     assert 0 == handoffd("check-prereqs", str(alone / "shop")).code
+
+
+def test_peek_shows_the_next_dispatch_with_its_prompt(control: Controlled, handoffd: Commands) -> None:
+    """Why, who, what is missing, and the prompt, which cannot drive the terminal; JSON is the API's."""
+    assert [
+        "bdd, attempt 1: bdd attempt 1 of 3",
+        "  warning: docs/sdd.md is missing",
+        "  executor: claude",
+        "",
+        "# Do bdd",
+        "\\x1b[31mred",
+    ] == handoffd("peek", "shop").lines
+    answer = handoffd("peek", "shop", "--json").json
+    assert ("claude", "taken; see /srv/shop") == (answer["executor"], answer["result"]["caller_instruction"])
+
+
+# --- lines, in which nothing drives the terminal ----------------------------------------------------
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [("handoffd start /srv/shop STORY", ["  next: handoffd start /srv/shop STORY"]), ("", [])],
+)
+def test_peek_says_what_a_track_waits_for(command: str, lines: list[str]) -> None:
+    """No prompt, no executor; the command that leads on instead."""
+    shown: dict[str, Any] = {
+        "step": "bdd", "why": "no story was started", "prompt": None, "warnings": [],
+        "result": {"type": "blocked", "next_command": command},
+    }  # fmt: skip
+
+    assert ["bdd would dispatch nothing: no story was started", *lines] == report(shown)
+
+
+FILES = [
+    f"has_{name}" for name in ("state", "memory", "context", "constitution", "sdd", "handoff", "history")
+]
+
+
+def test_files_are_listed_as_there_or_missing() -> None:
+    """With the level in words."""
+    some = dict.fromkeys(FILES, False) | {"level": 1, "has_state": True, "has_handoff": True}
+
+    assert [
+        "Level 1: some of them are there",
+        "  there:   .ai/STATE.json, .ai/HANDOFF.md",
+        "  missing: PROJECT_MEMORY.md, PROJECT_CONTEXT.md, docs/constitution.md, docs/sdd.md, .ai/history.md",
+    ] == detected(some)
+    assert 2 == len(detected(dict.fromkeys(FILES, True) | {"level": 2}))
+
+
+def test_query_shows_everything_that_is_known() -> None:
+    """A line each, the next command last; then what the memory has as next."""
+    found: dict[str, Any] = {
+        "project": "shop", "task_type": "story", "story": "US-005", "step": "impl", "next_step": "verify",
+        "status": "failing", "attempt": 2, "max_attempts": 5, "reason": "scope_warning",
+        "tests": {"pass": 42, "fail": 2, "skip": 0}, "lint_pass": False, "files_changed": ["a", "b"],
+        "blocked_by": ["US-004"], "human_note": "mind\nthe cents", "last_error": "\x1b[2J",
+        "memory_summary": "## NEXT\n- US-006", "warnings": ["odd"], "level": 2, "supervised": True,
+        "waits_for": "a person", "next_command": "handoffd retry shop",
+    }  # fmt: skip
+    assert [
+        "shop: US-005 at impl, attempt 2 of 5, failing",
+        "  next step: verify",
+        "  reason: scope_warning",
+        "  tests: 42 passed, 2 failed, 0 skipped",
+        "  post_check: failed",
+        "  files changed: 2, as the hand-off says",
+        "  blocked by: US-004",
+        "  note: mind the cents",
+        "  last error: \\x1b[2J",
+        "  warning: odd",
+        "  level: 2",
+        "  waits for: a person",
+        "  next: handoffd retry shop",
+        "",
+        "## NEXT\n- US-006",
+    ] == list(map(click.unstyle, queried(found)))
+
+
+def test_projects_are_a_table() -> None:
+    """With dashes where there is nothing."""
+    one = {"name": "shop", "dir": "s", "story": "US-1", "step": "bdd", "status": "pending"}
+    other = {"name": "o", "dir": "o", "story": None, "step": "none", "status": "invalid_state"}
+
+    assert [
+        "PROJECT  FOLDER  STORY  STEP  STATUS",
+        "shop     s       US-1   bdd   pending",
+        "o        o       –      –     invalid_state",
+    ] == list(map(click.unstyle, listed({"folder": "/w", "projects": [one, other]})))
+
+
+def test_missing_files_come_with_the_way_back() -> None:
+    """If there is one."""
+    assert ["No file that the current step reads is missing."] == checked({"ok": True})
+    lacking = {"ok": False, "warnings": ["Missing prerequisite: x"], "next_command": None}
+    assert 2 == len(checked(lacking))
+    back = checked({**lacking, "next_command": "handoffd rollback . bdd"})
+    assert "  next: handoffd rollback . bdd" == back[-1]
+
+
+def test_a_prompt_is_printed_as_it_is() -> None:
+    """But for control characters."""
+    assert ["# A\n\n- b\\x1b"] == prompted({"prompt": "# A\n\n- b\x1b\n"})

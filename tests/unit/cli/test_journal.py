@@ -1,14 +1,20 @@
-"""`handoffd journal`."""
+"""`handoffd journal` and `handoffd gc`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.commands import Commands
 from tests.support.recorded import BLOG, spoil, story, write
 
+from handoffd.api.verification import Finding, Report
+from handoffd.cli.journal import backed_up, report, restored, verified, weight
+from handoffd.engine.decide import Difference
 from handoffd.files.locks import acquire, daemon_lock_path
+from handoffd.fleet.journal_restore import Omitted, Restoration
+from handoffd.journal.backup import Copy
 
 
 @pytest.fixture
@@ -32,16 +38,18 @@ def test_a_divergence_is_reported_with_both_values(journal: Path, handoffd: Comm
     spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
 
     said = handoffd("journal", "verify")
-    told = handoffd("journal", "verify", "--json")
+    as_json = handoffd("journal", "verify", "--json")
 
-    assert 1 == said.code == told.code
+    assert 1 == said.code == as_json.code
     assert "diverged: event 3, advanced, /srv/shop, main: it is decided otherwise now: why" == said.lines[0]
     assert "        recorded  because" in said.lines
-    assert (False, [3]) == (told.json["clean"], [one["seq"] for one in told.json["findings"]])
+    assert (False, [3]) == (as_json.json["clean"], [one["seq"] for one in as_json.json["findings"]])
 
 
-def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, handoffd: Commands) -> None:
-    """`verify` says what to type; after it everything is as recorded."""
+def test_a_track_that_was_changed_by_hand_is_rebuilt_from_its_events(
+    journal: Path, handoffd: Commands
+) -> None:
+    """`verify` has the command; after it everything is as recorded."""
     spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
 
     found = handoffd("journal", "verify")
@@ -54,10 +62,8 @@ def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, h
     assert "Every track agrees with its last event.\n" == handoffd("journal", "repair").out
 
 
-def test_a_restore_leaves_out_what_was_changed_by_hand_and_restores_the_others(
-    journal: Path, handoffd: Commands
-) -> None:
-    """A decision on it would cover the change; made again from its events, it waits as they do."""
+def test_a_restore_leaves_out_a_track_that_was_changed_by_hand(journal: Path, handoffd: Commands) -> None:
+    """A decision on it would hide the change. Rebuilt from its events, it is paused like the others."""
     spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
     file = str(journal.parent / "copy.db")
 
@@ -79,8 +85,8 @@ def test_a_restore_leaves_out_what_was_changed_by_hand_and_restores_the_others(
     assert [] == handoffd("journal", "backup", file, "--force", "--json").json["unsound"]
 
 
-def test_an_order_that_cannot_be_read_is_named_and_not_made_again(journal: Path, handoffd: Commands) -> None:
-    """No event says it once more: that takes a backup, and a backup of it names its project."""
+def test_an_order_that_cannot_be_read_is_named_and_not_rebuilt(journal: Path, handoffd: Commands) -> None:
+    """No event repeats it, so that takes a backup; a backup of this journal names the project."""
     last = "SELECT max(id) FROM effects WHERE project = '/srv/shop'"
     spoil(journal, f"UPDATE effects SET effect = '{{', outcome = NULL WHERE id = ({last})")
 
@@ -93,8 +99,8 @@ def test_an_order_that_cannot_be_read_is_named_and_not_made_again(journal: Path,
     assert ["/srv/shop"] == saved.json["unsound"]
 
 
-def test_nothing_is_made_again_while_events_are_missing(journal: Path, handoffd: Commands) -> None:
-    """Made from fewer of them, a track would stand where it stood long ago."""
+def test_nothing_is_rebuilt_while_events_are_missing(journal: Path, handoffd: Commands) -> None:
+    """From fewer of them, a track would be in an old state."""
     spoil(
         journal,
         "DELETE FROM events WHERE seq = (SELECT seq FROM tracks WHERE project = '/srv/shop')",
@@ -108,8 +114,8 @@ def test_nothing_is_made_again_while_events_are_missing(journal: Path, handoffd:
     )  # fmt: skip
 
 
-def test_what_cannot_be_proved_is_not_made_again(journal: Path, handoffd: Commands) -> None:
-    """Events that were changed, too, lead elsewhere."""
+def test_a_track_whose_events_were_changed_is_not_rebuilt(journal: Path, handoffd: Commands) -> None:
+    """They lead to another state."""
     spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
     spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
 
@@ -120,7 +126,7 @@ def test_what_cannot_be_proved_is_not_made_again(journal: Path, handoffd: Comman
 
 
 def test_nothing_is_repaired_beside_a_daemon(journal: Path, handoffd: Commands) -> None:
-    """It would go on with what it has in memory."""
+    """It would continue with what it has in memory."""
     with acquire(daemon_lock_path(journal.parent), "it"):
         said = handoffd("journal", "repair")
 
@@ -137,15 +143,11 @@ def test_one_project_is_verified_however_it_is_named(
     said = handoffd("journal", "verify", *words, "--json")
 
     assert (0, "/srv/blog", 26) == (said.code, said.json["project"], said.json["replayed"])
-
-
-def test_a_project_that_is_not_known_is_told(journal: Path, handoffd: Commands) -> None:
-    """With the exit code for it."""
-    assert 4 == handoffd("journal", "verify", "nothing").code
+    assert 4 == handoffd("journal", "verify", "unknown").code
 
 
 def test_without_a_journal_there_is_nothing_to_verify(alone: Path, handoffd: Commands) -> None:
-    """And none is made."""
+    """And it makes none."""
     assert (1, False) == (handoffd("journal", "verify").code, (alone / "state").exists())
 
 
@@ -167,8 +169,8 @@ def test_a_backup_is_made_and_restored(journal: Path, alone: Path, handoffd: Com
     assert 0 == handoffd("journal", "verify").code
 
 
-def test_a_restore_says_what_waits_for_a_person(journal: Path, alone: Path, handoffd: Commands) -> None:
-    """Which projects, and what to type."""
+def test_a_restore_names_the_paused_projects(journal: Path, alone: Path, handoffd: Commands) -> None:
+    """And the command that resumes them."""
     handoffd("journal", "backup", str(alone / "monday.db"))
 
     said = handoffd("journal", "restore", str(alone / "monday.db"))
@@ -176,3 +178,146 @@ def test_a_restore_says_what_waits_for_a_person(journal: Path, alone: Path, hand
     assert "2 projects are paused" in said.out
     assert "handoffd resume PROJECT" in said.out
     assert "    /srv/shop" in said.lines
+
+
+# --- what the commands print ------------------------------------------------------------------------
+def test_a_verification_ends_with_its_verdict() -> None:
+    """After how much was replayed, and what was not."""
+    report = Report(journal="/s/journal.db", project=None, tracks=2, replayed=40, older=5)
+    assert [
+        "/s/journal.db: 40 decisions of 2 tracks replayed, 5 are too old to be replayed; all as recorded."
+    ] == verified(report)
+
+    report.unreplayed = 3
+    report.add(Finding(kind="missing", message="event 7 is missing", seq=7))
+    lines = verified(report)
+    assert "missing: event 7: event 7 is missing" == lines[0]
+    assert lines[1].endswith("3 after a finding not replayed; 1 problem.")
+    assert lines[2].startswith("  next: handoffd stop && handoffd journal restore FILE")
+
+
+def test_a_finding_shows_both_values_and_who_decided() -> None:
+    """Text from a project cannot drive the terminal, and is cut."""
+    difference = Difference(what="why", recorded="\x1b[2J", replayed="x" * 1000)
+    report = Report(journal="/s/journal.db", project="/srv/shop")
+    report.add(
+        Finding(
+            kind="diverged", message="decided otherwise", seq=3, project="/srv/shop", track="main",
+            event="advanced", engine="0.1.0", differences=(difference,),
+        )
+    )  # fmt: skip
+    report.further_findings = 2
+
+    lines = verified(report)
+
+    assert "        recorded  \\x1b[2J" in lines
+    assert max(map(len, lines)) < 400
+    assert "    decided by handoffd 0.1.0" in lines
+    assert "and 2 more." in lines
+    assert "  next: handoffd events /srv/shop --after 0 --limit 5" == lines[-1]
+    assert any("3 problem" in line for line in lines)
+
+
+def test_a_verification_mentions_restores() -> None:
+    """Numbers that are left out are not missing."""
+    report = Report(journal="/s/journal.db", project=None)
+    report.restores = ({"at": "2026-02-01T07:30:00+00:00", "after": 5, "next": 9},)
+
+    assert "from a backup that ended at event 5; numbers go on at 9." in verified(report)[0]
+
+
+def test_a_backup_has_the_command_that_restores_it() -> None:
+    """With its path."""
+    lines = backed_up(Copy(file="/b/monday.db", size=3 * 1024 * 1024, schema=2, newest=5))
+
+    assert "/b/monday.db: 3.0 MiB, up to event 5, checked." == lines[0]
+    assert "handoffd stop && handoffd journal restore /b/monday.db" in lines[1]
+
+
+def restoration(**more: Any) -> Restoration:
+    """Return a restore that changed nothing else, with `more`."""
+    values = {"newest": 5, "replaced": None, "paused": (), "kept": (), "overtaken": (), "ended": ()}
+    return Restoration(file="/b/monday.db", journal="/s/journal.db", **values | more)
+
+
+def test_a_restore_lists_runs_and_projects() -> None:
+    """Many projects do not fill the screen."""
+    said = "\n".join(
+        restored(
+            restoration(
+                replaced="/s/journal.db.before-1", paused=tuple(f"/srv/p{number}" for number in range(25)),
+                kept=("d1",), overtaken=("d2",), ended=("d3",),
+            )
+        )
+    )  # fmt: skip
+
+    for part in ("before-1", "adopted: d1", "overtaken since: d2", "ended: d3", "25 projects", "and 5 more"):
+        assert part in said
+
+
+def test_a_restore_names_what_it_left_out() -> None:
+    """With the reason, and the command that may repair it."""
+    left_out = Omitted(project="/srv/shop", track="main", why="its body is another one")
+
+    said = restored(restoration(left_out=(left_out,)))
+
+    assert said[1].startswith("/srv/shop (main) is left out: its record in the backup was changed")
+    assert "handoffd journal repair" in said[-1]
+    assert ["No project needs you: handoffd run"] == restored(restoration())[1:]
+
+
+# --- gc ---------------------------------------------------------------------------------------------
+def collected(**more: Any) -> dict[str, Any]:
+    """Return an answer of the API with `more`."""
+    doomed = [
+        {"kind": "run", "what": f"/state/runs/r{number}", "project": "/srv/shop", "bytes": 1024, "why": "old"}
+        for number in range(25)
+    ]
+    sizes = [
+        {"kind": "run", "project": "/srv/shop", "count": 25, "bytes": 25600},
+        {"kind": "journal", "project": None, "count": 1, "bytes": 4096},
+    ]
+    return {"dry_run": False, "doomed": doomed, "sizes": sizes, "kept": {"young": 3, "running": 1}, **more}
+
+
+def test_gc_lists_what_was_removed_and_what_stays() -> None:
+    """By kind, with the reasons for what stays."""
+    lines = report(collected())
+
+    assert ["WHAT", "PROJECT", "COUNT", "SIZE"] == lines[0].split()
+    assert "records of runs  /srv/shop  25     25 KiB" == lines[1]
+    assert "removed: 25 × records of runs, 25 KiB" in lines
+    assert "runs kept: 1 running, 3 young" == lines[-1]
+
+
+def test_a_dry_run_names_the_first_ones() -> None:
+    """Each with its reason; the rest is counted."""
+    lines = report(collected(dry_run=True))
+
+    assert "would go: 25 × records of runs, 25 KiB" in lines
+    assert "    /state/runs/r19: old" in lines
+    assert "    … and 5 more (--json)" in lines
+    assert "    /state/runs/r20: old" not in lines
+
+
+def test_gc_reports_that_there_was_nothing_to_remove() -> None:
+    """Instead of silence."""
+    assert "removed: nothing" in report(collected(doomed=[], sizes=[], kept={}))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (15 * 1024, "15 KiB"), (3 * 2**30, "3.0 GiB")],
+)  # fmt: skip
+def test_bytes_are_in_units_of_1024(count: int, text: str) -> None:
+    """With few digits."""
+    assert text == weight(count)
+
+
+def test_gc_works_without_a_daemon(alone: Path, handoffd: Commands) -> None:
+    """Where nothing was ever kept, nothing is removed."""
+    said = handoffd("gc", "--dry-run", "--json")
+
+    assert (0, "") == (said.code, said.err)
+    assert (True, [], 0) == (said.json["dry_run"], said.json["doomed"], said.json["freed_bytes"])
+    assert "removed: nothing" in handoffd("gc").out

@@ -1,50 +1,51 @@
-"""`handoffd log`."""
+"""`handoffd log` and `handoffd events`."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import anyio
 import pytest
-from tests.support.children import ending
-from tests.support.commands import Commands
-from tests.support.controlled import Controlled
+from tests.support.commands import Commands, environment, started
+from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
+from tests.support.recorded import story
 from tests.support.runs import run_spec
-from tests.unit.journal.making import NOW, dispatch, opened, record, track
+from tests.support.supervision import MemorySupervision
+from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.api.client import Client
-from handoffd.cli.log import last_lines
+from handoffd.api.http.limits import Limits
+from handoffd.cli.log import explained, last_lines, line
+from handoffd.cli.wording import moment
 from handoffd.engine.events import Advanced
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 from handoffd.execute.runner import capture
+from handoffd.journal.records import Record
 from handoffd.protocol.state import Status
 
 
+# --- log --------------------------------------------------------------------------------------------
 class Writing:
     """A run that writes, as its shim would."""
 
-    begun: ClassVar[list[Writing]] = []
-
-    def __init__(self, runs_dir: Path, root: Path, run: str = "d1") -> None:
+    def __init__(self, runs_dir: Path, run: str) -> None:
         self.run_dir = runs_dir / run
         self.run_dir.mkdir(parents=True)
-        spec = run_spec(root, run, "true")
+        spec = run_spec(runs_dir.parent, run, "true")
         (self.run_dir / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self.ring = capture.Ring(
-            capture.open_output(spec.output, str(root)), position, 1000, 1000, remember=10
-        )
-        self.begun.append(self)
+        output = capture.open_output(spec.output, str(runs_dir.parent))
+        self.ring = capture.Ring(output, position, 1000, 1000, remember=10)
 
     def write(self, text: bytes) -> None:
         """Write some output."""
@@ -56,12 +57,46 @@ class Writing:
         (self.run_dir / "exit.json").write_text("{}", encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def _let_go() -> Iterator[None]:
-    """Close the files of runs that have not ended, as the end of their shim would."""
-    yield
-    while Writing.begun:
-        Writing.begun.pop().ring.close()
+Written = Callable[..., Writing]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    """Begin runs that have written something, below `runs_dir`; the files of all are closed at the end."""
+    with ExitStack() as stack:
+
+        def begin(text: bytes, run: str = "d1", runs_dir: Path = tmp_path / "state/runs") -> Writing:
+            run_of = Writing(runs_dir, run)
+            stack.callback(run_of.ring.close)
+            run_of.write(text)
+            return run_of
+
+        yield begin
+
+
+@pytest.fixture
+def output(control: Controlled, written: Written) -> Written:
+    """The same for runs of a daemon, whose project `shop` is at work on the first of them."""
+    control.commit(begun())
+    return lambda text, run="d1": written(text, run, control.runs_dir)
+
+
+def begun(executor: str = "claude") -> Record:
+    """Return the record of the first run of `shop`."""
+    after = track(status=Status.RUNNING, dispatch=replace(dispatch(), executor=executor))
+    return record(Advanced(dispatch="d1", executor=executor), after=after)
+
+
+@pytest.fixture
+def journal(alone: Path) -> None:
+    """A journal without a daemon that knows the same run."""
+
+    async def make() -> None:
+        async with opened(alone / "state" / "journal.db") as journal:
+            await journal.add_project("/srv/shop", "shop", NOW)
+            await journal.commit(begun())
+
+    anyio.run(make)
 
 
 STREAM = b"""\
@@ -78,17 +113,10 @@ All done.
 """
 
 
-def begin(control: Controlled, executor: str = "claude") -> None:
-    """Have the project `shop` be working on its first run."""
-    begun = track(status=Status.RUNNING, dispatch=replace(dispatch(), executor=executor))
-    control.commit(record(Advanced(dispatch="d1", executor=executor), after=begun))
-
-
-def test_the_latest_run_or_one_named(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
-    """With control sequences shown instead of obeyed, also by whoever reads them through a pipe."""
-    begin(control)
-    Writing(control.runs_dir, tmp_path).write(b"hello\x1b[0m\n")
-    Writing(control.runs_dir, tmp_path, "d1.tests").write(b"3 passed\n")
+def test_the_latest_run_or_a_named_one(output: Written, handoffd: Commands) -> None:
+    """Control sequences are shown instead of obeyed, also in a pipe."""
+    output(b"hello\x1b[0m\n")
+    output(b"3 passed\n", "d1.tests")
 
     assert "hello\\x1b[0m\n" == handoffd("log", "shop").out
     assert "3 passed\n" == handoffd("log", "--run", "d1.tests").out
@@ -96,29 +124,24 @@ def test_the_latest_run_or_one_named(control: Controlled, handoffd: Commands, tm
     assert 4 == handoffd("log", "empty").code
 
 
-@pytest.mark.parametrize("words", [["log", "shop"], ["log", "--run", "d1"], ["log", "shop", "--run", "d1"]])
-def test_an_agents_stream_is_put_into_words(
-    control: Controlled, handoffd: Commands, tmp_path: Path, words: list[str]
-) -> None:
-    """Its executor's description says that it is one; a line that is none is no fault."""
-    begin(control)
-    Writing(control.runs_dir, tmp_path).write(STREAM)
+@pytest.mark.parametrize("words", [["shop"], ["--run", "d1"], ["shop", "--run", "d1"]])
+def test_an_agents_stream_is_put_into_words(output: Written, handoffd: Commands, words: list[str]) -> None:
+    """As its executor's description has it; a line of another kind stays as it is."""
+    output(STREAM)
 
-    assert WORDS == handoffd(*words).out
+    assert WORDS == handoffd("log", *words).out
 
 
-def test_raw_is_what_was_written(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+def test_raw_is_what_was_written(output: Written, handoffd: Commands) -> None:
     """Byte for byte."""
-    begin(control)
-    Writing(control.runs_dir, tmp_path).write(STREAM + b"\x00\r\n")
+    output(STREAM + b"\x00\r\n")
 
     assert STREAM.decode() + "\x00\r\n" == handoffd("log", "shop", "--raw").out
 
 
-def test_json_is_an_object_for_each_line(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+def test_json_is_an_object_for_each_line(output: Written, handoffd: Commands) -> None:
     """What is shown of it, and what it is."""
-    begin(control)
-    Writing(control.runs_dir, tmp_path).write(STREAM)
+    output(STREAM)
 
     found = [json.loads(line) for line in handoffd("log", "shop", "--json").lines]
     assert WORDS.splitlines() == [entry["line"] for entry in found]
@@ -128,41 +151,37 @@ def test_json_is_an_object_for_each_line(control: Controlled, handoffd: Commands
 
 
 @pytest.mark.parametrize("executor", ["rehearsal", "gone"])
-def test_what_is_no_known_stream_is_left_alone(
-    control: Controlled, handoffd: Commands, tmp_path: Path, executor: str
+def test_an_unknown_stream_is_left_alone(
+    control: Controlled, written: Written, handoffd: Commands, executor: str
 ) -> None:
-    """A program that prints text, and one that the settings do not name any more."""
-    begin(control, executor)
-    Writing(control.runs_dir, tmp_path).write(STREAM)
-    Writing(control.runs_dir, tmp_path, "d1.tests").write(STREAM)
+    """Of a program that prints text, and of one that the settings do not name any more."""
+    control.commit(begun(executor))
+    for run in ("d1", "d1.tests"):
+        written(STREAM, run, control.runs_dir)
 
     shown = STREAM.decode().replace("\x1b", "\\x1b")
     assert shown == handoffd("log", "shop").out
     assert shown == handoffd("log", "--run", "d1.tests").out
 
 
-def test_following_puts_lines_into_words_as_they_come(control: Controlled, tmp_path: Path) -> None:
-    """Also one that comes in two pieces."""
-    begin(control)
-    writing = Writing(control.runs_dir, tmp_path)
-    line = STREAM.splitlines()[1]
-    writing.write(b"first\n" + line[:30])
-    command = [sys.executable, "-m", "handoffd", "log", "shop", "-f"]
-    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as reader:
+def test_following_puts_lines_into_words_as_they_come(control: Controlled, output: Written) -> None:
+    """Also one that comes in two pieces; it ends with the run."""
+    said = STREAM.splitlines()[1]
+    run = output(b"first\n" + said[:30])
+    with started("log", "shop", "-f", env=environment(control.runtime)) as reader:
         assert reader.stdout is not None
-        assert "first\n" == reader.stdout.readline()
-        writing.write(line[30:] + b"\n")
-        assert "All done.\n" == reader.stdout.readline()
-        writing.write(b"no line break")
-        writing.end()
-        assert "no line break" == reader.stdout.read()
+        assert b"first\n" == reader.stdout.readline()
+        run.write(said[30:] + b"\n")
+        assert b"All done.\n" == reader.stdout.readline()
+        run.write(b"no line break")
+        run.end()
+        assert b"no line break" == reader.stdout.read()
     assert 0 == reader.returncode
 
 
-def test_following_ends_with_the_run(control: Controlled, tmp_path: Path) -> None:
-    """What comes later is shown, too."""
-    writing = Writing(control.runs_dir, tmp_path)
-    writing.write(b"first\n")
+def test_a_stream_ends_with_its_run(control: Controlled, output: Written) -> None:
+    """What comes later is in it, too."""
+    run = output(b"first\n")
     seen: list[bytes] = []
 
     def read(client: Client) -> None:
@@ -173,49 +192,25 @@ def test_following_ends_with_the_run(control: Controlled, tmp_path: Path) -> Non
     reader = threading.Thread(target=read, args=(control.client,))
     reader.start()
     eventually_sync(lambda: seen)
-    writing.write(b"last\n")
-    writing.end()
+    run.write(b"last\n")
+    run.end()
     reader.join(60)
 
     assert b"first\nlast\n" == b"".join(seen)
 
 
-@pytest.mark.parametrize("words", [["log", "--run", "d1"], ["log", "--run", "d1", "-f"]])
-def test_without_a_daemon_it_is_read_from_the_disk(alone: Path, handoffd: Commands, words: list[str]) -> None:
-    """Agents go on writing without one; following ends with the run."""
-    anyio.run(_make_journal, alone / "state" / "journal.db")
-    writing = Writing(alone / "state" / "runs", alone)
-    writing.write(b"all of it\n")
-    writing.end()
+@pytest.mark.usefixtures("journal")
+def test_without_a_daemon_the_log_is_read_from_the_disk(written: Written, handoffd: Commands) -> None:
+    """Agents continue to write, and the journal knows who wrote it; following ends with the run."""
+    written(STREAM).end()
 
-    assert "all of it\n" == handoffd(*words).out
+    for words in (("shop",), ("--run", "d1"), ("--run", "d1", "-f")):
+        assert WORDS == handoffd("log", *words).out, words
 
 
-def test_without_a_daemon_a_stream_is_put_into_words_too(alone: Path, handoffd: Commands) -> None:
-    """The journal knows who wrote it."""
-
-    async def make() -> None:
-        async with opened(alone / "state" / "journal.db") as journal:
-            await journal.add_project("/srv/shop", "shop", NOW)
-            begun = track(status=Status.RUNNING, dispatch=dispatch())
-            await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
-
-    anyio.run(make)
-    Writing(alone / "state" / "runs", alone).write(STREAM)
-
-    assert WORDS == handoffd("log", "--run", "d1").out
-    assert WORDS == handoffd("log", "shop").out
-
-
-async def _make_journal(path: Path) -> None:
-    async with opened(path):
-        pass
-
-
-def test_the_last_lines_are_told_in_words(control: Controlled, tmp_path: Path) -> None:
-    """For who pays by the word: no blank lines, of a long one its beginning, and whether there is more."""
-    begin(control)
-    Writing(control.runs_dir, tmp_path).write(STREAM + b"\n\n" + b"x" * 500 + b"\n")
+def test_the_last_lines_for_an_agent(output: Written) -> None:
+    """Which pays by the word: no blank lines, of a long one its beginning, and whether there is more."""
+    output(STREAM + b"\n\n" + b"x" * 500 + b"\n")
     place = Place(config=None, environ=os.environ)
 
     answer = last_lines(place, "shop", None, 3)
@@ -227,12 +222,133 @@ def test_the_last_lines_are_told_in_words(control: Controlled, tmp_path: Path) -
         last_lines(place, "empty", None, 3)
 
 
-def test_without_a_daemon_the_last_lines_are_read_from_the_disk(alone: Path) -> None:
-    """Agents go on writing without one."""
-    anyio.run(_make_journal, alone / "state" / "journal.db")
-    Writing(alone / "state" / "runs", alone).write(b"one\ntwo\n")
+@pytest.mark.usefixtures("journal")
+def test_without_a_daemon_the_last_lines_are_read_from_the_disk(written: Written) -> None:
+    """As the whole log is."""
+    written(b"one\ntwo\n")
 
     answer = last_lines(Place(config=None, environ=os.environ), None, "d1", 1)
 
     assert not answer.daemon
     assert {"run": "d1", "lines": ["two"], "more": True} == answer.json
+
+
+# --- events -----------------------------------------------------------------------------------------
+def test_one_line_an_event(control: Controlled, handoffd: Commands) -> None:
+    """When, number, where, what, why, and what changed."""
+    control.commit(record(why="first"))
+    control.commit(record(after=track(status=Status.RUNNING), why="second"))
+
+    at = moment("2026-01-31T22:15:09.123Z")
+    assert [
+        f"{at}  1  shop  noted: first [– → bdd pending]",
+        f"{at}  2  shop  noted: second [bdd pending → bdd running]",
+    ] == handoffd("events", "--oneline").lines
+
+
+def test_missing_events_are_a_line_where_they_were(control: Controlled, handoffd: Commands) -> None:
+    """As for a follower; with --json as an object of its own."""
+    for why in ("one", "two", "three"):
+        control.commit(record(why=why))
+    control.run(control.journal.pruning.cover, KEY, 3, track())
+    control.run(control.journal.pruning.drop, KEY, 3, NOW)
+
+    lines = handoffd("events", "--oneline").lines
+    kinds = [json.loads(text)["type"] for text in handoffd("events", "--json", "--after", "0").lines]
+
+    assert "-- events 1 to 2 are missing: older events are not kept; continuing at 3 --" == lines[0]
+    assert (2, ["gap", "event"]) == (len(lines), kinds)
+
+
+def test_each_decision_is_explained(control: Controlled, handoffd: Commands) -> None:
+    """What had happened, the rule that decided, and what follows."""
+    for one in story().records[:9]:
+        control.commit(one)
+
+    lines = handoffd("events", "--after", "8").lines
+
+    assert "sdd-delta failed; sdd-delta attempt 2 of 3 [sdd-delta failing → sdd-delta running]" in lines[0]
+    assert [
+        "    what  it was the track's turn, with executor rehearsal",
+        "    rule  steps.sdd-delta.on_fail.default = sdd-delta, steps.sdd-delta.max_attempts = 2 of 3,"
+        " steps.sdd-delta.timeout_min = 5",
+        "    next  rehearsal is started for sdd-delta attempt 2, for 5 min at most",
+    ] == lines[1:]
+
+
+def test_the_same_is_in_the_json(control: Controlled, handoffd: Commands) -> None:
+    """Under stable keys."""
+    for one in story().records[:3]:
+        control.commit(one)
+
+    event = json.loads(handoffd("events", "--json", "--after", "2").out)
+
+    assert "it was the track's turn, with executor rehearsal" == event["what"]
+    assert [{"rule": "steps.bdd.timeout_min", "value": "5"}] == event["rules"]
+    assert "rehearsal is started for bdd attempt 1, for 5 min at most" == event["next"]
+    assert ["spawn"] == [order["kind"] for order in event["orders"]]
+
+
+def test_text_from_a_project_is_made_harmless_and_cut() -> None:
+    """Notes may be pages long and full of control sequences."""
+    (shown,) = explained({"type": "event", "what": "\x1b[2J" + "x" * 9000, "rules": [], "next": ""})
+
+    assert "\\x1b" in shown
+    assert len(shown) < 500
+
+
+def test_json_is_one_object_a_line(control: Controlled, handoffd: Commands) -> None:
+    """With limits and numbers."""
+    for why in ("one", "two", "three"):
+        control.commit(record(why=why))
+
+    def whys(*words: str) -> list[str]:
+        return [json.loads(text)["why"] for text in handoffd("events", "--json", *words).lines]
+
+    assert ["two", "three"] == whys("--limit", "2")
+    assert ["two"] == whys("--after", "1", "--limit", "1")
+    assert [] == whys("--project", "empty") == whys("empty")
+    assert ["three"] == whys("shop", "--limit", "1")
+
+
+def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
+    """Nothing happens without one; past events can be read all the same."""
+    said = handoffd("events", "-f")
+
+    assert 3 == said.code
+    assert "no new events without a daemon" in said.err
+    assert (0, "") == (handoffd("events").code, handoffd("events").out)
+
+
+def test_a_follower_waits_for_a_free_stream(supervision: MemorySupervision) -> None:
+    """It reports that, and the process that holds the last one."""
+    with (
+        controlled(supervision, limits=Limits(connections=4)) as control,  # and so one stream
+        socket.socket(socket.AF_UNIX) as held,
+    ):
+        held.connect(str(control.socket))
+        held.sendall(b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert held.recv(12).endswith(b"200")
+        words = ("events", "--follow", "--after", "0", "--json")
+        with started(*words, env=environment(control.runtime)) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert f"by process {os.getpid()} ".encode() in process.stderr.readline()
+            held.close()
+            control.commit(record(why="seen"))
+            assert "seen" == json.loads(process.stdout.readline())["why"]
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("after", "following", "why", "shown"),
+    [
+        (5, 10, "not kept", "-- events 6 to 9 are missing: not kept; continuing at 10 --"),
+        (99, 1, "another journal", "-- there is no event 100: another journal; continuing at 1 --"),
+    ],
+)
+def test_a_gap_is_a_line(after: int, following: int, why: str, shown: str) -> None:
+    """For events that are gone, and numbers of another journal."""
+    gap = {"type": "gap", "after": after, "next": following, "why": why}
+    assert (shown, []) == (line(gap), explained(gap))

@@ -1,15 +1,17 @@
-"""The way from words to a verb, and from errors to text and exit codes."""
+"""The way from words to a verb, and from errors to text and exit codes; completion."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -17,9 +19,10 @@ import anyio
 import click
 import pytest
 from starlette.routing import Route
-from tests.support.children import ending
-from tests.support.commands import Commands, environment, program
+from tests.support.commands import Commands, environment, program, started
 from tests.support.controlled import Controlled
+from tests.support.daemon import running
+from tests.support.hooking import event, hook
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
@@ -27,23 +30,39 @@ import handoffd as package
 from handoffd.api.http.application import application
 from handoffd.api.service import Service
 from handoffd.api.verbs import VERBS
+from handoffd.cli.asking import SHELLS, insisted, print_json
 from handoffd.cli.main import EXAMPLES, LAZY, PROGRAMS, SECTIONS, cli
 from handoffd.clock import SystemClock
+from handoffd.errors import StoreError
+from handoffd.protocol.state import Reason
+
+REFERENCE = Path(__file__).parents[3] / "docs/reference"
+LISTED = [name for names in SECTIONS.values() for name in names]
 
 
+def commands(command: click.Command = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command below one, groups before theirs, with its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield f"{path} {name}".strip(), below
+            yield from commands(below, f"{path} {name}".strip())
+
+
+# --- the table of commands --------------------------------------------------------------------------
 def test_the_help_names_every_command_once(handoffd: Commands) -> None:
     """Sections, verbs and the lazy table agree."""
-    listed = [name for names in SECTIONS.values() for name in names]
-
     alone = [name for name, spec in VERBS.items() if spec.typed == name]
-    assert sorted([*alone, *LAZY]) == sorted(listed)
+    assert sorted([*alone, *LAZY]) == sorted(LISTED)
     said = handoffd("--help")
     assert 0 == said.code
-    assert all(f"\n  {name} " in said.out for name in listed)
+    assert all(f"\n  {name} " in said.out for name in LISTED)
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_every_lazy_command_is_there(name: str) -> None:
+def test_every_lazy_command_exists(name: str) -> None:
     """The table points at commands of that very name."""
     module, _, attribute = LAZY[name][0].partition(":")
     command = getattr(import_module(module), attribute)
@@ -53,7 +72,7 @@ def test_every_lazy_command_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_a_command_line_that_is_understood(example: str) -> None:
+def test_an_example_is_a_valid_command_line(example: str) -> None:
     """Its options and words are those of its command, and the help of the command shows it."""
     words = shlex.split(re.split(r" [|<>] ", example)[0])
     context = cli.make_context("handoffd", words)
@@ -71,30 +90,65 @@ def test_an_example_is_a_command_line_that_is_understood(example: str) -> None:
 
 def test_every_command_has_an_example() -> None:
     """Each verb, and each one below a group."""
-
-    def paths(command: click.Command, path: str) -> Iterator[str]:
-        if not isinstance(command, click.Group):
-            yield path
-            return
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            assert below.epilog
-            yield from paths(below, f"{path} {name}".strip())
-
-    assert [] == [path for path in paths(cli, "") if not any(one.startswith(path) for one in EXAMPLES)]
+    for path, command in commands():
+        assert command.epilog, path
+        assert isinstance(command, click.Group) or any(one.startswith(path) for one in EXAMPLES), path
 
 
-def test_the_version_is_the_packages() -> None:
+def test_every_command_and_option_is_documented() -> None:
+    """On the pages of the command line; `service` has a page elsewhere."""
+    pages = [REFERENCE / "cli.md", *(REFERENCE / "cli").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+    assert [] == [name for name in LISTED if f"handoffd {name}" not in text]
+    options = {
+        (path, option)
+        for path, command in commands()
+        if not path.startswith("service")
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert len(options) > 100
+    assert [] == [one for one in options if one[1] not in text]
+
+
+def test_every_path_of_the_api_is_documented() -> None:
+    """And no other."""
+    text = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    service = Service(MemorySupervision(), None, SystemClock(), runs_dir=Path())  # type: ignore[arg-type]
+    served = {
+        f"{method} {route.path}".replace(":path", "")
+        for route in application(service, anyio.Event()).routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+
+    assert served == set(re.findall(r"^\| `((?:GET|POST) [^?`]+)", text, re.MULTILINE))
+
+
+def test_options_show_their_values(handoffd: Commands) -> None:
+    """People look in the help for what can be chosen."""
+    shown = handoffd("start", "--help").out
+    assert "--complexity S|M|L" in shown
+    assert "--priority NUMBER" in shown
+
+
+# --- programs ---------------------------------------------------------------------------------------
+def test_the_program_is_the_command_line(alone: Path) -> None:
     """Also as a module, which is how other programs of ours start it."""
-    said = program("--version", env={})
+    env = environment(alone)
+    said = program("--version", env=env)
 
     assert (0, f"handoffd {package.__version__}\n", "") == (said.code, said.out, said.err)
+    assert 2 == program("frob", env=env).code
+    help_of_hook = program("hook", "--help", env=env).out
+    assert "Usage: handoffd hook" in help_of_hook
+    assert "Exit codes: 0 the agent may stop, 2 it must go on" in " ".join(help_of_hook.split())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_help_calls_the_program_what_it_was_called(name: str) -> None:
+def test_the_help_has_the_name_of_the_program(name: str) -> None:
     """Both console scripts, as they are installed; the same commands behind either."""
     script = Path(sysconfig.get_path("scripts"), name)
 
@@ -108,6 +162,80 @@ def test_the_help_calls_the_program_what_it_was_called(name: str) -> None:
     assert f"{name} reject --help" == json.loads(said("reject", "--json"))["hint"]
 
 
+def _imports(call: str, words: list[str], env: Mapping[str, str], stdin: bytes = b"") -> tuple[str, set[str]]:
+    """Return what a program prints, and the modules that it has imported at its end."""
+    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {call}"
+    said = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        input=stdin, env=dict(env), capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    return said.stdout.decode(), set(said.stderr.decode().split())
+
+
+START = "from handoffd.cli.start import main; main()"
+QUICK = {"click", "contextlib", "dataclasses", "http.client", "inspect", "socket", "typing", "urllib"}
+HEAVY = {"pydantic", "structlog", "rich", "anyio", "starlette", "yaml", "asyncio", "handoffd.app"}
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "shop"]])
+def test_a_plain_status_imports_nothing_that_takes_milliseconds(
+    control: Controlled, words: list[str]
+) -> None:
+    """It prints without colours into a pipe, and the same as the whole command line."""
+    env = environment(control.runtime)
+
+    quick, imported = _imports(START, words, env)
+    whole, by_click = _imports("from handoffd.cli.main import main; main()", words, env)
+
+    assert "PROJECT" in quick
+    assert "\x1b" not in quick
+    assert quick == whole
+    assert (set(), set()) == (QUICK & imported, HEAVY & by_click)
+
+
+@pytest.mark.parametrize("words", [[], ["--config", "/nowhere/handoffd.yaml"]])
+def test_a_hook_is_answered_before_click_is_imported(alone: Path, words: list[str]) -> None:
+    """Click alone takes as long as all the rest."""
+    _, imported = _imports(START, [*words, "hook"], environment(alone), event(alone))
+
+    assert "handoffd.entrance.hook" in imported
+    assert "click" not in imported
+
+
+def test_a_hook_outside_a_project_needs_no_settings(alone: Path) -> None:
+    """A file that the environment names is read only where there is a project."""
+    said = hook(event(alone), environment(alone, HANDOFFD_CONFIG="/nowhere/handoffd.yaml"))
+
+    assert (0, "") == (said.code, said.err)
+
+
+def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None:
+    """`handoffd events | head -1` ends quietly, with the code of what was not finished."""
+    for _ in range(300):
+        control.commit(record(why="x" * 400))
+
+    with started("events", "--limit", "300", env=environment(control.runtime)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+
+        assert (b"", 1) == (process.stderr.read(), process.wait(60))
+
+
+def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
+    """With the code shells use for it."""
+    control.commit(record())
+    with started("events", "-f", "--after", "0", "--json", env=environment(control.runtime)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert 1 == json.loads(process.stdout.readline())["seq"]
+        process.send_signal(signal.SIGINT)
+
+        assert (130, b"") == (process.wait(60), process.stderr.read().strip())
+
+
+# --- errors -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -127,149 +255,120 @@ def test_exit_codes(control: Controlled, handoffd: Commands, words: list[str], c
     assert "Traceback" not in said.err
 
 
-def test_an_error_says_what_why_and_what_next(control: Controlled, handoffd: Commands) -> None:
-    """Two lines for a person."""
+def test_an_error_has_the_reason_and_the_next_command(control: Controlled, handoffd: Commands) -> None:
+    """Two lines, in which another program's text cannot drive the terminal."""
     assert "handoffd: no supervised project named or located at nope\n  next: handoffd projects\n" == (
         handoffd("status", "nope").err
     )
+    assert "\x1b" not in handoffd("status", "\x1b[2Jx").err
+
+
+REASONS = "constitution_violation, needs_clarification, nfr_missing, scope_warning, test_timeout"
 
 
 @pytest.mark.parametrize(
     ("words", "code", "hint"),
     [
-        (["status", "nope", "--json"], "NOT_FOUND", "handoffd projects"),
-        (["status", "/nope", "--json"], "NOT_FOUND", "handoffd add /nope"),
-        (["start", "--json"], "USAGE", "handoffd start --help"),
-        (["config", "chek", "--json"], "USAGE", "handoffd config --help"),
-        (["frob", "--json"], "USAGE", "handoffd --help"),
+        ("status nope", "NOT_FOUND", "handoffd projects"),
+        ("status /nope", "NOT_FOUND", "handoffd add /nope"),
+        ("start", "USAGE", "handoffd start --help"),
+        ("config chek", "USAGE", "handoffd config --help"),
+        ("frob", "USAGE", "handoffd --help"),
+        ("reject shop bogus", "BAD_ARGUMENT", f"handoffd reject shop REASON  # REASON: {REASONS}"),
     ],
 )
 def test_errors_are_json_for_programs(
-    control: Controlled, handoffd: Commands, words: list[str], code: str, hint: str
+    control: Controlled, handoffd: Commands, words: str, code: str, hint: str
 ) -> None:
-    """On stdout, with nothing on stderr."""
-    said = handoffd(*words)
+    """On stdout, with nothing on stderr; the hint can be pasted and completed."""
+    said = handoffd(*words.split(), "--json")
 
     assert ("error", code, hint, "") == (said.json["type"], said.json["code"], said.json["hint"], said.err)
 
 
-def test_a_reason_that_is_none_is_answered_with_those_there_are(
-    control: Controlled, handoffd: Commands
-) -> None:
-    """In a command that can be pasted and completed."""
-    told = handoffd("reject", "shop", "bogus", "--json").json
-
-    reasons = "constitution_violation, needs_clarification, nfr_missing, scope_warning, test_timeout"
-    assert f"handoffd reject shop REASON  # REASON: {reasons}" == told["hint"]
-
-
-def test_text_of_strangers_cannot_drive_the_terminal(control: Controlled, handoffd: Commands) -> None:
-    """Also not in an error."""
-    assert "\x1b" not in handoffd("status", "\x1b[2Jx").err
-
-
-def test_the_way_to_the_daemon_is_short(control: Controlled) -> None:
-    """`status` imports nothing that takes long to import."""
-    code = (
-        "import sys; from handoffd.cli.main import main\ntry: main(['status'])\nfinally: print(*sys.modules)"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(control.runtime), capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    table, _, modules = said.stdout.rstrip().rpartition("\n")
-
-    assert "US-001" in table
-    heavy = {"pydantic", "structlog", "rich", "anyio", "starlette", "yaml", "asyncio", "handoffd.app"}
-    assert set() == heavy & set(modules.split())
-
-
-def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None:
-    """`handoffd events | head -1` ends quietly, with the code of what was not finished."""
-    for _ in range(300):
-        control.commit(record(why="x" * 400))
-
-    with ending(subprocess.Popen(
-        [sys.executable, "-m", "handoffd", "events", "--limit", "300"],
-        env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-
-        assert (b"", 1) == (process.stderr.read(), process.wait(60))
-
-
-def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
-    """With the code shells use for it."""
-    control.commit(record())
-    with ending(subprocess.Popen(
-        [sys.executable, "-m", "handoffd", "events", "-f", "--after", "0", "--json"],
-        env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert 1 == json.loads(process.stdout.readline())["seq"]
-        process.send_signal(signal.SIGINT)
-
-        assert (130, b"") == (process.wait(60), process.stderr.read().strip())
-
-
-def _options(command: click.Command, path: str) -> list[tuple[str, str]]:
-    found = [(path, option) for one in command.params for option in one.opts if option.startswith("--")]
-    if isinstance(command, click.Group):
-        for name in command.list_commands(click.Context(command)):
-            inner = command.get_command(click.Context(command), name)
-            assert inner is not None
-            found += _options(inner, f"{path} {name}")
-    return found
-
-
-def test_every_command_and_option_is_documented() -> None:
-    """Only what is on the pages is promised, and all of it exists."""
-    reference = Path(__file__).parents[3] / "docs/reference"
-    pages = [reference / "cli.md", *(reference / "cli").glob("*.md")]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    elsewhere = ("service",)
-    commands = [name for names in SECTIONS.values() for name in names]
-
-    assert [] == [name for name in commands if f"handoffd {name}" not in text]
-    ours = [name for name in commands if name not in elsewhere]
-    everything = [pair for name in ours for pair in _options(_command(name), name)]
-    assert [] == [(path, option) for path, option in everything if option not in text]
-
-
-def test_every_path_of_the_api_is_documented() -> None:
-    """And no other."""
-    text = (Path(__file__).parents[3] / "docs/reference/api.md").read_text(encoding="utf-8")
-    service = Service(MemorySupervision(), None, SystemClock(), runs_dir=Path())  # type: ignore[arg-type]
-    routes = application(service, anyio.Event()).routes
-    paths = {
-        f"{method} {route.path}"
-        for route in routes
-        if isinstance(route, Route)
-        for method in route.methods or ()
-    }
-    served = {path.replace(":path", "") for path in paths}
-
-    assert served == set(re.findall(r"^\| `((?:GET|POST) [^?`]+)", text, re.MULTILINE))
-
-
-def _command(name: str) -> click.Command:
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None
-    return command
-
-
-def test_an_unknown_command_is_answered_with_those_it_may_mean(handoffd: Commands) -> None:
+def test_an_unknown_command_gets_a_suggestion(handoffd: Commands) -> None:
     """A letter is easily left out; a word like no other gets no guess."""
     assert "No such command 'aprove'. Did you mean 'approve'" in handoffd("aprove").err
     assert "Did you mean" not in handoffd("xyzzy").err
 
 
-def test_options_show_their_values(handoffd: Commands) -> None:
-    """What can be chosen is what people look for in the help."""
-    told = handoffd("start", "--help").out
-    assert "--complexity S|M|L" in told
-    assert "--priority NUMBER" in told
+# --- what commands share ----------------------------------------------------------------------------
+def test_programs_get_one_indented_object_in_any_language(capsys: pytest.CaptureFixture[str]) -> None:
+    """Chinese stays readable."""
+    print_json({"story": "US-001", "report": "實作完成"})
+
+    assert '{\n  "story": "US-001",\n  "report": "實作完成"\n}\n' == capsys.readouterr().out
+
+
+def test_a_busy_daemon_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """After longer and longer pauses, with the command that shows the crowd; other errors are errors."""
+    full = StoreError("64 streams are open", code="TOO_MANY_STREAMS", hint="ps -fp 7")
+    answers: list[str | StoreError] = [*[full] * 7, "answer"]
+    paused: list[float] = []
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    assert "answer" == insisted(ask, paused.append)
+    assert [1, 2, 4, 8, 16, 30, 30] == paused
+    said = capsys.readouterr().err.splitlines()
+    assert "handoffd: 64 streams are open; see: ps -fp 7; trying again in 1 s" == said[0]
+    answers.append(StoreError("the disk is full"))
+    with pytest.raises(StoreError, match="disk"):
+        insisted(ask, paused.append)
+
+
+# --- completion by the shell ------------------------------------------------------------------------
+def offered(words: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return what bash is offered for the last of `words`; a blank at the end begins a new one."""
+    asked = {
+        "_HANDOFFD_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.argv[0] = 'handoffd'; {START}"],
+        env={**os.environ, **(environ or {}), **asked},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_commands_options_and_values_are_completed() -> None:
+    """As the help has them, loaded or not; nothing is made up."""
+    assert ["approve", "apply"] == offered("handoffd ap")
+    assert ["completion"] == offered("handoffd comp")
+    assert [] == offered("handoffd nosuch")
+    assert {"--note", "--story"} <= set(offered("handoffd approve --"))
+    assert ["bash"] == offered("handoffd completion b")
+
+
+def test_projects_and_reasons_are_completed(tmp_path: Path) -> None:
+    """The daemon knows the names; at a rejection the reasons come behind the project."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    with running(tmp_path) as daemon:
+        daemon.verb("init", shop)
+        environ = {"HANDOFFD_CONFIG": str(daemon.config)}
+
+        assert ["shop"] == offered("handoffd status sh", environ)
+        assert ["shop"] == offered("handoffd reject ", environ)
+        assert list(Reason) == offered("handoffd reject shop ", environ)
+
+
+def test_without_a_daemon_no_name_is_offered(tmp_path: Path) -> None:
+    """And no error is printed: it would be in the middle of the line."""
+    assert [] == offered("handoffd status ", {"HANDOFFD_RUNTIME_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_accepts_its_script(alone: Path, shell: str) -> None:
+    """It names the program, and a shell that is installed reads it without complaint."""
+    script = program("completion", shell, env=environment(alone)).out
+
+    assert f"_HANDOFFD_COMPLETE={shell}_complete" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, timeout=60, check=True)

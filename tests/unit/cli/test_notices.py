@@ -1,89 +1,74 @@
-"""`handoffd notices`."""
+"""`handoffd notices`, and `handoffd notify test`, by a daemon and without one."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from tests.support.commands import Commands
-from tests.support.controlled import Controlled
+import pytest
+from tests.support.commands import Commands, cells, environment
+from tests.support.controlled import Controlled, controlled
 from tests.support.notices import NOTICE
+from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import KEY, NOW
 
 from handoffd.cli.notices import notices_report
 from handoffd.cli.wording import moment
 from handoffd.clock import rfc3339
+from handoffd.errors import HandoffdError, NotFound
 from handoffd.journal.records import Outgoing
 
+SINCE = rfc3339(NOW)
 
-def test_everything_is_said_that_people_do_not_know(control: Controlled, handoffd: Commands) -> None:
-    """What is on its way, and what is held back; when it is told, only a daemon with a notifier knows."""
+
+# --- notices ----------------------------------------------------------------------------------------
+def test_undelivered_notifications_are_listed(control: Controlled, handoffd: Commands) -> None:
+    """Those under way and those held back; without them it is one sentence."""
+    assert ["Nothing needs you. All notifications were delivered."] == handoffd("notices").lines
     held = Outgoing(
-        id="a",
-        key=KEY,
-        at=NOW,
-        body=NOTICE.as_json(),
-        sinks=("web", "mail"),
-        effect=None,
+        id="a", key=KEY, at=NOW, body=NOTICE.as_json(), sinks=("web", "mail"), effect=None,
         held={"mail": "quiet"},
-    )
+    )  # fmt: skip
     control.run(control.journal.outbox.keep, [held], 1.0)
 
     lines = handoffd("notices").lines
-    since = moment(rfc3339(NOW))
-    assert ["mail", "1", since, "–", "quiet hours"] == [
-        cell.strip() for cell in lines[1].split("  ") if cell.strip()
-    ]
-    assert ["web", "1", since, "0", "0", "–"] == [
-        cell.strip() for cell in lines[4].split("  ") if cell.strip()
-    ]
+    assert ["mail", "1", moment(SINCE), "–", "quiet hours"] == cells(lines[1])
+    assert ["web", "1", moment(SINCE), "0", "0", "–"] == cells(lines[4])
     assert ["mail"] == [one["sink"] for one in handoffd("notices", "--json").json["held"]]
 
 
-def test_when_all_is_told_it_says_so(control: Controlled, handoffd: Commands) -> None:
-    """In one line."""
-    assert ["Nothing needs you. All notifications were delivered."] == handoffd("notices").lines
+def waiting(**more: Any) -> dict[str, Any]:
+    """Return an answer with one review that waits, changed by `more`."""
+    one = {"project": "/srv/shop", "name": "shop", "story": None, "since": SINCE, "again_at": None, **more}
+    return {"waiting": [one], "more_waiting": 0, "held": [], "sinks": []}
 
 
-def test_what_waits_says_when_it_is_told_again() -> None:
-    """The oldest; an agent's words do not drive the terminal."""
+def test_each_waiting_matter_has_the_time_of_its_next_notification() -> None:
+    """The rest is counted; an agent's words do not drive the terminal."""
     again = rfc3339(NOW + timedelta(hours=1))
-    one = {
-        "project": "/srv/shop", "name": "shop", "story": None, "since": rfc3339(NOW), "again_at": again,
-        "text": "a \x1b[31mreview",
-    }  # fmt: skip
-    head, row, *rest = notices_report(
-        {"waiting": [one], "more_waiting": 7, "held": [], "sinks": []}, whole=False
-    )
+    answer = waiting(again_at=again, text="a \x1b[31mreview") | {"more_waiting": 7}
 
-    assert ["PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT"] == [
-        word.strip() for word in head.split("  ") if word
-    ]
-    assert ["shop", "–", moment(rfc3339(NOW)), moment(again), "a \\x1b[31mreview"] == [
-        cell.strip() for cell in row.split("  ") if cell.strip()
-    ]
+    head, row, *rest = notices_report(answer, whole=False)
+
+    assert ["PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT"] == cells(head)
+    assert ["shop", "–", moment(SINCE), moment(again), "a \\x1b[31mreview"] == cells(row)
     assert ["", "and 7 more"] == rest
 
 
 def test_only_a_terminal_gets_shortened_texts() -> None:
-    """A pipe or a file has room for the whole of it; a line stays one line."""
+    """A pipe or a file has room for all of it; a line stays one line."""
     text = "review waits: " + "approve it, or reject it with a reason " * 5
-    one = {
-        "project": "/srv/shop",
-        "name": None,
-        "story": "US-1",
-        "since": None,
-        "again_at": None,
-        "text": text,
-    }
-    answer = {"waiting": [one], "more_waiting": 0, "held": [], "sinks": []}
+    answer = waiting(name=None, story="US-1", since=None, text=text)
 
     assert notices_report(answer, whole=False)[1].endswith("…")
     assert notices_report(answer, whole=True)[1].endswith(text.rstrip())
 
 
-def test_a_project_may_be_named(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
-    """By its name or its path, then only what waits there is shown; an unknown one is refused."""
+def test_notices_of_one_project(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+    """By its name or its path; an unknown one is refused."""
     root = tmp_path / "shop"
     root.mkdir()
     assert 0 == handoffd("init", str(root)).code
@@ -91,3 +76,62 @@ def test_a_project_may_be_named(control: Controlled, handoffd: Commands, tmp_pat
     assert ["Nothing in shop needs you."] == handoffd("notices", "shop").lines
     assert [] == handoffd("notices", str(root), "--json").json["waiting"]
     assert "no supervised project" in handoffd("notices", "nowhere").err
+
+
+# --- notify test ------------------------------------------------------------------------------------
+asked: list[str | None] = []
+
+
+async def trials(only: str | None) -> list[tuple[str, str, str | None, float]]:
+    """Do what a daemon's notifier does."""
+    asked.append(only)
+    if only == "unknown":
+        raise NotFound("there is no sink 'unknown'", hint="handoffd config show")
+    return [("ntfy", "ntfy", None, 0.25), ("x", "webhook", "no \x1b[31mroute", 1.5)][: 1 if only else 2]
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Controlled]:
+    """A daemon that notifies."""
+    asked.clear()
+    with controlled(MemorySupervision(), try_sinks=trials) as lent:
+        for name, value in environment(lent.runtime).items():
+            monkeypatch.setenv(name, value)
+        yield lent
+
+
+def test_the_daemon_reports_how_each_sink_did(daemon: Controlled, handoffd: Commands) -> None:
+    """Exit code 1 unless all accepted it; a server's words do not drive the terminal."""
+    said = handoffd("notify", "test")
+    assert (1, [None]) == (said.code, asked)
+    assert [
+        "ntfy accepted it, after 0.2 s",
+        "x (webhook) did not accept it: no \\x1b[31mroute, after 1.5 s",
+        "next: handoffd config show  # then correct `notify` in that file",
+    ] == said.lines
+
+    one = handoffd("notify", "test", "ntfy", "--json")
+    assert (0, "tested", True, ["ntfy"]) == (one.code, one.json["type"], one.json["ok"], asked[1:])
+    assert 4 == handoffd("notify", "test", "unknown").code
+
+
+def test_executors_may_not_notify() -> None:
+    """An agent could wake people up."""
+    with (
+        controlled(MemorySupervision(), try_sinks=trials, inside=lambda _: True) as lent,
+        pytest.raises(HandoffdError, match="for people"),
+    ):
+        lent.client.post("/v1/notices/test", {})
+
+
+def test_without_a_daemon_this_process_sends_it(
+    alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is recorded."""
+    monkeypatch.setenv("HANDOFFD_NOTIFY__COMMAND", json.dumps(["sh", "-c", "cat > $HOME/sent"]))
+    said = handoffd("notify", "test")
+
+    assert (0, True) == (said.code, said.lines[0].startswith("command accepted it"))
+    assert "test" == json.loads((alone / "sent").read_text())["kind"]
+    assert not (alone / "state").exists()
+    assert "Nothing needs you." in handoffd("notices").out

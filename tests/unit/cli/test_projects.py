@@ -1,14 +1,22 @@
-"""`handoffd projects`."""
+"""`handoffd projects` and `handoffd scan`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
+from tests.support.supervision import project_view
+
+from handoffd.cli import projects
+from handoffd.cli.projects import Scanned, report
+
+STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "running"}'
 
 
-def test_the_list(control: Controlled, handoffd: Commands) -> None:
+def test_projects_are_listed(control: Controlled, handoffd: Commands) -> None:
     """Name, level, status, root; the condition where there is no status."""
     assert [
         "PROJECT  LEVEL  STATUS           ROOT",
@@ -18,6 +26,133 @@ def test_the_list(control: Controlled, handoffd: Commands) -> None:
     assert 2 == len(handoffd("projects", "--json").json["projects"])
 
 
-def test_none_is_said(alone: Path, handoffd: Commands) -> None:
+def test_without_projects_it_is_one_sentence(handoffd: Commands) -> None:
     """Also without a daemon."""
     assert ["No project is supervised: handoffd add PROJECT"] == handoffd("projects").lines
+
+
+# --- scan -------------------------------------------------------------------------------------------
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a project that works, one that is new, one that is broken, and a package."""
+    for name, text in (("a", STATE), ("b", None), ("deep/er/c", None), ("broken", "{")):
+        (tmp_path / name / ".ai").mkdir(parents=True)
+        (tmp_path / name / ".ai" / ("STATE.json" if text else "handoffd.yaml")).write_text(text or "")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "go.mod").touch()
+    return tmp_path
+
+
+def test_a_scan_lists_projects(control: Controlled, handoffd: Commands, work: Path) -> None:
+    """The state of each, whether it is supervised, what is wrong with it."""
+    root = str(work / "a")
+    control.supervision.projects[root] = replace(project_view(root), condition="locked")
+
+    said = handoffd("scan", str(work))
+
+    assert 0 == said.code
+    assert [
+        ["PROJECT", "STORY", "STEP", "STATUS", "SUPERVISED", "ROOT"],
+        ["shop", "US-001", "impl", "running", "yes", root],
+        ["locked"],
+        ["b", "–", "–", "not_initialized", "no", str(work / "b")],
+    ] == [line.split() for line in said.lines[:4]]
+    assert "    its STATE.json cannot be read" in said.lines
+    assert f"3 projects below {work}" in said.lines
+    assert "1 more folder without an .ai; set one up: handoffd init" in said.lines
+    assert f"  next: handoffd scan {work} --add" == said.lines[-1]
+
+
+def test_programs_get_all_of_it(control: Controlled, handoffd: Commands, work: Path) -> None:
+    """To the depth that was given."""
+    said = handoffd("scan", str(work), "--depth", "3", "--json").json
+
+    assert ["a", "b", "broken", "deep/er/c"] == [
+        str(Path(one["project"]).relative_to(work)) for one in said["projects"]
+    ]
+    assert {
+        "project": str(work / "b"), "name": "b", "story": None, "step": None,
+        "status": "not_initialized", "supervised": False, "wrong": None,
+    } == said["projects"][1]  # fmt: skip
+    assert (1, [], False, [], []) == tuple(
+        said[name] for name in ("others", "unread", "stopped", "added", "refused")
+    )
+
+
+def test_all_of_them_are_added_at_once(
+    control: Controlled, handoffd: Commands, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In few requests; supervised ones are left as they are."""
+    monkeypatch.setattr(projects, "_AT_ONCE", 2)
+
+    said = handoffd("scan", str(work), "--depth", "3", "--add")
+    again = handoffd("scan", str(work), "--depth", "3", "--add", "--json").json
+
+    assert (0, f"4 projects below {work}, 4 added") == (said.code, said.lines[-2])
+    added = [root for root in control.supervision.projects if root.startswith(str(work))]
+    assert [str(work / name) for name in ("a", "b", "broken", "deep/er/c")] == added
+    assert ([], True) == (again["added"], all(one["supervised"] for one in again["projects"]))
+
+
+def test_without_a_daemon_they_are_added_all_the_same(handoffd: Commands, work: Path) -> None:
+    """The answer names what cannot be used, with exit code 1."""
+    (work / "b/.ai/handoffd.yaml").write_text("auto: maybe\n")
+
+    said = handoffd("scan", str(work), "--add", "--json")
+
+    assert 1 == said.code
+    assert [str(work / "b")] == [one["project"] for one in said.json["refused"]]
+    (wrong,) = [one["wrong"] for one in said.json["projects"] if one["name"] == "b"]
+    assert "auto" in wrong
+    added = {str(work / "a"), str(work / "broken")}
+    assert added == set(said.json["added"])
+    assert added == {one["project"] for one in handoffd("projects", "--json").json["projects"]}
+
+
+def test_the_next_command_leaves_out_the_same(handoffd: Commands, work: Path) -> None:
+    """It adds what was listed, and nothing else."""
+    said = handoffd("scan", str(work), "--depth", "3", "--exclude", "broken/", "--exclude", "b")
+
+    assert [str(work / "a"), str(work / "deep/er/c")] == [line.split()[-1] for line in said.lines[1:3]]
+    assert f"  next: handoffd scan {work} --depth 3 --exclude broken/ --exclude b --add" == said.lines[-1]
+    refused = handoffd("scan", str(work), "--exclude", "!")
+    assert (2, True) == (refused.code, "'!' is not a pattern as in .gitignore" in refused.err)
+
+
+def test_a_folder_that_does_not_exist_is_not_found(handoffd: Commands, tmp_path: Path) -> None:
+    """Exit code 4; an empty one has no projects."""
+    assert 4 == handoffd("scan", str(tmp_path / "gone")).code
+    assert f"no projects below {tmp_path}" in handoffd("scan", str(tmp_path)).lines
+
+
+def test_a_scan_reports_what_it_did_not_read() -> None:
+    """Folders that cannot be listed, and a limit."""
+    found = Scanned(folder="/w", adding="", projects=(), others=0, unread=("/w/secret",), stopped=True)
+
+    lines = list(report(found, [], {"added": [], "refused": []}, daemon=True))
+
+    assert "not read: /w/secret" in lines
+    assert "The folder is too large for one scan; scan a folder further down." in lines
+
+
+def test_a_name_that_is_not_utf8_is_wrong(handoffd: Commands, tmp_path: Path) -> None:
+    """The journal cannot hold it."""
+    (tmp_path / "caf\udce9" / ".ai" / "states").mkdir(parents=True)
+
+    (one,) = handoffd("scan", str(tmp_path), "--json").json["projects"]
+
+    assert "not UTF-8" in one["wrong"]
+
+
+def test_a_long_scan_shows_its_progress_on_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And wipes it out afterwards."""
+    for number in range(500):  # with the folder itself, one more than it counts silently
+        (tmp_path / str(number)).mkdir()
+
+    projects.look(str(tmp_path), 1, told=True)
+
+    shown = capsys.readouterr().err
+    assert "500 folders, 0 projects" in shown
+    assert shown.endswith("\r")  # colours and the like are for a terminal alone

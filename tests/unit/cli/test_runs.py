@@ -1,24 +1,45 @@
-"""`handoffd runs`."""
+"""`handoffd runs` and `handoffd usage`."""
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
-from tests.unit.journal.making import dispatch, record, track
+from tests.unit.journal.making import NOW, dispatch, record, track
 
-from handoffd.cli.runs import runs_report
+from handoffd.cli.runs import runs_report, usage_report
 from handoffd.cli.wording import moment, unstyled
-from handoffd.engine.events import Advanced
+from handoffd.engine.events import Advanced, ExecutorExited
+from handoffd.engine.run import Exit, Usage
+from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
+USED = Usage(
+    input_tokens=1000, output_tokens=9000, cache_read_tokens=90_000, cost_usd=0.42, priced="provider"
+)
 
-def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
-    """Newest first; what has no verdict runs."""
+
+def begin(control: Controlled) -> None:
+    """Have a run of `shop` begin."""
     begun = track(status=Status.RUNNING, dispatch=dispatch())
     control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+
+def ran(control: Controlled, run: str, usage: Usage | None, story: str = "US-1") -> None:
+    """Have a run end that used something."""
+    begun = replace(dispatch(run), story=story)
+    control.commit(record(after=track(status=Status.RUNNING, story=story, dispatch=begun)))
+    event = ExecutorExited(dispatch=run, exit=Exit(code=0, usage=usage), reading=Absent())
+    control.commit(record(event, after=track(status=Status.PASS)))
+
+
+# --- runs -------------------------------------------------------------------------------------------
+def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
+    """Newest first; a run without a result is running."""
+    begin(control)
 
     decided = moment("2026-01-31T22:15:09.123Z")
     assert [
@@ -29,21 +50,13 @@ def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
 
 
 def test_every_command_calls_a_project_the_same(control: Controlled, handoffd: Commands) -> None:
-    """What is shown in one place can be typed in another: its own name, not its folder's."""
+    """By its own name, not its folder's: a name from one output can be typed in another command."""
     view = control.supervision.projects["/srv/shop"]
     control.supervision.projects = {"/srv/shop": replace(view, name="corner")}
-    begun = track(status=Status.RUNNING, dispatch=dispatch())
-    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+    begin(control)
 
-    for words in (
-        ["status"],
-        ["projects"],
-        ["runs"],
-        ["runs", "corner"],
-        ["events"],
-        ["events", "-p", "corner"],
-    ):
-        said = handoffd(*words)
+    for words in ("status", "projects", "runs", "runs corner", "events", "events -p corner"):
+        said = handoffd(*words.split())
         assert 0 == said.code, words
         assert "corner" in said.out, words
         assert "shop" not in said.out.replace("/srv/shop", ""), words
@@ -52,22 +65,25 @@ def test_every_command_calls_a_project_the_same(control: Controlled, handoffd: C
     assert "corner" == json.loads(handoffd("events", "--json").out)["name"]
 
 
-def test_one_that_nobody_supervises_is_called_by_its_folder(control: Controlled, handoffd: Commands) -> None:
+def test_a_project_that_is_not_supervised_any_more_has_its_folders_name(
+    control: Controlled, handoffd: Commands
+) -> None:
     """Its history stays."""
     control.supervision.projects.clear()
-    begun = track(status=Status.RUNNING, dispatch=dispatch())
-    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+    begin(control)
 
     assert ["shop"] == [run["name"] for run in handoffd("runs", "--json").json["runs"]]
 
 
-def test_nothing_is_said(control: Controlled, handoffd: Commands) -> None:
-    """In words for people, as an empty list for programs."""
+def test_without_runs_it_is_one_sentence(control: Controlled, handoffd: Commands) -> None:
+    """Neither command prints an empty table; programs get an empty list."""
     assert ["Nothing has run yet."] == handoffd("runs").lines
     assert {"runs": []} == handoffd("runs", "--json").json
+    assert ["No run has ended yet."] == handoffd("usage").lines
+    assert "" == handoffd("usage", "--csv").out
 
 
-def test_a_small_screen_gets_what_fits_and_is_told_of_the_rest() -> None:
+def test_a_small_screen_gets_what_fits() -> None:
     """The run's name stays, for the next command needs it; a pipe gets every column."""
     run = {
         "decided_at": "2026-01-31T22:15:09.123Z", "project": "/srv/portal", "name": "customer-portal",
@@ -81,3 +97,69 @@ def test_a_small_screen_gets_what_fits_and_is_told_of_the_rest() -> None:
     assert "20260131T221509.123-4711" in lines[1]
     assert last.startswith("Not on this screen: DECIDED, ")
     assert 2 == len(runs_report([run]))
+
+
+def test_runs_show_what_each_used(control: Controlled, handoffd: Commands) -> None:
+    """In columns, and in JSON."""
+    ran(control, "d1", USED)
+    assert "pass    100,000  $0.42  d1" in handoffd("runs").out
+    (run,) = handoffd("runs", "--json").json["runs"]
+    assert (100_000, 0.42, "provider") == tuple(run["usage"][key] for key in ("tokens", "cost_usd", "priced"))
+
+
+# --- usage ------------------------------------------------------------------------------------------
+def test_steps_are_listed_beside_what_is_expected(control: Controlled, handoffd: Commands) -> None:
+    """With their sum below, and for how many runs there is no usage."""
+    ran(control, "d1", USED)
+    ran(control, "d2", None)
+
+    assert [
+        "STEP  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS   COST   NEW A RUN  REFERENCE",
+        "bdd   2     1,000  9,000   90,000      0            100,000  $0.42  10,000     2,000–5,000  above",
+        "all   2     1,000  9,000   90,000      0            100,000  $0.42",
+        "1 of 2 runs did not report their usage.",
+    ] == handoffd("usage").lines
+
+
+def test_runs_without_a_price_are_counted(control: Controlled, handoffd: Commands) -> None:
+    """The message names the setting for it."""
+    ran(control, "d1", Usage(output_tokens=5))
+    said = handoffd("usage", "--by", "project")
+    assert "shop     1     0      5       0           0            5       –" == said.lines[1]
+    assert "The cost of 1 of 1 run is unknown: see `prices` in the settings." == said.lines[-1]
+
+
+def test_it_can_be_grouped_and_narrowed(control: Controlled, handoffd: Commands) -> None:
+    """By what, since when, of which project; a group or a time that does not exist is an error."""
+    ran(control, "d1", USED)
+    by_story = handoffd("usage", "shop", "--by", "story", "--json").json
+    assert ("story", "/srv/shop", None) == (by_story["by"], by_story["project"], by_story["since"])
+    assert ["US-1"] == [row["story"] for row in by_story["rows"]]
+    later = (NOW.replace(year=NOW.year + 1)).date().isoformat()
+    assert ["No run has ended since then."] == handoffd("usage", "--since", later).lines
+    assert [] == handoffd("usage", "empty", "--json").json["rows"]
+    assert 2 == handoffd("usage", "--by", "month").code
+    said = handoffd("usage", "--since", "yesterday")
+    assert (1, True) == (said.code, "next: handoffd usage --since 7d" in said.err)
+
+
+def test_comma_separated_values_are_for_spreadsheets(control: Controlled, handoffd: Commands) -> None:
+    """A name from a project does not become a formula there."""
+    ran(control, "d1", USED, story='=HYPERLINK("x")')
+    (row,) = csv.DictReader(handoffd("usage", "--by", "story", "--csv").lines)
+    assert ("""'=HYPERLINK("x")""", "0.42", "10000", "15000") == (
+        row["story"], row["cost_usd"], row["new_tokens"], row["reference_low"],
+    )  # fmt: skip
+
+
+def test_a_small_screen_gets_the_sums(control: Controlled, handoffd: Commands) -> None:
+    """The kinds of tokens are left out first; the last line names the missing columns."""
+    ran(control, "d1", Usage(input_tokens=1_234_567, output_tokens=7_654_321, cache_read_tokens=987_654_321))
+    found = handoffd("usage", "--json").json
+
+    lines = usage_report(found, 80)
+
+    assert all(len(unstyled(line)) <= 80 for line in lines), lines
+    assert "TOKENS" in lines[0]
+    assert any(line.startswith("Not on this screen: ") for line in lines)
+    assert "CACHE WRITE" in usage_report(found)[0]

@@ -1,32 +1,50 @@
-"""`handoffd status`, with a daemon and without."""
+"""`handoffd status`: with a daemon and without, on the quick way, on a screen, and followed."""
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import signal
+import socket
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.support.commands import Commands
-from tests.support.controlled import Controlled
+import click
+import pytest
+from pydantic import TypeAdapter
+from tests.support.commands import Commands, environment, started
+from tests.support.controlled import Controlled, controlled
+from tests.support.supervision import MemorySupervision, project_view, track_view
+
+from handoffd.api.http.limits import Limits
+from handoffd.api.unix_socket import NoAnswerError, Silent
+from handoffd.cli.status import changes, fitted, follow, patiently
+from handoffd.cli.status_report import glance, tell
+from handoffd.cli.wording import unstyled
+from handoffd.engine.views import ProjectView
+from handoffd.entrance.requests import Answer
+from handoffd.errors import HandoffdError, NotFound
+from handoffd.files.locks import acquire, daemon_lock_path
 
 
-def test_all_or_one(control: Controlled, handoffd: Commands) -> None:
-    """One is told whole."""
+# --- the command ------------------------------------------------------------------------------------
+def test_all_projects_or_one(control: Controlled, handoffd: Commands) -> None:
+    """One is shown whole; JSON is the API's."""
     every, one = handoffd("status"), handoffd("status", "shop")
 
     assert (0, 0) == (every.code, one.code)
     assert "empty" in every.out
     assert "empty" not in one.out
     assert "root: /srv/shop (level 2)" in one.out
+    answer = handoffd("status", "shop", "--json").json
+    assert (True, "review") == (answer["daemon"], answer["projects"][0]["tracks"][0]["step"])
 
 
-def test_json_is_the_apis(control: Controlled, handoffd: Commands) -> None:
-    """The very same."""
-    told = handoffd("status", "shop", "--json").json
-
-    assert (True, "review") == (told["daemon"], told["projects"][0]["tracks"][0]["step"])
-
-
-def test_without_a_daemon_it_says_so_and_leaves_no_trace(alone: Path, handoffd: Commands) -> None:
-    """A look is not a reason to make folders."""
+def test_without_a_daemon_status_leaves_no_trace(alone: Path, handoffd: Commands) -> None:
+    """It makes no folders."""
     said = handoffd("status")
 
     assert 0 == said.code
@@ -34,7 +52,244 @@ def test_without_a_daemon_it_says_so_and_leaves_no_trace(alone: Path, handoffd: 
         "No project is supervised: handoffd add PROJECT",
         "",
         "No daemon runs: `handoffd run` goes on from here.",
-    ] == (said.lines)
+    ] == said.lines
     assert [] == list(alone.iterdir())
     assert {"daemon": False, "projects": []}.items() <= handoffd("status", "--json").json.items()
     assert 4 == handoffd("status", "shop").code
+
+
+# --- the quick way, which prints what the whole command line prints, or leaves it to that -----------
+@pytest.mark.parametrize("words", [(), ("shop",), ("/srv/shop",), ("--json",), ("shop", "--json")])
+def test_the_quick_way_prints_the_same(
+    control: Controlled, handoffd: Commands, words: tuple[str, ...]
+) -> None:
+    """Every project, or one whole; for people and for programs. Only the time may differ."""
+
+    def timeless(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.startswith('  "at": ')]
+
+    quick = glance(words, None, os.environ)
+
+    assert quick is not None
+    assert timeless(handoffd("status", *words).out) == timeless(unstyled(quick))
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", "50%25", "x&project=shop", "#1", "a+b", "a?b"])
+def test_a_name_reaches_the_daemon_as_it_is(control: Controlled, name: str) -> None:
+    """Also with signs that mean something in a URL."""
+    view = project_view(f"/srv/{name}", track_view())
+    control.supervision.projects[view.project] = view
+
+    quick = glance((view.project,), None, os.environ)
+
+    assert quick is not None
+    assert f"root: {view.project} " in quick
+
+
+@pytest.mark.parametrize("words", [("--watch",), ("-h",), ("shop", "bank"), ("--jsn",), ("nowhere",)])
+def test_the_quick_way_leaves_other_words_to_click(control: Controlled, words: tuple[str, ...]) -> None:
+    """Other options, too many words, and what the daemon refuses."""
+    assert glance(words, None, os.environ) is None
+
+
+def test_the_quick_way_needs_a_daemon_at_a_known_socket(
+    control: Controlled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads neither the journal nor a socket's path from the settings."""
+    config = tmp_path / "handoffd.yaml"
+    config.write_text("runtime_dir: ~/run\n")
+    environ = {key: value for key, value in os.environ.items() if key != "HANDOFFD_RUNTIME_DIR"}
+
+    assert glance((), str(config), environ) is None
+    assert glance((), None, {**os.environ, "HANDOFFD_RUNTIME_DIR": str(tmp_path)}) is None
+
+
+def test_a_daemon_that_does_not_answer_is_reported_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    """As by the whole command line, with its exit code."""
+    error = NoAnswerError(Silent(0))
+
+    assert (1, 1) == (tell(error, as_json=False), tell(error, as_json=True))
+    out, err = capsys.readouterr()
+    assert "handoffd: a daemon runs and does not answer\n  next: handoffd doctor\n" == err
+    expected = {"message": "a daemon runs and does not answer", "hint": "handoffd doctor"}
+    assert {"type": "error", "code": "NO_ANSWER", **expected} == json.loads(out)
+
+
+def test_with_a_full_queue_the_error_names_the_process(control: Controlled) -> None:
+    """The lock of the state directory has its number; the kernel does not tell who listens."""
+    state = control.runtime / "locked"
+    environ = {**environment(control.runtime), "HANDOFFD_STATE_DIR": str(state)}
+    control.socket.unlink()
+    with (
+        acquire(daemon_lock_path(state), "the state directory"),
+        socket.socket(socket.AF_UNIX) as mute,
+        socket.socket(socket.AF_UNIX) as first,
+    ):
+        mute.bind(str(control.socket))
+        mute.listen(0)
+        first.connect(str(control.socket))
+        with pytest.raises(NoAnswerError, match=f"process {os.getpid()}"):
+            glance((), None, environ, limit_s=0.05)
+
+
+# --- a screen that is too small for all -------------------------------------------------------------
+RUNNING = track_view(
+    step="impl", status="running", phase="executing", dispatch="d1", waits_for=None, next_command=None
+)
+QUEUED = track_view(step="impl", status="pending", waits_for="3rd for a slot", next_command=None)
+DONE = track_view(step="done", status="pass", waits_for=None, next_command="handoffd start X STORY")
+MANY = {
+    "daemon": True,
+    "warnings": ["the disk is full"],
+    "projects": [
+        TypeAdapter(ProjectView).dump_python(view, mode="json")
+        for view in (
+            *(project_view(f"/srv/done{number}", DONE) for number in range(40)),
+            project_view("/srv/queued", QUEUED),
+            project_view("/srv/busy", RUNNING),
+            project_view("/srv/gate", track_view()),
+        )
+    ],
+}
+
+
+def _lines(status: dict[str, Any], height: int) -> list[str]:
+    return [click.unstyle(line) for line in fitted(status, whole=False, height=height)]
+
+
+def test_what_a_person_must_act_on_comes_first() -> None:
+    """Then running tracks, then queued ones; the rest is counted, and warnings are never cut."""
+    lines = _lines(MANY, 12)
+
+    assert len(lines) <= 12
+    assert ["gate", "busy", "queued", "done0"] == [
+        line.split()[0] for line in lines[1:] if line[:1].islower()
+    ][:4]
+    assert "… and 39 more: 39 done (handoffd status)" in lines
+    assert "warning: the disk is full" == lines[-1]
+
+
+def test_a_large_screen_has_everything() -> None:
+    """In the order of the projects."""
+    lines = _lines(MANY, 500)
+
+    assert lines[1].startswith("done0 ")
+    assert not any("more:" in line for line in lines)
+
+
+def test_the_smallest_screen_has_no_line_too_many() -> None:
+    """However many warnings there are."""
+    status = MANY | {"warnings": [f"warning {number}" for number in range(50)]}
+
+    assert [] == [height for height in range(4, 60) if len(_lines(status, height)) > height]
+
+
+# --- following --------------------------------------------------------------------------------------
+def _status(elapsed: float, status: str) -> dict[str, Any]:
+    track = {"elapsed_min": elapsed, "status": status}
+    notices = [{"sink": "webhook", "next_try_s": elapsed}]
+    return {"at": f"{elapsed}", "daemon": True, "notices": notices, "projects": [{"tracks": [track]}]}
+
+
+def test_passing_time_is_not_a_change() -> None:
+    """A line of JSON comes when something has changed."""
+    statuses = [_status(1, "running"), _status(2, "running"), _status(3, "pass"), _status(4, "running")]
+
+    assert [statuses[0], statuses[2], statuses[3]] == list(changes(iter(statuses)))
+
+
+def test_a_pipe_gets_each_change_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not when the reader ends it."""
+    seen = []
+
+    def ask() -> Answer:
+        seen.append(capsys.readouterr().out)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return Answer({"daemon": True, "projects": []}, daemon=True)
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(ask, whole=False, as_json=False)
+
+    assert ["", ""] == [seen[0], seen[2]]
+    assert "No project is supervised" in seen[1]
+
+
+def test_one_missing_answer_does_not_end_it() -> None:
+    """A daemon may be too busy for once; its last answer stays, with the time of it."""
+    answer = Answer(
+        {"at": "2026-01-31T22:15:09Z", "daemon": True, "projects": [], "warnings": ["x"]}, daemon=True
+    )
+    answers: list[Answer | HandoffdError] = [
+        answer, HandoffdError("the daemon does not answer"), answer, NotFound("no such project"),
+    ]  # fmt: skip
+
+    def ask() -> Answer:
+        following = answers.pop(0)
+        if isinstance(following, HandoffdError):
+            raise following
+        return following
+
+    patient = patiently(ask)
+    warnings = [patient().json["warnings"] for _ in range(3)]
+
+    assert ["x"] == warnings[0] == warnings[2]
+    assert warnings[1][0].startswith("the daemon does not answer; the status above is of ")
+    with pytest.raises(NotFound):
+        patient()
+    answers.append(HandoffdError("not at all"))
+    with pytest.raises(HandoffdError, match="not at all"):
+        patiently(ask)()
+
+
+def _change(control: Controlled, status: str) -> None:
+    view = control.supervision.projects["/srv/shop"]
+    control.supervision.projects["/srv/shop"] = replace(view, tracks=(track_view(status=status),))
+
+
+def test_a_terminal_shows_each_change(control: Controlled) -> None:
+    """On one screen, until Ctrl-C."""
+    leader, follower = os.openpty()
+
+    def read_until(words: bytes) -> None:
+        shown = b""
+        while words not in shown:
+            assert select.select([leader], [], [], 60)[0], shown
+            shown += os.read(leader, 65536)  # an error when the program has ended
+
+    env = environment(control.runtime) | {"TERM": "xterm"}
+    with (
+        closing(os.fdopen(leader, "rb", buffering=0)),
+        started("status", "shop", "--watch", env=env, stdin=follower, stdout=follower) as process,
+    ):
+        os.close(follower)
+        read_until(b"needs_human")
+        _change(control, "timeout")
+        read_until(b"timeout")
+        process.send_signal(signal.SIGINT)
+        assert 130 == process.wait(60)
+
+
+def test_a_follower_waits_for_a_connection_and_gets_a_line_of_json_for_each_change(
+    supervision: MemorySupervision,
+) -> None:
+    """It reports that it waits."""
+    with (
+        controlled(supervision, limits=Limits(connections=1)) as control,
+        socket.socket(socket.AF_UNIX) as held,
+    ):
+        held.connect(str(control.socket))
+        held.sendall(b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert held.recv(12).endswith(b"200")
+        words = ("status", "shop", "--watch", "--json")
+        with started(*words, env=environment(control.runtime)) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert b"trying again in 1 s" in process.stderr.readline()
+            held.close()
+            for status in ("needs_human", "pass"):
+                shown = json.loads(process.stdout.readline())["projects"][0]
+                assert ("/srv/shop", status) == (shown["project"], shown["tracks"][0]["status"])
+                _change(control, "pass")
+            process.send_signal(signal.SIGINT)
+            assert 130 == process.wait(60)

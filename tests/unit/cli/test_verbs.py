@@ -1,14 +1,20 @@
-"""Verbs as commands: words, options, and what is told."""
+"""Verbs as commands: words, options, and what the answers say."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
 from handoffd.api.verbs import VERBS
+from handoffd.cli.verbs import report
+from handoffd.cli.wording import UNMEASURED
+from handoffd.engine import decision
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
     Aborted,
@@ -30,113 +36,87 @@ from handoffd.engine.events import (
     Started,
     Verb,
 )
+from handoffd.engine.views import AppliedKind
 from handoffd.entrance.requests import account
 from handoffd.protocol.state import Reason
 
 ME = account()
 
 
+def started(**more: Any) -> Started:
+    """Return the start of US-2 by a release that knows every part of the answer."""
+    return Started(
+        story="US-2", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by=ME, **more
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "verb"),
     [
-        (["approve", "shop"], Approved(by=ME)),
-        (["approve", "shop", "--note", "fine"], Approved(note="fine", by=ME)),
-        (["approve", "shop", "--story", "US-001"], Approved(story="US-001", by=ME)),
-        (["reject", "shop", "scope_warning"], Rejected(reason=Reason.SCOPE_WARNING, by=ME)),
-        (["retry", "shop"], Retried(by=ME)),
-        (["skip", "shop"], Skipped(by=ME)),
-        (["abort", "shop"], Aborted(by=ME)),
-        (["pause", "shop"], Paused(by=ME)),
-        (["resume", "shop"], Resumed(by=ME)),
-        (["note", "shop", "be quick"], Noted(text="be quick", by=ME)),
-        (["rollback", "shop", "bdd", "--force"], RolledBack(step="bdd", force=True, by=ME)),
-        (["reopen", "shop", "bdd"], Reopened(step="bdd", entry=2, by=ME)),
-        (["confirm", "shop"], EditConfirmed(by=ME)),
+        ("approve shop", Approved(by=ME)),
+        ("approve shop --note fine", Approved(note="fine", by=ME)),
+        ("approve shop --story US-001", Approved(story="US-001", by=ME)),
+        ("reject shop scope_warning", Rejected(reason=Reason.SCOPE_WARNING, by=ME)),
+        ("retry shop", Retried(by=ME)),
+        ("skip shop", Skipped(by=ME)),
+        ("abort shop", Aborted(by=ME)),
+        ("pause shop", Paused(by=ME)),
+        ("resume shop", Resumed(by=ME)),
+        ("note shop 'be quick'", Noted(text="be quick", by=ME)),
+        ("rollback shop bdd --force", RolledBack(step="bdd", force=True, by=ME)),
+        ("reopen shop bdd", Reopened(step="bdd", entry=2, by=ME)),
+        ("confirm shop", EditConfirmed(by=ME)),
         (
-            ["start", "shop", "US-2", "--queue", "--blocked-by", "US-1", "--blocked-by", "US-3"],
-            Started(
-                story="US-2",
-                queue=True,
-                blocked_by=("US-1", "US-3"),
-                bootstrapped=False,
-                tells_aside=True,
-                heeds_begun=True,
-                keeps_place=True,
-                by=ME,
-            ),
+            "start shop US-2 --queue --blocked-by US-1 --blocked-by US-3",
+            started(queue=True, blocked_by=("US-1", "US-3")),
         ),
+        ("start shop US-2 --agent-teams", started(agent_teams=True)),
         (
-            ["start", "shop", "US-2", "--agent-teams"],
-            Started(
-                story="US-2",
-                agent_teams=True,
-                bootstrapped=False,
-                tells_aside=True,
-                heeds_begun=True,
-                keeps_place=True,
-                by=ME,
-            ),
+            "start shop US-2 US-3 US-2 US-4 --priority -5 --complexity L",
+            started(then=("US-3", "US-4"), priority=-5, complexity="L"),
         ),
+        ("continue shop", Continued(by=ME)),
+        ("backlog move shop US-2", BacklogMoved(story="US-2", by=ME)),
+        ("backlog move shop US-2 --before US-1", BacklogMoved(story="US-2", before="US-1", by=ME)),
+        ("backlog move shop US-2 --last", BacklogMoved(story="US-2", last=True, by=ME)),
         (
-            ["start", "shop", "US-2", "US-3", "US-2", "US-4", "--priority", "-5", "--complexity", "L"],
-            Started(
-                story="US-2",
-                then=("US-3", "US-4"),
-                priority=-5,
-                complexity="L",
-                bootstrapped=False,
-                tells_aside=True,
-                heeds_begun=True,
-                keeps_place=True,
-                by=ME,
-            ),
-        ),
-        (["continue", "shop"], Continued(by=ME)),
-        (["backlog", "move", "shop", "US-2"], BacklogMoved(story="US-2", by=ME)),
-        (
-            ["backlog", "move", "shop", "US-2", "--before", "US-1"],
-            BacklogMoved(story="US-2", before="US-1", by=ME),
-        ),
-        (["backlog", "move", "shop", "US-2", "--last"], BacklogMoved(story="US-2", last=True, by=ME)),
-        (
-            ["backlog", "edit", "shop", "US-2", "--priority", "7", "--blocked-by", "US-1"],
+            "backlog edit shop US-2 --priority 7 --blocked-by US-1",
             BacklogEdited(story="US-2", priority=7, blocked_by=("US-1",), by=ME),
         ),
         (
-            ["backlog", "edit", "shop", "US-2", "--unblock", "--complexity", "S", "--executor", "claude"],
+            "backlog edit shop US-2 --unblock --complexity S --executor claude",
             BacklogEdited(story="US-2", blocked_by=(), complexity="S", executor=("claude",), by=ME),
         ),
         (
-            ["backlog", "edit", "shop", "US-2", "--executor", "claude", "--executor", "codex,claude"],
+            "backlog edit shop US-2 --executor claude --executor codex,claude",
             BacklogEdited(story="US-2", executor=("claude", "codex"), by=ME),
         ),
-        (["backlog", "remove", "shop", "US-2", "US-3"], BacklogRemoved(stories=("US-2", "US-3"), by=ME)),
-        (["backlog", "auto", "shop", "on"], AutoContinueChosen(on=True, by=ME)),
-        (["backlog", "auto", "shop", "off"], AutoContinueChosen(on=False, by=ME)),
-        (["backlog", "auto", "shop", "default"], AutoContinueChosen(on=None, by=ME)),
+        ("backlog remove shop US-2 US-3", BacklogRemoved(stories=("US-2", "US-3"), by=ME)),
+        ("backlog auto shop on", AutoContinueChosen(on=True, by=ME)),
+        ("backlog auto shop off", AutoContinueChosen(on=False, by=ME)),
+        ("backlog auto shop default", AutoContinueChosen(on=None, by=ME)),
     ],
 )
 def test_words_and_options_become_the_verb(
-    control: Controlled, handoffd: Commands, words: list[str], verb: Verb
+    control: Controlled, handoffd: Commands, words: str, verb: Verb
 ) -> None:
     """What is typed reaches the project as what it means."""
-    said = handoffd(*words)
+    said = handoffd(*shlex.split(words))
 
     assert (0, "") == (said.code, said.err)
     assert [("/srv/shop", verb)] == control.supervision.given
 
 
 def test_the_project_is_the_current_folder_unless_named(
-    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    control: Controlled, handoffd: Commands, here: Path
 ) -> None:
-    """A verb that needs one word, given one word, is about where one stands."""
-    monkeypatch.chdir(tmp_path)
-    control.supervision.projects[str(tmp_path)] = control.supervision.projects["/srv/shop"]
+    """The only word of a verb that needs one is that word, not a project."""
+    control.supervision.projects[str(here)] = control.supervision.projects["/srv/shop"]
 
-    for words in (["note", "hello"], ["pause"], ["note", ".", "hello"]):
+    for words in (["note", "hello"], ["pause"], ["note", ".", "hello there"]):
         assert 0 == handoffd(*words).code
 
-    assert {str(tmp_path)} == {root for root, _ in control.supervision.given}
+    assert {str(here)} == {root for root, _ in control.supervision.given}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +134,7 @@ def test_the_project_is_the_current_folder_unless_named(
 def test_words_that_do_not_fit_are_usage_errors(
     control: Controlled, handoffd: Commands, words: list[str], said: str
 ) -> None:
-    """With the word that is missing or too much."""
+    """The message names the word that is missing or too much."""
     answer = handoffd(*words)
 
     assert 2 == answer.code
@@ -163,10 +143,8 @@ def test_words_that_do_not_fit_are_usage_errors(
 
 
 @pytest.mark.parametrize("words", [["approve", "shop"], ["reject", "shop", "scope_warning"]])
-def test_a_story_that_is_named_by_an_unset_variable_opens_no_gate(
-    control: Controlled, handoffd: Commands, words: list[str]
-) -> None:
-    """`--story "$STORY"`: whoever wrote that meant one."""
+def test_an_empty_story_opens_no_gate(control: Controlled, handoffd: Commands, words: list[str]) -> None:
+    """`--story "$STORY"` with an unset variable does not mean the story in flight."""
     said = handoffd(*words, "--story", "")
 
     assert 1 == said.code
@@ -174,20 +152,15 @@ def test_a_story_that_is_named_by_an_unset_variable_opens_no_gate(
     assert [] == control.supervision.given
 
 
-def test_the_answer_says_what_and_what_next(control: Controlled, handoffd: Commands) -> None:
-    """For people."""
+def test_the_answer_has_the_next_command(control: Controlled, handoffd: Commands) -> None:
+    """For people; programs get the JSON of the API."""
     assert [
         "taken",
         "  waits for: a person's decision",
         "  next: handoffd approve /srv/shop",
     ] == handoffd("approve", "shop").lines
-
-
-def test_the_answer_is_json_for_programs(control: Controlled, handoffd: Commands) -> None:
-    """The very JSON of the API."""
-    told = handoffd("approve", "shop", "--json").json
-
-    assert ("accepted", "/srv/shop") == (told["type"], told["project"])
+    answer = handoffd("approve", "shop", "--json").json
+    assert ("accepted", "/srv/shop") == (answer["type"], answer["project"])
 
 
 def test_a_refusal_is_exit_code_1(control: Controlled, handoffd: Commands) -> None:
@@ -197,8 +170,8 @@ def test_a_refusal_is_exit_code_1(control: Controlled, handoffd: Commands) -> No
     )
 
     said = handoffd("approve", "shop")
-    told = "handoffd: no gate [WRONG_STEP]\n  next: handoffd retry /srv/shop\n"
-    assert (1, "", told) == (said.code, said.out, said.err)
+    error = "handoffd: no gate [WRONG_STEP]\n  next: handoffd retry /srv/shop\n"
+    assert (1, "", error) == (said.code, said.out, said.err)
     said = handoffd("approve", "shop", "--json")
     assert (1, "WRONG_STEP", "") == (said.code, said.json["code"], said.err)
 
@@ -212,7 +185,7 @@ def test_every_verb_has_help_and_json(handoffd: Commands, verb: str) -> None:
     assert "--json" in said.out
 
 
-def test_add_remove_trust_and_init_say_what_they_did(
+def test_add_remove_trust_and_init_report_what_they_did(
     control: Controlled, handoffd: Commands, tmp_path: Path
 ) -> None:
     """And what comes next."""
@@ -220,20 +193,135 @@ def test_add_remove_trust_and_init_say_what_they_did(
     root = tmp_path / "fresh"
     root.mkdir()
 
-    assert [f"fresh is now supervised: {root} (level 0)", f"  next: handoffd init {root}"] == (
-        handoffd("add", str(root)).lines
-    )
-    assert [
-        f"fresh is initialised: {root}",
-        "  wrote .ai/handoffd.yaml",
-        "  wrote CLAUDE.md",
-        "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
-        "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step writes them",
-        f"  Claude Code by hand: handoffd hooks install --project {root}   (applies its hand-offs)",
-        f"  next: handoffd start {root} STORY",
-    ] == handoffd("init", str(root)).lines
-    assert ["now in effect: test.command"] == handoffd("trust", "shop").lines
-    assert ["no edit was pending; the project's current files are trusted"] == handoffd("trust", "shop").lines
-    assert ["empty is no longer supervised; its files and its history stay"] == handoffd(
-        "remove", "empty"
-    ).lines
+    for words, lines in (
+        (
+            ("add", str(root)),
+            [f"fresh is now supervised: {root} (level 0)", f"  next: handoffd init {root}"],
+        ),
+        (
+            ("init", str(root)),
+            [
+                f"fresh is initialised: {root}",
+                "  wrote .ai/handoffd.yaml",
+                "  wrote CLAUDE.md",
+                "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
+                "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step writes"
+                " them",
+                f"  Claude Code by hand: handoffd hooks install --project {root}   (applies its hand-offs)",
+                f"  next: handoffd start {root} STORY",
+            ],
+        ),
+        (("trust", "shop"), ["now in effect: test.command"]),
+        (("trust", "shop"), ["no edit was pending; the project's current files are trusted"]),
+        (("remove", "empty"), ["empty is no longer supervised; its files and its history stay"]),
+    ):
+        assert lines == handoffd(*words).lines
+
+
+# --- what each answer says --------------------------------------------------------------------------
+RESULTS: list[tuple[decision.Result, str]] = [
+    (
+        decision.Dispatched(
+            project="shop", story="US-1", step="bdd", attempt=2, dispatch="d1", caller_instruction="wait"
+        ),
+        "US-1: bdd, attempt 2, is dispatched as d1",
+    ),
+    (decision.Finished(story="US-1", summary="US-1 is done", caller_instruction="x"), "US-1 is done"),
+    (
+        decision.Finished(
+            story="US-3", summary="US-3 is done", caller_instruction="x", review_suggested=True
+        ),
+        "US-3 is done\n  a review of the project is suggested: handoffd review /srv/shop",
+    ),
+    (
+        decision.NeedsHuman(step="review", message="look", caller_instruction="x", review=("docs/a.md",)),
+        "look\n  review: docs/a.md",
+    ),
+    (decision.Blocked(step="bdd", reason="US-0", caller_instruction="x"), "bdd is blocked: US-0"),
+    (
+        decision.AlreadyRunning(step="bdd", elapsed_min=3.5, last_error=None, caller_instruction="x"),
+        "bdd has been running for 3.5 min",
+    ),
+    (decision.TimedOut(step="bdd", elapsed_min=9, message="over", caller_instruction="x"), "over"),
+    (
+        decision.Refusal(code="NO", message="no", caller_instruction="x", next_command="handoffd status"),
+        "handoffd: no [NO]\n  next: handoffd status",
+    ),
+    (
+        decision.Accepted(step="bdd", status="pending", message="\x1b[2J", caller_instruction="x"),
+        "\\x1b[2J (bdd, pending)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("result", "lines"), RESULTS)
+def test_each_result_is_reported(result: decision.Result, lines: str) -> None:
+    """In one line, or a few."""
+    adapter: TypeAdapter[decision.Result] = TypeAdapter(decision.Result)
+
+    assert lines.split("\n") == report({"project": "/srv/shop", **adapter.dump_python(result, mode="json")})
+
+
+def test_no_kind_of_result_is_forgotten() -> None:
+    """The table has all of them."""
+    assert set(get_args(decision.Result)) == {type(result) for result, _ in RESULTS}
+
+
+def test_a_command_inside_a_message_calls_the_project_by_its_name() -> None:
+    """As the one in the line below it does."""
+    answer = {
+        "type": "accepted", "project": "/srv/shop", "called": "corner-shop", "step": "bdd",
+        "status": "pending", "message": "aside: `handoffd start /srv/shop US-1 --queue` takes it up again",
+    }  # fmt: skip
+    (line,) = report(answer)
+    assert line.startswith("aside: `handoffd start corner-shop US-1 --queue` takes")
+
+
+@pytest.mark.parametrize("status", ["failing", "pass"])
+def test_a_decided_gate_is_reported_without_its_old_step(status: str) -> None:
+    """The message names where the story goes, which the old step and status would contradict."""
+    message = "review rejected by root, back to bdd"
+    answer = {"type": "accepted", "message": message, "step": "review", "status": status}
+    assert [message] == report({**answer, "next_command": None})
+
+
+@pytest.mark.parametrize("kind", get_args(AppliedKind))
+def test_the_kind_of_a_hand_off_begins_the_line(kind: str) -> None:
+    """Except where the message itself names it, or it is an error."""
+    message = "taken already: bdd is pass" if kind == "taken" else "bdd is pass"
+    lines = {"taken": message, "error": f"handoffd: {message} [X]"}
+
+    expected = [lines.get(kind, f"{kind}: {message}")]
+    assert expected == report({"type": kind, "message": message, "code": "X"})
+
+
+FOUND = "  found, but not run: web (npm test), a b (go test ./...), c (make test) and 1 more"
+
+
+@pytest.mark.parametrize(
+    ("command", "created", "lines"),
+    [
+        (None, (".ai/handoffd.yaml",), [
+            f"  tests: none chosen; {UNMEASURED}",
+            f"{FOUND}; .ai/handoffd.yaml has a commented line for them",
+        ]),
+        (None, (), [f"  tests: none chosen; {UNMEASURED}", FOUND]),
+        (["cargo", "test"], (".ai/handoffd.yaml",), [
+            "  tests: cargo test   (change it in .ai/handoffd.yaml)", FOUND,
+        ]),
+    ],
+)  # fmt: skip
+def test_tests_that_handoffd_does_not_run_are_named(
+    command: list[str] | None, created: tuple[str, ...], lines: list[str]
+) -> None:
+    """What was found beside the command, or instead of one."""
+    others = [("web", "npm test"), ("a b", "go test ./..."), ("c", "make test"), ("d", "make test")]
+    said = report(
+        {
+            "type": "initialised", "project": "/srv/shop", "name": "shop", "level": 0, "created": created,
+            "missing": [], "test_command": command, "warnings": [],
+            "other_tests": [{"folder": folder, "command": typed.split()} for folder, typed in others],
+        }
+    )  # fmt: skip
+
+    assert lines == [line for line in said if "tests:" in line or "found" in line]

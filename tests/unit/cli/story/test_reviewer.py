@@ -40,22 +40,22 @@ def answered(monkeypatch: pytest.MonkeyPatch, folder: Path, *typed: str) -> Answ
 def test_only_the_two_words_decide(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, typed: tuple[str, ...], answer: Answer
 ) -> None:
-    """Whatever else is typed decides nothing and is asked again; a rejection needs a reason."""
+    """After any other input the question comes again; a rejection needs a reason."""
     assert answer == answered(monkeypatch, tmp_path, *typed)
 
 
-def test_the_end_of_the_input_is_no_consent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It ends the demo, with how to go on."""
+def test_the_end_of_the_input_does_not_approve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It ends the demo; the hint says how to continue."""
     with pytest.raises(HandoffdError, match="nothing is approved by that") as ended:
         answered(monkeypatch, tmp_path, "", "yes")
 
     assert ("NOT_DECIDED", "handoffd demo --yes") == (ended.value.code, ended.value.hint)
 
 
-def test_questions_are_not_part_of_the_answer_for_programs(
+def test_questions_are_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Standard output is a program's."""
+    """Standard output is for programs."""
     answered(monkeypatch, tmp_path, "approve")
 
     out, err = capsys.readouterr()
@@ -63,7 +63,7 @@ def test_questions_are_not_part_of_the_answer_for_programs(
     assert "waits for you" in err
 
 
-def test_a_reviewer_sees_what_became_different(tmp_path: Path) -> None:
+def test_a_reviewer_sees_what_has_changed(tmp_path: Path) -> None:
     """New files, what a changed file got and lost, nothing else; an agent's text cannot steer a terminal."""
     (tmp_path / "api.yaml").write_text("old: 1\nkept: 2\n", "utf-8")
     (tmp_path / "same.py").write_text("same\n", "utf-8")
@@ -73,29 +73,29 @@ def test_a_reviewer_sees_what_became_different(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
     (tmp_path / "way out").symlink_to("/etc/passwd")
 
-    told = changes.told()
+    shown = changes.told()
 
-    assert ["api.yaml (changed)", "  -old: 1", "  +new: 1", "story.md (new)", "  # Story"] == told[:5]
-    assert "Given a cart" in told[5]
-    assert "\x1b" not in "".join(told)
-    assert 6 == len(told)
+    assert ["api.yaml (changed)", "  -old: 1", "  +new: 1", "story.md (new)", "  # Story"] == shown[:5]
+    assert "Given a cart" in shown[5]
+    assert "\x1b" not in "".join(shown)
+    assert 6 == len(shown)
 
 
-def test_much_is_cut_with_a_word_about_the_rest(tmp_path: Path) -> None:
-    """A review is shown on a screen; the files are there for the rest."""
+def test_long_changes_are_cut_and_counted(tmp_path: Path) -> None:
+    """A review fits on a screen; the rest is in the files."""
     changes = Changes(str(tmp_path))
     (tmp_path / "a.txt").write_text("line\n" * 20, "utf-8")
     for number in range(9):
         (tmp_path / f"b{number}.txt").write_text("x\n", "utf-8")
 
-    told = changes.told()
+    shown = changes.told()
 
-    assert "  … 6 more lines" in told
-    assert "… and 2 more files" == told[-1]
+    assert "  … 6 more lines" in shown
+    assert "… and 2 more files" == shown[-1]
 
 
-def test_without_a_person_the_reason_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What was approved is shown all the same."""
+def test_an_automatic_approval_gives_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """And shows what it approved."""
     changes = Changes(str(tmp_path))
     (tmp_path / "story.md").write_text("Given a cart\n", "utf-8")
 

@@ -15,12 +15,12 @@ from handoffd.settings.model import ProjectSettings
 
 
 def settings_of(project: Path) -> ProjectSettings:
-    """Return the settings that lie in a project."""
+    """Return the settings of a project."""
     return load_project((project / ".ai/handoffd.yaml").read_text(), "handoffd.yaml")
 
 
-def test_no_story_in_flight_is_taken_up_and_the_settings_stay(tmp_path: Path) -> None:
-    """What belongs to a run is left out; everything else of the settings stays."""
+def test_a_copy_has_the_settings_but_no_story_in_flight(tmp_path: Path) -> None:
+    """What belongs to a run is left out; of the settings only the executor changes."""
     project = create(tmp_path / "shop")
     (project / ".ai/handoffd.yaml").write_text("# ours\nexecutor: claude\nlanguage: zh-TW\n")
     (project / ".ai/STATE.json").write_text("{}")
@@ -29,14 +29,13 @@ def test_no_story_in_flight_is_taken_up_and_the_settings_stay(tmp_path: Path) ->
 
     copy_project(project, copy, '{"impl": "crash"}')
 
-    assert not (copy / ".ai/STATE.json").exists()
-    assert not (copy / ".ai/runs").exists()
+    assert (False, False) == ((copy / ".ai/STATE.json").exists(), (copy / ".ai/runs").exists())
     assert "executor: rehearsal\nlanguage: zh-TW\n" == (copy / ".ai/handoffd.yaml").read_text()
     assert '{"impl": "crash"}' == (copy / ".ai/rehearsal.json").read_text()
 
 
-def test_a_project_that_was_never_initialised_is_measured_all_the_same(tmp_path: Path) -> None:
-    """The copy is initialised first, so its tests are found; the project has no settings after it, either."""
+def test_a_project_that_was_never_initialised_is_measured_too(tmp_path: Path) -> None:
+    """The copy is initialised first, so its tests are found; the project itself gets no settings."""
     project = create(tmp_path / "shop", settings=False)
 
     copy_project(project, tmp_path / "copy", None)
@@ -48,7 +47,7 @@ def test_a_project_that_was_never_initialised_is_measured_all_the_same(tmp_path:
 
 
 def test_tests_that_the_rehearsal_cannot_add_to_are_not_measured(tmp_path: Path) -> None:
-    """Else no step that is to add failing ones would pass; everything else of the settings stays."""
+    """Else no step that must add failing ones would pass; the other settings stay."""
     for name, text in {
         "java": "test: {command: [mvn, test]}\nlanguage: zh-TW\n",
         "notes": "language: en\n",
@@ -78,12 +77,12 @@ def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
 
     copy_project(project, tmp_path / "copy", None)
 
-    assert not (tmp_path / "copy/pipe").exists()
-    assert not (tmp_path / "copy/docs/pipe").exists()
-    assert (tmp_path / "copy/link").is_symlink()
+    copy = tmp_path / "copy"
+    assert (False, False) == ((copy / "pipe").exists(), (copy / "docs/pipe").exists())
+    assert (copy / "link").is_symlink()
 
 
-def test_a_copy_inside_of_what_is_copied_is_not_copied_itself(tmp_path: Path) -> None:
+def test_a_copy_inside_the_project_is_not_copied_itself(tmp_path: Path) -> None:
     """`rehearse /tmp` would never end."""
     (tmp_path / "file").touch()
     (tmp_path / "base").mkdir()
@@ -95,7 +94,7 @@ def test_a_copy_inside_of_what_is_copied_is_not_copied_itself(tmp_path: Path) ->
 
 
 def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
-    """With a look at it as the next command. Here the copy's paths are longer than a path may be."""
+    """The next command shows it. Here the copy's paths are too long."""
     project = tmp_path / "shop"
     folder = project
     while len(str(folder)) < 3500:
@@ -111,8 +110,8 @@ def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
     assert (caught.value.hint or "").startswith(f"ls -ld {project}/ddd")
 
 
-def test_a_copy_that_cannot_begin_is_told_too(tmp_path: Path) -> None:
-    """An error of the system, before any single file."""
+def test_a_copy_that_cannot_begin_is_an_error_too(tmp_path: Path) -> None:
+    """With the system's reason, before any single file."""
     (tmp_path / "file").touch()
 
     with pytest.raises(HandoffdError) as caught:
