@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.children import ending
 from tests.support.namespaces import in_user_namespace
-from tests.unit.execute.runner.test_sockets import connected, send
+from tests.unit.execute.runner.test_proc_probe import connected, send
 
 from handoffd.execute.runner import proc, proc_probe
 from handoffd.execute.witness import ALONE, Witness
