@@ -315,7 +315,7 @@ def test_new_failures_known_failures_and_regressions_have_their_own_fields() -> 
 
 
 def test_a_deleted_test_has_not_regressed() -> None:
-    """Tests are renamed and removed for good reasons."""
+    """Tests are renamed and removed."""
     evidence = compare(report(renamed="passed"), EARLIER, NOTHING)
 
     assert () == evidence.regressed

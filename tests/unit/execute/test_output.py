@@ -100,7 +100,7 @@ def test_live_output_reads_in_order(writing: Writing) -> None:
 
 
 def test_reader_never_gets_a_wrong_byte_from_a_busy_ring(writing: Writing) -> None:
-    """Against a writer at full speed: all returned bytes are those of their position."""
+    """Against a writer at full speed: each returned byte is the one at its position."""
     data = numbers(400_000)
 
     def write() -> None:

@@ -97,7 +97,7 @@ def test_an_executor_uses_the_account_of_the_one_it_extends() -> None:
 
 
 def test_an_unknown_executor_names_the_known_ones() -> None:
-    """A typing error is answered with what would have been right."""
+    """The error for a typing slip lists the right names."""
     for name, part in (
         ("cluade", "there is no executor 'cluade';"),
         ("command", "(it is a pattern: extend it)"),

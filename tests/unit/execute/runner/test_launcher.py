@@ -13,7 +13,16 @@ import pytest
 from tests.support.calling import calling
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
-from tests.support.runs import PYTHON, end_processes, hydra_is_grown, launchers, processes, run_spec, script
+from tests.support.runs import (
+    PYTHON,
+    end_processes,
+    hydra_is_grown,
+    launchers,
+    printed,
+    processes,
+    run_spec,
+    script,
+)
 
 import handoffd
 from handoffd.execute.base import Claim, ExitRecord
@@ -74,11 +83,6 @@ def start(path: Path, run_dir: Path | str, version: str = handoffd.__version__) 
         return connection.recv(4096).decode() if answer == "accepted" else answer
 
 
-def claim_of(run_dir: Path) -> Claim:
-    """Return which process is the shim of the run."""
-    return Claim.from_text(records.claimed(str(run_dir), "claim") or "")
-
-
 def waiting_shims(launcher_pid: int) -> list[int]:
     """Return the shims of a launcher that have no run yet."""
     return [pid for pid in tree.children(launcher_pid) if not tree.children(pid)]
@@ -119,7 +123,7 @@ def test_run_is_started_by_a_shim_and_answered_with_its_identity(shared: Path) -
 
     answer = start(shared, run_dir)
 
-    claim = claim_of(run_dir)
+    claim = Claim.from_text(records.claimed(str(run_dir), "claim") or "")
     assert f"{claim.pid} {claim.started}" == answer
     assert 3 == exit_record(run_dir).code
 
@@ -177,9 +181,7 @@ def test_waiting_shim_leaves_with_its_launcher(path: Path) -> None:
     """A launcher that is killed leaves only shims with runs behind."""
     pid = begin(path)
     (waiting,) = eventually_sync(lambda: waiting_shims(pid))
-
     os.kill(pid, signal.SIGKILL)
-
     eventually_sync(lambda: not is_running(waiting))
 
 
@@ -199,53 +201,17 @@ def test_a_silent_crowd_does_not_shut_others_out(shared: Path) -> None:
         connection.close()
 
 
-def test_replaced_launcher_leaves_when_it_has_no_shim(path: Path) -> None:
-    """The newer one answers at once; the older one is gone a moment later."""
-    first = begin(path)
-
-    second = begin(path)
-
-    assert f"handoffd {handoffd.__version__} {second}" == ask(path, "hello")
-    eventually_sync(lambda: not is_running(first))
-    eventually_sync(lambda: [second] == launchers(path))
-
-
-def test_retired_launcher_stays_for_its_last_shim(path: Path) -> None:
-    """It refuses callers at once and leaves only when its run has ended."""
-    pid = begin(path)
-    run_dir = prepared(path, "r1", "sleep", "600")
-    shim_pid = int(start(path, run_dir).split()[0])
-
-    assert "retiring" == ask(path, "retire")
-
-    def refused() -> bool:
-        try:
-            ask(path, "hello")
-        except ConnectionError:
-            return True
-        return False
-
-    eventually_sync(refused)
-    assert is_running(pid)
-    os.kill(shim_pid, signal.SIGTERM)
-    assert "stop" == exit_record(run_dir).by
-    eventually_sync(lambda: not is_running(pid))
-
-
 def test_launcher_is_retired_by_term(path: Path) -> None:
     """A service manager that stops the launcher's unit does not have to kill it."""
     pid = begin(path)
-
     os.kill(pid, signal.SIGTERM)
-
     eventually_sync(lambda: not is_running(pid))
 
 
 def test_the_processes_of_a_killed_shim_are_ended(path: Path) -> None:
     """The launcher is the second net: a hidden tree without its shim is gone soon, others live on."""
     begin(path)
-    other = prepared(path, "other", "sleep", "600")
-    start(path, other)
+    other = int(start(path, prepared(path, "other", "sleep", "600")).split()[0])
     marker = str(path.parent / "marker")
     run_dir = prepared(path, "r1", *script("hydra", marker, "stay"))
     shim_pid = int(start(path, run_dir).split()[0])
@@ -254,8 +220,7 @@ def test_the_processes_of_a_killed_shim_are_ended(path: Path) -> None:
     os.kill(shim_pid, signal.SIGKILL)
 
     eventually_sync(lambda: not processes(marker))
-    claim = claim_of(other)
-    assert proc.is_running(claim.pid, claim.started, claim.boot_id)
+    assert is_running(other)
     assert not (run_dir / "exit.json").exists()
 
 
@@ -292,24 +257,20 @@ def test_another_account_is_not_served(path: Path) -> None:
     begin(path)
     path.chmod(0o777)
     path.parent.chmod(0o777)
-    code = (
-        "import os, socket, sys\n"
-        "os.chdir(sys.argv[1])\n"
-        "os.setresuid(65534, 65534, 65534)\n"
-        "caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-        "caller.settimeout(60)\n"
-        "caller.connect(sys.argv[2])\n"
-        "try:\n"
-        "    caller.send(b'hello')\n"
-        "    print('answer', caller.recv(100))\n"
-        "except ConnectionError:\n"
-        "    print('refused')\n"
-    )
-    command = [PYTHON, "-I", "-S", "-c", code, str(path.parent), path.name]
-
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-
-    assert done.stdout in ("refused\n", "answer b''\n")
+    program = """
+import socket
+os.chdir(sys.argv[1])
+os.setresuid(65534, 65534, 65534)
+caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+caller.settimeout(60)
+caller.connect(sys.argv[2])
+try:
+    caller.send(b"hello")
+    print("answer", caller.recv(100))
+except ConnectionError:
+    print("refused")
+"""
+    assert printed(program, str(path.parent), path.name) in ("refused\n", "answer b''\n")
 
 
 @pytest.fixture
