@@ -20,6 +20,14 @@ from handoffd.execute.runner import proc, tree
 EXECUTORS = Path(__file__).resolve().parent / "executors"
 UNIT = Path(__file__).resolve().parent / "unit.py"
 PYTHON = os.path.realpath(sys.executable)
+PACKAGE = str(Path(proc.__file__).parents[3])
+
+
+def printed(program: str, *words: str) -> str:
+    """Return what a program prints that runs in a process of its own and imports our package only."""
+    prelude = f"import os, signal, sys\nsys.path.append({PACKAGE!r})\n"
+    command = [PYTHON, "-I", "-S", "-c", prelude + program, *words]
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
 
 
 def script(name: str, *arguments: str) -> tuple[str, ...]:

@@ -10,32 +10,19 @@ from tests.support.runs import run_spec
 
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
 
-
-def test_specification_survives_json(tmp_path: Path) -> None:
-    """What the shim reads is what the daemon meant, also beyond ASCII and beyond UTF-8."""
-    spec = run_spec(
-        tmp_path,
-        "r1",
-        "agent",
-        "第一步",
-        "\udcff",
-        env={"KEY": "值"},
-        ladder=(Rung(signal="INT", grace_s=2.5), Rung(signal="KILL", grace_s=0)),
-        deadline_s=None,
-    )
-
-    assert spec == RunSpec.from_json(spec.to_json())
+LADDER = (Rung(signal="INT", grace_s=2.5), Rung(signal="KILL", grace_s=0))
 
 
 @pytest.mark.parametrize(
     "record",
     [
+        run_spec(Path("/p"), "r1", "第一步", "\udcff", env={"KEY": "值"}, ladder=LADDER, deadline_s=None),
         StartRecord(run_id="r", shim_pid=1, shim_started=2, pid=3, pid_started=4, boot_id="b", monotonic=5.5),
         ExitRecord(run_id="r", signal=9, by="deadline", tail="…", killed=3),
     ],
 )
-def test_record_survives_json(record: StartRecord | ExitRecord) -> None:
-    """A record reads back as it was written."""
+def test_record_survives_json(record: RunSpec | StartRecord | ExitRecord) -> None:
+    """It reads back as it was written, also beyond ASCII and beyond UTF-8."""
     assert record == type(record).from_json(record.to_json())
 
 
@@ -55,19 +42,15 @@ def test_entries_of_a_newer_version_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"run_id": 1', '{"argv": null, "ladder": []}'])
-def test_what_is_no_specification_is_a_value_error(text: str) -> None:
-    """Whatever lies in the file, the reader gets one kind of error."""
+def test_a_damaged_specification_is_a_value_error(text: str) -> None:
+    """Whatever is in the file, the reader gets one kind of error."""
     with pytest.raises(ValueError, match=r"."):
         RunSpec.from_json(text)
 
 
-def test_unknown_signal_is_refused_by_name() -> None:
-    """A ladder can only hold signals that the shim knows; the error lists them."""
+def test_impossible_values_are_refused() -> None:
+    """A signal that the shim does not know, naming those that it does; a run without a program."""
     with pytest.raises(ValueError, match=r"INT, TERM, KILL.*'STOP'"):
         Rung(signal="STOP", grace_s=1)  # type: ignore[arg-type]
-
-
-def test_specification_without_a_program_is_refused(tmp_path: Path) -> None:
-    """There is no run of nothing."""
     with pytest.raises(ValueError, match="argv is empty"):
-        run_spec(tmp_path, "r1")
+        run_spec(Path("/p"), "r1")

@@ -1,4 +1,4 @@
-"""Checks as runs."""
+"""Checks as runs: their names, their specifications, and reading their reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from tests.support.eventually import eventually_sync
 from handoffd.errors import Refused
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
+    MAX_TRIES,
     CheckContext,
+    check_run,
     files_changed_since,
     fill_story,
     post_check_spec,
     read_bounded,
     read_test_output,
+    runs_of,
     test_run_spec,
+    tried_again,
 )
 from handoffd.execute.evidence import TestOutput, baseline_of, evidence_of, files_to_exclude, measured, merge
 from handoffd.execute.reports.report import TestReport
@@ -49,7 +53,7 @@ def context(tmp_path: Path) -> CheckContext:
 
 
 def test_a_test_run_reports_into_the_run_directory(context: CheckContext) -> None:
-    """The report lies outside the project; the environment is what was allowed, and the run's own facts."""
+    """Its report is outside the project; its environment has the allowed variables and the run's own."""
     settings = TestSettings(command=("go", "test", "-o={report}", "x"), report="junit")
 
     spec = test_run_spec(context, settings, 600)
@@ -68,7 +72,7 @@ def test_a_test_run_reports_into_the_run_directory(context: CheckContext) -> Non
 
 
 def test_the_projects_own_interpreter_is_found_from_its_root(context: CheckContext) -> None:
-    """A relative program is the project's, wherever the launcher stands."""
+    """A relative program is the project's, in whatever folder the launcher is."""
     settings = TestSettings(command=(".venv/bin/python", "-m", "pytest"))
 
     assert f"{context.root}/.venv/bin/python" == test_run_spec(context, settings, 600).argv[0]
@@ -84,7 +88,7 @@ def test_files_are_excluded_one_by_one(context: CheckContext) -> None:
 
 
 def test_a_report_on_standard_output_is_kept_whole(context: CheckContext) -> None:
-    """What would be cut from a log must not be cut from a report."""
+    """A log is shortened, a report is not."""
     printed = TestSettings(command=("go", "test", "-json"), report="gotest")
     written = TestSettings(command=("tests", "--to", "{report}"), report="tap")
 
@@ -101,9 +105,9 @@ def test_only_the_storys_tokens_are_replaced(story: str) -> None:
     """Variables and other braces are the shell's."""
     template = "check docs/US-{story}.md {story} ${story} ${HOME} {step} $US-{story} US-${story}"
 
-    filled = fill_story(template, story)
-
-    assert f"check docs/US-013.md {story} ${{story}} ${{HOME}} {{step}} $US-013 US-${{story}}" == filled
+    filled = f"check docs/US-013.md {story} ${{story}} ${{HOME}} {{step}} $US-013 US-${{story}}"
+    assert filled == fill_story(template, story)
+    assert template == fill_story(template, None)  # a task without a story
 
 
 def test_an_id_that_a_shell_could_read_never_gets_there() -> None:
@@ -125,13 +129,8 @@ def test_a_post_check_runs_as_written(context: CheckContext) -> None:
     assert 60 == spec.deadline_s
 
 
-def test_a_task_without_a_story_leaves_the_tokens(context: CheckContext) -> None:
-    """There is nothing to put in their place."""
-    assert "test {story}" == fill_story("test {story}", None)
-
-
 def test_a_report_is_read_from_where_the_runner_left_it(context: CheckContext) -> None:
-    """A file for a runner that was told of one, the output for others, nothing where nothing is due."""
+    """From the file that its command names, else from its output; an exit code has no report."""
     (context.run_dir / "report").write_bytes(b"<testsuite/>")
     (context.run_dir / "output.log").write_bytes(b"ok 1\n1..1\n")
     record = ExitRecord(run_id=context.run_id, code=0, output_bytes=10)
@@ -148,7 +147,7 @@ def test_a_report_is_read_from_where_the_runner_left_it(context: CheckContext) -
     assert TestOutput(report=None) == read_test_output(context.run_dir, bare, record)
 
 
-def test_a_report_that_is_no_plain_file_is_none(tmp_path: Path) -> None:
+def test_a_report_must_be_a_plain_file(tmp_path: Path) -> None:
     """A link could lead to a secret, a pipe could hold us up for ever."""
     (tmp_path / "secret").write_text("key")
     (tmp_path / "link").symlink_to("secret")
@@ -188,7 +187,7 @@ def test_a_file_outside_the_root_never_counts_as_changed(tmp_path: Path) -> None
 def measure(
     context: CheckContext, name: str, settings: TestSettings, exclude: tuple[str, ...] = ()
 ) -> tuple[TestReport, ExitRecord]:
-    """Run the tests as they would be run, and return what they say."""
+    """Run the tests as a check does, and return their report."""
     run_dir = context.run_dir / name
     run_dir.mkdir()
     spec = test_run_spec(replace(context, run_dir=run_dir), settings, 60, exclude)
@@ -201,7 +200,7 @@ def measure(
 
 
 def test_a_red_step_measured_with_a_real_runner(context: CheckContext) -> None:
-    """A new test imports what is still missing; the old ones are proved to pass without it."""
+    """A new test imports a missing module; the old ones are proved to pass without it."""
     context = replace(
         context, environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     )
@@ -234,7 +233,7 @@ def test_a_red_step_measured_with_a_real_runner(context: CheckContext) -> None:
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 def test_cargo_itself_is_measured(context: CheckContext) -> None:
-    """The command that is proposed, its real output, and both languages of a failure: compiler and test."""
+    """The proposed command and its real output, for a failing test and for one that does not compile."""
     environment = {
         name: os.environ[name] for name in ("PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME") if name in os.environ
     }
@@ -259,7 +258,7 @@ def test_cargo_itself_is_measured(context: CheckContext) -> None:
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 def test_npm_has_node_write_a_report(context: CheckContext) -> None:
-    """The arguments that are proposed reach node's own runner through npm."""
+    """The proposed arguments reach node's own runner through npm."""
     context = replace(context, environment={"PATH": os.environ["PATH"], "HOME": str(context.run_dir)})
     (context.root / "package.json").write_text('{"name": "shop", "scripts": {"test": "node --test"}}')
     (context.root / "a.test.js").write_text("const {test} = require('node:test'); test('adds', () => {})")
@@ -269,3 +268,19 @@ def test_npm_has_node_write_a_report(context: CheckContext) -> None:
     report, record = measure(context, "tests", chosen.settings)
 
     assert ({"adds": "passed"}, None, 0) == (report.results, report.problem, record.code)
+
+
+# --- names --------------------------------------------------------------------------------------------
+def test_a_check_is_named_after_its_dispatch() -> None:
+    """The first try by the check alone."""
+    assert "d1.tests" == check_run("d1", "tests") == tried_again(check_run("d1", "tests"), 1)
+    assert "d1.post.3" == tried_again(check_run("d1", "post"), 3)
+
+
+def test_a_dispatch_has_its_executor_and_all_tries_of_all_checks() -> None:
+    """Each once."""
+    names = runs_of("d1")
+
+    assert "d1" == names[0]
+    assert {"d1.baseline", "d1.tests", "d1.rest", "d1.post", f"d1.rest.{MAX_TRIES}"} <= {*names}
+    assert 1 + 4 * MAX_TRIES == len({*names}) == len(names)

@@ -1,4 +1,4 @@
-"""The client's end of the launcher's socket: who answers, and for how long that is waited for."""
+"""The client's end of the launcher's socket: which answers count, and for how long it waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HASTY_S = 0.05
 
 @contextmanager
 def silent(path: Path, backlog: int = 8) -> Iterator[socket.socket]:
-    """Listen at `path` as a launcher does that hangs."""
+    """Listen at `path` as a hung launcher does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as listener:
         listener.bind(str(path))
         listener.listen(backlog)
@@ -30,7 +30,7 @@ def silent(path: Path, backlog: int = 8) -> Iterator[socket.socket]:
 
 @asynccontextmanager
 async def answering(path: Path, answers: Mapping[bytes, Sequence[bytes]]) -> AsyncIterator[list[bytes]]:
-    """Stand in for a launcher that gives these answers to one caller; yields what it is asked."""
+    """Answer one caller as a launcher does; yields its requests."""
     asked: list[bytes] = []
 
     async def serve(listener: socket.socket) -> None:
@@ -63,34 +63,35 @@ async def opened(path: Path, patience_s: float = PATIENT_S) -> Connection:
         (f"handoffd {__version__} 42", True),
         (f"handoffd {__version__}.1 42", False),
         ("handoffd", False),
-        ("somebody else", False),
+        ("another program", False),
     ],
 )
-async def test_current_is_who_says_the_same_version(tmp_path: Path, answer: str, *, current: bool) -> None:
-    """Anything else is no launcher to use."""
+async def test_only_a_launcher_of_our_version_is_current(
+    tmp_path: Path, answer: str, *, current: bool
+) -> None:
+    """Any other answer means that it cannot be used."""
     async with answering(tmp_path / "l.sock", {b"hello": [answer.encode()]}):
         with await opened(tmp_path / "l.sock") as connection:
             assert current is await connection.is_current()
 
 
-async def test_listener_is_known_without_asking(tmp_path: Path) -> None:
-    """The kernel says which process it is, also of one that hangs."""
+async def test_listener_is_known_without_a_request(tmp_path: Path) -> None:
+    """The kernel names the process, also of one that hangs."""
     with silent(tmp_path / "l.sock"), await opened(tmp_path / "l.sock") as connection:
         assert os.getpid() == connection.pid
 
 
-async def test_nobody_is_no_connection(tmp_path: Path) -> None:
+async def test_without_a_listener_there_is_no_connection(tmp_path: Path) -> None:
     """Neither without a folder, nor without a socket, nor with one that was left behind."""
     with silent(tmp_path / "left.sock"):
         pass
 
-    assert None is await Connection.open(tmp_path / "none" / "l.sock", PATIENT_S)
-    assert None is await Connection.open(tmp_path / "l.sock", PATIENT_S)
-    assert None is await Connection.open(tmp_path / "left.sock", PATIENT_S)
+    for name in ("none/l.sock", "l.sock", "left.sock"):
+        assert None is await Connection.open(tmp_path / name, PATIENT_S)
 
 
-async def test_who_hangs_is_not_waited_for(tmp_path: Path) -> None:
-    """Not when asked, not when told, and not when so many wait already that nobody more may."""
+async def test_a_hung_launcher_is_not_waited_for(tmp_path: Path) -> None:
+    """Neither for an answer nor, when its queue of callers is full, for a connection."""
     with silent(tmp_path / "l.sock", backlog=0), await opened(tmp_path / "l.sock", HASTY_S) as connection:
         assert not await connection.is_current()
         assert None is await connection.run(tmp_path)
@@ -111,7 +112,7 @@ async def test_who_hangs_is_not_waited_for(tmp_path: Path) -> None:
 async def test_a_run_is_taken_and_then_answered(
     tmp_path: Path, answers: list[str], outcome: str | None
 ) -> None:
-    """A launcher of another version has not taken it; any other answer is the launcher's last word."""
+    """A launcher of another version has not taken it; any other answer is final."""
     run_dir = tmp_path / "with a blank"
     request = b"run %s %s" % (__version__.encode(), os.fsencode(run_dir))
     async with answering(tmp_path / "l.sock", {request: [answer.encode() for answer in answers]}):
@@ -119,8 +120,8 @@ async def test_a_run_is_taken_and_then_answered(
             assert outcome == await connection.run(run_dir)
 
 
-async def test_retiring_waits_for_the_word_and_telling_does_not(tmp_path: Path) -> None:
-    """Both ask for the same."""
+async def test_retiring_with_and_without_waiting_send_the_same_request(tmp_path: Path) -> None:
+    """Only `retire` reads the answer."""
     async with answering(tmp_path / "l.sock", {b"retire": [b"retiring"]}) as asked:
         with await opened(tmp_path / "l.sock") as connection:
             await connection.retire()
@@ -129,7 +130,7 @@ async def test_retiring_waits_for_the_word_and_telling_does_not(tmp_path: Path) 
     assert [b"retire", b"retire", b""] == asked
 
 
-async def test_what_a_dead_launcher_left_open_is_no_launcher(tmp_path: Path) -> None:
+async def test_a_socket_that_a_dead_launcher_left_open_has_no_listener(tmp_path: Path) -> None:
     """A child that it had just forked may hold its socket for a moment."""
     path = tmp_path / "l.sock"
     listens = f"s.bind({str(path)!r}); s.listen(); os.fork() or os.read(0, 1)"

@@ -1,9 +1,10 @@
-"""Classes of ends, told from what the real programs printed, and from what any program may print."""
+"""Classes of ends, recognised in the output of the real programs and of any other."""
 
 from __future__ import annotations
 
+import json
 import signal
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ LESS_IS_KNOWN = {
     "opencode/denied": End.FAILED,
     "opencode/unknown-model": End.FAILED,  # "Unexpected server error. Check server logs for details."
 }
-"""Where a program does not say it, or says something else."""
+"""Where a program reports something else, or nothing."""
 
 RETRY_AT = {
     "claude/usage-limit-soon": "2026-11-22T05:46:42+00:00",
@@ -59,13 +60,15 @@ RETRY_AT = {
     "gemini/usage-limit": "2026-11-22T16:50:56.789000+00:00",
     "gemini/usage-limit-delay": "2026-11-22T16:50:56.789000+00:00",
 }
-"""What the programs said; of others a limit has no end that is known."""
+"""From the programs' output; the end of another limit is not known."""
+
+RETRY = b'{"type":"system","subtype":"api_retry","attempt":%d,%s}\n'
 
 RECORDINGS = sorted(path for suffix in ("jsonl", "txt") for path in RECORDED.glob(f"*/*.{suffix}"))
 
 
 def seen_in(executor: Executor, output: bytes) -> Seen:
-    """Return what is read in a whole output."""
+    """Return the reading of a whole output."""
     reader = StreamReader(executor)
     reader.feed(output)
     reader.end()
@@ -89,11 +92,11 @@ def of(executor: Executor, output: bytes, **how: object) -> Ending:
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_what_the_real_programs_printed_is_understood(path: Path) -> None:
-    """Each in its own words, for the same trouble."""
+def test_the_output_of_the_real_programs_is_understood(path: Path) -> None:
+    """Each reports the same trouble in its own words."""
     executor = BOOK.executors[path.parent.name]
     code = path.with_suffix(".rc").read_text("utf-8").strip()
-    # Those without a code were ended, because they would have tried again for ever.
+    # Without a code: it was ended, because it would have tried again for ever.
     by: By = "itself" if code.isdigit() else "deadline"
     output = path.read_bytes() + path.with_suffix(".err").read_bytes()
 
@@ -101,22 +104,22 @@ def test_what_the_real_programs_printed_is_understood(path: Path) -> None:
 
     name = f"{path.parent.name}/{path.stem}"
     assert LESS_IS_KNOWN.get(name, CLASSES[path.stem]) is ending.end
-    told = RETRY_AT.get(name)
-    if told is not None:
-        assert datetime.fromisoformat(told) == ending.retry_at
+    retry_at = RETRY_AT.get(name)
+    if retry_at is not None:
+        assert datetime.fromisoformat(retry_at) == ending.retry_at
     elif ending.end is not End.LIMIT:
         assert ending.retry_at is None
 
 
 def test_there_is_a_recording_of_each_class_for_each_program() -> None:
-    """What nobody recorded, nobody knows to be understood."""
+    """Without a recording it is not known to be understood."""
     for name in ("claude", "codex", "gemini", "opencode", "aider"):
         recorded = {CLASSES[path.stem] for path in RECORDINGS if path.parent.name == name}
         expected = {End.CLEAN, End.LOGGED_OUT, End.LIMIT, End.OVERLOAD, End.BAD_CALL}
         assert expected <= recorded, name
 
 
-def test_what_an_agent_says_in_its_own_words_is_no_error() -> None:
+def test_the_agents_own_words_are_not_an_error() -> None:
     """An agent that works on a rate limiter is not limited; nor is one whose tool printed the words."""
     said = (
         b'{"type":"assistant","message":{"content":[{"type":"text",'
@@ -149,14 +152,14 @@ def test_what_an_agent_says_in_its_own_words_is_no_error() -> None:
         ({"code": None, "by": "lost"}, None),
     ],
 )
-def test_without_words_the_exit_code_and_the_signal_tell(how: dict[str, object], end: End | None) -> None:
+def test_without_words_the_exit_code_and_the_signal_decide(how: dict[str, object], end: End | None) -> None:
     """A code above 128 need not be a signal: some programs end with a request's status, cut to a byte."""
     executor = Executor(name="any", argv=("any",))
     assert Ending(end=end) == of(executor, b"some lines\nof text\n", **how)
 
 
 def test_a_program_that_was_ended_while_it_met_its_limit_met_its_limit() -> None:
-    """It had spent its time on trying again; not one that went on after that."""
+    """It had spent its time on retries; one that went on after the limit had not."""
     claude = BOOK.executors["claude"]
     limited = (
         b'{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text",'
@@ -168,42 +171,36 @@ def test_a_program_that_was_ended_while_it_met_its_limit_met_its_limit() -> None
     assert Ending(end=None) == of(claude, limited + went_on, code=None, by="deadline")
 
 
-def test_a_time_of_day_is_meant_to_the_end_of_its_minute() -> None:
+@pytest.mark.parametrize(
+    ("clock", "now", "retry_at"),
+    [
+        ("5:46 AM", NOW, NOW.replace(hour=5, minute=47)),
+        # It ends within this minute, which is already over when its message is read.
+        ("7:18 AM", NOW.replace(hour=7, minute=18, second=27), NOW.replace(hour=7, minute=19)),
+    ],
+)
+def test_a_time_of_day_is_meant_to_the_end_of_its_minute(
+    clock: str, now: datetime, retry_at: datetime
+) -> None:
     """Programs leave the seconds out, and a minute too early is one limit more."""
     codex = BOOK.executors["codex"]
-    line = (
-        b'{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. try again at 5:46 AM."}}\n'
-    )
+    message = f"You've hit your usage limit. try again at {clock}."
+    line = json.dumps({"type": "turn.failed", "error": {"message": message}}).encode() + b"\n"
 
-    ending = ending_of(codex, ended(codex, line, code=1), NOW, UTC)
-
-    assert NOW.replace(hour=5, minute=46) + timedelta(minutes=1) == ending.retry_at
-
-
-def test_a_limit_that_ends_within_the_minute_is_not_waited_for_until_tomorrow() -> None:
-    """The program has named that minute, and its message is read a moment later."""
-    codex = BOOK.executors["codex"]
-    now = NOW.replace(hour=7, minute=18, second=27)
-    line = (
-        b'{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. try again at 7:18 AM."}}\n'
-    )
-
-    ending = ending_of(codex, ended(codex, line, code=1), now, UTC)
-
-    assert now.replace(minute=19, second=0) == ending.retry_at
+    assert retry_at == ending_of(codex, ended(codex, line, code=1), now, UTC).retry_at
 
 
 @given(st.binary(max_size=300), st.integers(0, 255), st.sampled_from(sorted(BOOK.names)))
 def test_any_output_has_a_class(output: bytes, code: int, name: str) -> None:
-    """Nothing that is printed breaks the one who reads it."""
+    """No output breaks its reader."""
     assert of(BOOK.executors[name], output, code=code).end in set(End)
 
 
 @pytest.mark.parametrize(
     "word", ["hit your limit ", "hit your usage limit", "limit ", "retry in 1.", "resets "]
 )
-def test_words_that_almost_tell_of_a_limit_hold_nobody_up(word: str) -> None:
-    """However many of them there are: while an expression is searched for, nothing else is done."""
+def test_words_that_almost_mean_a_limit_are_searched_fast(word: str) -> None:
+    """However many they are: the search for an expression blocks everything else."""
     output = (word * (256 * 1024 // len(word))).encode()
     for name in BOOK.names:
         assert of(BOOK.executors[name], output, code=1).end in set(End)
@@ -211,16 +208,20 @@ def test_words_that_almost_tell_of_a_limit_hold_nobody_up(word: str) -> None:
 
 
 def test_the_cut_end_of_a_line_of_the_stream_is_no_error() -> None:
-    """What a tool has printed stands in it."""
+    """It may be the output of a tool."""
     cut = b"You've hit your limit, resets 3pm\"}]}}\n"
     assert Ending(end=End.FAILED) == of(BOOK.executors["claude"], cut, code=1)
 
 
 @pytest.mark.parametrize("by", ["deadline", "stop"])
-def test_a_program_that_was_ended_while_its_provider_was_overloaded_met_an_overload(by: By) -> None:
-    """Some try again for longer than a step may take."""
-    line = b'{"type":"system","subtype":"api_retry","attempt":%d,"error_status":529,"error":"overloaded"}\n'
-    output = b"".join(line % attempt for attempt in range(8))
+@pytest.mark.parametrize(
+    "error", ['"error_status":529,"error":"overloaded"', '"api_error_type":"overloaded_error"']
+)
+def test_a_program_that_was_ended_while_its_provider_was_overloaded_met_an_overload(
+    by: By, error: str
+) -> None:
+    """Some retry for longer than a step may take; the error may have a name or words."""
+    output = b"".join(RETRY % (attempt, error.encode()) for attempt in range(8))
     assert Ending(end=End.OVERLOAD) == of(BOOK.executors["claude"], output, code=None, by=by)
 
 
@@ -244,22 +245,14 @@ WORK = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_an_error_of_the_provider_in_unknown_words_is_a_refusal(name: str) -> None:
-    """Whatever its text says."""
-    code = 0 if name == "aider" else 1
-    assert Ending(end=End.REFUSED) == of(BOOK.executors[name], REFUSALS[name].encode() + b"\n", code=code)
+    """Unless the agent had done some work; an end without a word is a failure."""
+    executor, code = BOOK.executors[name], 0 if name == "aider" else 1
+    refusal = f"{REFUSALS[name]}\n"
 
-
-@pytest.mark.parametrize("name", WORK)
-def test_an_error_of_the_provider_after_some_work_is_a_failure(name: str) -> None:
-    """A tool was called, or a file changed: the attempt was one."""
-    output = f"{WORK[name]}\n{REFUSALS[name]}\n".encode()
-    assert Ending(end=End.FAILED) == of(BOOK.executors[name], output, code=0 if name == "aider" else 1)
-
-
-@pytest.mark.parametrize("name", sorted(REFUSALS))
-def test_a_silent_end_is_no_refusal(name: str) -> None:
-    """No error of the provider's, no refusal: it counts as before."""
-    assert Ending(end=End.FAILED) == of(BOOK.executors[name], b"", code=1)
+    assert Ending(end=End.REFUSED) == of(executor, refusal.encode(), code=code)
+    assert Ending(end=End.FAILED) == of(executor, b"", code=1)
+    if name in WORK:
+        assert Ending(end=End.FAILED) == of(executor, f"{WORK[name]}\n{refusal}".encode(), code=code)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +281,7 @@ def test_the_name_of_an_error_goes_before_its_words(named: str, end: End, kind: 
     assert Ending(end=end) == of(BOOK.executors["claude"], output, code=1)
 
 
-def test_the_name_of_an_error_that_the_agent_overcame_says_nothing() -> None:
+def test_the_name_of_an_error_that_the_agent_overcame_does_not_count() -> None:
     """It went on, and failed by something else."""
     output = (
         b'{"type":"system","subtype":"api_retry","api_error_type":"overloaded_error","error":"zebras"}\n'
@@ -298,7 +291,7 @@ def test_the_name_of_an_error_that_the_agent_overcame_says_nothing() -> None:
     assert Ending(end=End.FAILED) == of(BOOK.executors["claude"], output, code=1)
 
 
-def test_words_that_say_more_than_the_name_count_where_the_name_says_little() -> None:
+def test_words_that_are_more_precise_than_a_vague_name_count() -> None:
     """A lack of credit is an invalid request to the provider."""
     line = (
         b'{"type":"result","is_error":true,"api_error_type":"invalid_request_error","api_error_status":400,'
@@ -307,14 +300,8 @@ def test_words_that_say_more_than_the_name_count_where_the_name_says_little() ->
     assert Ending(end=End.NO_CREDIT) == of(BOOK.executors["claude"], line, code=1)
 
 
-def test_a_named_limit_is_met_also_by_a_program_that_had_to_be_ended() -> None:
-    """It spent its time on trying again."""
-    line = b'{"type":"system","subtype":"api_retry","api_error_type":"overloaded_error","error":"zebras"}\n'
-    assert Ending(end=End.OVERLOAD) == of(BOOK.executors["claude"], line, code=None, by="deadline")
-
-
-def test_what_nothing_counted_is_not_told() -> None:
-    """Most machines count: there a run has a footprint, also without a limit."""
+def test_a_run_has_a_footprint_only_if_the_machine_counts() -> None:
+    """Most machines do: there it has one also without a limit."""
     assert footprint_of(ExitRecord(run_id="r", code=0)) is None
     record = ExitRecord(run_id="r", code=1, memory_peak=7, memory_max=9, memory_kills=1, tasks_peak=2)
     assert Footprint(memory_peak=7, memory_max=9, memory_kills=1, tasks_peak=2) == footprint_of(record)

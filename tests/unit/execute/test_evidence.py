@@ -1,4 +1,4 @@
-"""Exit records and reports judged together."""
+"""Exit records and reports judged together, and compared with baselines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from typing import Literal
 import pytest
 
 from handoffd.engine.run import PostCheck
+from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.evidence import (
+    MAX_NAME_CHARS,
+    MAX_NAMES,
+    Baseline,
     TestOutput,
     baseline_of,
+    bounded,
+    compare,
+    decode,
+    encode,
     evidence_of,
     fault_of,
     files_to_exclude,
@@ -22,7 +30,8 @@ from handoffd.execute.evidence import (
     merge,
     post_check_of,
 )
-from handoffd.execute.reports.report import LoadError, TestReport, unusable
+from handoffd.execute.reports.report import EVERYTHING, LoadError, Outcome, TestReport, unusable
+from handoffd.protocol.state import TestCounts
 from handoffd.settings.model import TestSettings
 
 DATA = Path(__file__).parents[2] / "data" / "reports"
@@ -101,7 +110,7 @@ def test_a_runner_that_could_not_work_is_a_fault(
     assert ({}, ()) == (report.results, report.load_errors)
 
 
-def test_failing_tests_are_no_fault() -> None:
+def test_failing_tests_are_not_a_fault() -> None:
     """Exit code 1 with failures in the report is a test run like any other."""
     report = measured(PYTEST, ended(1), sample("pytest-mixed.xml"), ROOT)
 
@@ -109,24 +118,22 @@ def test_failing_tests_are_no_fault() -> None:
     assert 10 == len(report.results)
 
 
-def test_nothing_collected_is_no_failure() -> None:
-    """pytest's exit code 5 is a valid run of no tests; another runner's is a failure."""
+def test_no_collected_test_is_not_a_failure_of_pytest() -> None:
+    """Its exit code 5 is a valid run of no tests; another runner's is a failure."""
     assert TestReport() == measured(PYTEST, ended(5), sample("pytest-nothing.xml"), ROOT)
     assert "exit code 5" == measured(MAKE, ended(5), sample("pytest-nothing.xml"), ROOT).unnamed_failure
 
 
 def test_an_error_that_the_report_does_not_explain_is_a_failure() -> None:
     """A coverage threshold fails a run in which every test passed."""
-    report = measured(PYTEST, ended(1), sample("pytest-threshold.xml"), ROOT)
+    threshold = measured(PYTEST, ended(1), sample("pytest-threshold.xml"), ROOT)
+    crash = measured(PYTEST, ended(None, signal=11), suite(passing=("a",)), ROOT)
 
-    assert "exit code 1" == report.unnamed_failure
-    assert (
-        "signal 11" == measured(PYTEST, ended(None, signal=11), suite(passing=("a",)), ROOT).unnamed_failure
-    )
+    assert ("exit code 1", "signal 11") == (threshold.unnamed_failure, crash.unnamed_failure)
 
 
 def test_paths_are_made_relative_to_the_root() -> None:
-    """The same file has the same name in every report, wherever the project lies."""
+    """The same file has the same name in every report, wherever the project is."""
     report = measured(PYTEST, ended(2), sample("pytest-collection-errors.xml"), ROOT)
 
     assert ["tests/test_new.py", "tests/test_syntax.py"] == [error.file for error in report.load_errors]
@@ -136,7 +143,7 @@ def test_paths_are_made_relative_to_the_root() -> None:
 
 
 def test_ids_that_begin_with_a_path_are_made_relative_to_the_root() -> None:
-    """So that they are read easily; what lies elsewhere keeps its path."""
+    """For easy reading; a file elsewhere keeps its path."""
     suites = [
         {"name": f"{place}/a.test.js", "assertionResults": [{"title": "adds", "status": "passed"}]}
         for place in ("/p", "/past")
@@ -176,14 +183,14 @@ def test_an_exit_code_alone_is_unverified() -> None:
     assert "exit code 2" == measured(settings, ended(2), TestOutput(report=None), ROOT).unnamed_failure
 
 
-def test_tests_that_met_a_limit_say_so() -> None:
+def test_the_failure_of_tests_that_met_a_limit_names_it() -> None:
     """The signal alone would look like a crash of the tests."""
     settings = TestSettings(command=("make", "check"), report="exit")
     record = ExitRecord(run_id="r", signal=9, memory_kills=1, memory_max=1 << 30)
 
-    told = measured(settings, record, TestOutput(report=None), ROOT).unnamed_failure
+    failure = measured(settings, record, TestOutput(report=None), ROOT).unnamed_failure
     limit = "the kernel ended a process of it at its memory limit (execute.memory_max: 1 GiB)"
-    assert f"signal 9; {limit}" == told
+    assert f"signal 9; {limit}" == failure
     assert f"(signal 9; {limit})" in (measured(GO, record, TestOutput(report=None), ROOT).problem or "")
 
 
@@ -196,8 +203,8 @@ def test_tests_that_do_not_end_are_timed_out() -> None:
     assert ("still going", 1.5) == (evidence.tail, evidence.seconds)
 
 
-def test_the_tail_says_first_what_cannot_be_loaded() -> None:
-    """The end of a long output often hides it; what a machine printed gives way to the tests' words."""
+def test_the_tail_begins_with_files_that_cannot_be_loaded() -> None:
+    """The end of a long output often hides them; the tests' words replace a stream of JSON."""
     record = ended(2, tail="2 errors in 1.81s")
     report = measured(PYTEST, record, sample("pytest-collection-errors.xml"), ROOT)
     evidence = evidence_of(report, record, None, frozenset(), earlier_s=2.0)
@@ -212,26 +219,22 @@ def test_the_tail_says_first_what_cannot_be_loaded() -> None:
     assert "Action" not in tail
 
 
-def test_files_that_stand_in_the_way_are_excluded() -> None:
-    """Old tests that did not run because a new file cannot be loaded get a second run without it."""
-    assert ("tests/test_new.py",) == files_to_exclude(PYTEST, BROKEN, BEFORE, CHANGED)
-
-
 @pytest.mark.parametrize(
-    ("settings", "report", "changed"),
+    ("settings", "report", "changed", "excluded"),
     [
-        (MAKE, BROKEN, CHANGED),
-        (PYTEST, BROKEN, frozenset[str]()),
-        (PYTEST, TestReport(results={OLD: "failed"}, load_errors=BROKEN.load_errors), CHANGED),
-        (PYTEST, TestReport(), CHANGED),
-        (PYTEST, unusable("the report is empty"), CHANGED),
+        (PYTEST, BROKEN, CHANGED, ("tests/test_new.py",)),
+        (MAKE, BROKEN, CHANGED, ()),
+        (PYTEST, BROKEN, frozenset[str](), ()),
+        (PYTEST, TestReport(results={OLD: "failed"}, load_errors=BROKEN.load_errors), CHANGED, ()),
+        (PYTEST, TestReport(), CHANGED, ()),
+        (PYTEST, unusable("the report is empty"), CHANGED, ()),
     ],
 )
-def test_no_second_run_without_need(
-    settings: TestSettings, report: TestReport, changed: frozenset[str]
+def test_old_tests_that_did_not_run_get_a_second_run_without_the_broken_file(
+    settings: TestSettings, report: TestReport, changed: frozenset[str], excluded: tuple[str, ...]
 ) -> None:
-    """Not when it cannot be asked for, a regression is certain already, or all other tests have run."""
-    assert () == files_to_exclude(settings, report, BEFORE, changed)
+    """Unless files cannot be excluded, a regression is certain already, or all other tests have run."""
+    assert excluded == files_to_exclude(settings, report, BEFORE, changed)
 
 
 def test_two_runs_are_one_report() -> None:
@@ -251,8 +254,8 @@ def test_a_file_that_cannot_be_left_out_hides_the_old_tests() -> None:
     assert 1 == len(merged.load_errors)
 
 
-def test_a_second_run_that_proves_nothing_proves_nothing() -> None:
-    """Its fault is the fault of both."""
+def test_the_fault_of_a_second_run_is_the_fault_of_both() -> None:
+    """Together they prove nothing."""
     assert "the report is empty" == merge(BROKEN, unusable("the report is empty"), ()).problem
 
 
@@ -262,14 +265,11 @@ def test_a_second_run_that_proves_nothing_proves_nothing() -> None:
         (ended(0, tail="fine"), PostCheck(passed=True, tail="fine", line="fine")),
         (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad", line="vet: bad")),
         (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True, line="")),
-        (
-            ended(None, spawn_error="no /bin/sh"),
-            PostCheck(passed=False, tail="no /bin/sh", line="no /bin/sh"),
-        ),
+        (ended(None, spawn_error="no sh"), PostCheck(passed=False, tail="no sh", line="no sh")),
     ],
 )
 def test_how_a_post_check_ended(record: ExitRecord, expected: PostCheck) -> None:
-    """Only a clean end of its own passes."""
+    """It passes only if it ends by itself, with exit code 0."""
     assert expected == post_check_of(record)
 
 
@@ -281,13 +281,154 @@ def test_a_check_that_never_ran_is_a_fault() -> None:
 
 
 def test_pytest_is_recognised_in_a_command() -> None:
-    """Its exit codes mean what they say only when it is really pytest that ends the command."""
-    for command in (
-        ("pytest",),
-        ("uv", "run", "pytest"),
-        (".venv/bin/py.test",),
-        ("python3", "-m", "pytest"),
-    ):
-        assert is_pytest(TestSettings(command=command))
-    for other in (("make", "pytest-all"), ("tox",), ("grep", "xpytest")):
-        assert not is_pytest(TestSettings(command=other))
+    """Its exit codes have their meaning only when it is really pytest that ends the command."""
+    for command in ("pytest", "uv run pytest", ".venv/bin/py.test", "python3 -m pytest"):
+        assert is_pytest(TestSettings(command=tuple(command.split())))
+    for other in ("make pytest-all", "tox", "grep xpytest"):
+        assert not is_pytest(TestSettings(command=tuple(other.split())))
+
+
+# --- held against baselines ---------------------------------------------------------------------------
+NOTHING: frozenset[str] = frozenset()
+
+
+def report(*unloadable: str, unnamed: str | None = None, **results: Outcome) -> TestReport:
+    """Return a report with these results and files that cannot be loaded."""
+    errors = tuple(LoadError(file=file, message="broken") for file in unloadable)
+    return TestReport(results=results, load_errors=errors, unnamed_failure=unnamed)
+
+
+EARLIER = baseline_of(report(good="passed", bad="failed", later="skipped"))
+
+
+def test_new_failures_known_failures_and_regressions_have_their_own_fields() -> None:
+    """A test may be failing and regressed, but a known failure is neither."""
+    now = report(good="failed", bad="error", later="failed", added="failed", fine="passed")
+
+    evidence = compare(now, EARLIER, NOTHING)
+
+    assert (("good", "later", "added"), ("bad",)) == (evidence.failing, evidence.known_failing)
+    assert (("good",), 1) == (evidence.regressed, evidence.new_failing)
+    assert (2, 5) == (evidence.new_collected, evidence.collected)
+    assert TestCounts(passed=1, failed=4) == evidence.counts
+    assert evidence.verified
+
+
+def test_a_deleted_test_has_not_regressed() -> None:
+    """Tests are renamed and removed."""
+    evidence = compare(report(renamed="passed"), EARLIER, NOTHING)
+
+    assert () == evidence.regressed
+    assert 1 == evidence.new_collected
+
+
+def test_a_test_that_could_not_be_reached_has_regressed() -> None:
+    """When its part of the run ended early, it is not known to pass still."""
+    before = Baseline(results={"a::one": "passed", "b::two": "passed", "a::old": "failed"})
+    cut = TestReport(results={"a::zero": "error"}, cut_short=("a::",))
+
+    assert ("a::one",) == compare(cut, before, NOTHING).regressed
+    everything = TestReport(cut_short=(EVERYTHING,), unnamed_failure="Bail out!")
+    assert ("a::one", "b::two") == compare(everything, before, NOTHING).regressed
+
+
+def test_a_changed_file_that_cannot_be_loaded_is_one_new_failure() -> None:
+    """A red step may import what does not exist yet: one failure a file, collected and failing."""
+    evidence = compare(report("tests/new.py", good="passed"), EARLIER, frozenset({"tests/new.py"}))
+
+    assert (("tests/new.py",), ()) == (evidence.failing, evidence.regressed)
+    assert (1, 1, 2) == (evidence.new_failing, evidence.new_collected, evidence.collected)
+    assert TestCounts(passed=1, failed=1) == evidence.counts
+
+
+def test_an_unchanged_file_that_cannot_be_loaded_is_a_regression() -> None:
+    """Something else that the step changed broke it."""
+    evidence = compare(report("tests/old.py"), EARLIER, lambda file: file == "tests/new.py")
+
+    assert ("tests/old.py",) == evidence.regressed == evidence.failing
+    assert 0 == evidence.new_failing
+
+
+def test_a_file_that_never_could_be_loaded_is_a_known_failure() -> None:
+    """It counts neither for red nor against green, whether or not it was changed."""
+    before = baseline_of(report("tests/old.py", good="passed"))
+    evidence = compare(report("tests/old.py", good="passed"), before, frozenset({"tests/old.py"}))
+
+    assert ("tests/old.py",) == evidence.known_failing
+    assert ((), (), 0) == (evidence.failing, evidence.regressed, evidence.new_failing)
+
+
+def test_without_a_baseline_every_test_is_new() -> None:
+    """Only a measured failure excuses a later one."""
+    evidence = compare(report(a="failed", b="passed"), None, NOTHING)
+
+    assert (("a",), ()) == (evidence.failing, evidence.regressed)
+    assert (1, 2) == (evidence.new_failing, evidence.new_collected)
+
+
+def test_a_failure_without_a_name_is_failing_but_never_red() -> None:
+    """As by a coverage threshold. The same one before excuses it if the run was complete."""
+    evidence = compare(report(good="passed", unnamed="exit code 1"), EARLIER, NOTHING)
+    assert (("exit code 1",), 0) == (evidence.failing, evidence.new_failing)
+
+    before = baseline_of(report(good="passed", unnamed="exit code 1"))
+
+    complete = compare(report(good="passed", unnamed="exit code 1"), before, NOTHING)
+    assert ((), ("exit code 1",)) == (complete.failing, complete.known_failing)
+    assert ("exit code 1",) == compare(report(unnamed="exit code 1"), before, NOTHING).failing
+    assert ("exit code 2",) == compare(report(good="passed", unnamed="exit code 2"), before, NOTHING).failing
+
+
+def test_an_exit_code_is_never_excused() -> None:
+    """Nothing shows that today's failure is yesterday's."""
+    failure = TestReport(verified=False, unnamed_failure="exit code 1")
+
+    evidence = compare(failure, baseline_of(failure), NOTHING)
+
+    assert ("exit code 1",) == evidence.failing
+    assert (1, 1, False) == (evidence.new_failing, evidence.collected, evidence.verified)
+    assert () == compare(TestReport(verified=False), None, NOTHING).failing
+
+
+def test_an_unusable_report_is_a_fault() -> None:
+    """It proves nothing: no failures, no regressions, no tests."""
+    evidence = compare(unusable("the report is empty"), EARLIER, NOTHING, tail="oops", seconds=2.5)
+
+    assert "the report is empty" == evidence.fault
+    assert ((), (), 0, 0) == (evidence.failing, evidence.regressed, evidence.new_failing, evidence.collected)
+    assert ("oops", 2.5) == (evidence.tail, evidence.seconds)
+
+
+def test_evidence_is_bounded() -> None:
+    """Ten thousand failures with endless names do not become a state file."""
+    many: dict[str, Outcome] = {f"{n:05}{'x' * 400}": "failed" for n in range(10_000)}
+    evidence = compare(TestReport(results=many), None, NOTHING, tail="長" * 5000)
+
+    assert (MAX_NAMES, 10_000) == (len(evidence.failing), evidence.new_failing)
+    assert MAX_NAME_CHARS == max(map(len, evidence.failing))
+    assert 4096 >= len(evidence.tail.encode())
+    assert ("a",) == bounded(["a"])
+
+
+def test_a_baseline_survives_storage() -> None:
+    """In the same bytes each time."""
+    baseline = baseline_of(report("tests/old.py", unnamed="exit code 1", 測試="passed", bad="error"))
+
+    assert baseline == decode(encode(baseline))
+    assert encode(baseline) == encode(decode(encode(baseline)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"version":2,"results":{},"unloadable":[],"unnamed_failure":null}',
+        b'{"version":1,"results":{"a":"great"},"unloadable":[],"unnamed_failure":null}',
+        b'{"version":1}',
+    ],
+)
+def test_a_damaged_baseline_is_an_error(body: bytes) -> None:
+    """It is never taken for an empty one, which would excuse nothing and prove anything."""
+    with pytest.raises(StoreError, match="a stored baseline of test results cannot be read"):
+        decode(body)

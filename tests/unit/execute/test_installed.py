@@ -48,18 +48,13 @@ def test_a_program_is_found_with_its_version(tmp_path: Path) -> None:
     ) == look(executor(), environment)
 
 
-def test_a_program_that_is_not_there_is_asked_nothing(tmp_path: Path) -> None:
-    """Its login and folders are looked at all the same."""
+def test_a_missing_program_is_not_asked(tmp_path: Path) -> None:
+    """Its login is checked all the same."""
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     found = look(executor(login={"env": ["KEY"]}), environment)
 
     assert (None, None, None, False) == (found.found, found.version, found.version_error, found.logged_in)
     assert None is find_program(executor(), environment)
-
-
-def test_our_own_interpreter_is_a_program_like_others() -> None:
-    """Wherever it is."""
-    assert sys.executable == program_of(executor(argv=["{python}", "-m", "x"]))
 
 
 @pytest.mark.parametrize(
@@ -78,16 +73,16 @@ def test_why_there_is_no_version(tmp_path: Path, text: str, error: str) -> None:
     assert None is look(executor(version=None), tool(tmp_path, text)).version_error
 
 
-def test_a_program_that_cannot_be_executed_says_so(tmp_path: Path) -> None:
-    """It is there, but its interpreter is not."""
+def test_a_program_whose_interpreter_is_missing_has_no_version(tmp_path: Path) -> None:
+    """The error is the kernel's."""
     environment = tool(tmp_path)
     (tmp_path / "tool").write_text("#!/nowhere/sh\n", encoding="utf-8")
 
     assert "No such file" in (look(executor(), environment).version_error or "")
 
 
-def test_somebody_is_logged_in_by_a_variable_or_a_file(tmp_path: Path) -> None:
-    """An empty variable is none; without a description nothing can be said."""
+def test_an_account_is_logged_in_by_a_variable_or_a_file(tmp_path: Path) -> None:
+    """An empty variable does not count; without a description it is not known."""
     environment = tool(tmp_path)
     login = {"env": ["KEY"], "files": ["${TOOL_HOME:-~/.tool}/auth.json"]}
     asked = executor(login=login)
@@ -101,24 +96,15 @@ def test_somebody_is_logged_in_by_a_variable_or_a_file(tmp_path: Path) -> None:
     assert False is look(asked, {**environment, "TOOL_HOME": "/nowhere"}).logged_in
 
 
-def test_folders_must_be_such_that_can_be_written_or_made(tmp_path: Path) -> None:
-    """A file in the way, a path that leads nowhere."""
+def test_folders_must_be_writable_or_can_be_made(tmp_path: Path) -> None:
+    """Not where a file is in the way. Of files that are replaced (`*`), their folder counts."""
     environment = tool(tmp_path)
     (tmp_path / "file").touch()
-    folders = ["~/new/deep", "~", "~/file", "~/file/inside", "relative"]
-
-    found = look(executor(writes=folders), environment).unwritable
-    assert ("~/file", "~/file/inside", "relative") == found
-
-
-def test_of_files_that_are_replaced_the_folder_counts(tmp_path: Path) -> None:
-    """They may be there or not; what replaces them is written beside them."""
-    environment = tool(tmp_path)
     (tmp_path / ".tool.json").touch()
-    (tmp_path / "file").touch()
+    good = ["~/new/deep", "~", "~/.tool.json*", "~/new/deep*"]
+    bad = ["~/file", "~/file/inside", "relative", "~/file/inside*"]
 
-    found = look(executor(writes=["~/.tool.json*", "~/new/deep*", "~/file/inside*"]), environment).unwritable
-    assert ("~/file/inside*",) == found
+    assert tuple(bad) == look(executor(writes=[*good, *bad]), environment).unwritable
 
 
 CLAUDE_OWN = (".claude/projects", ".claude.json", ".claude.json.lock", ".claude.json.tmp.4711.0a1b2c3d")
@@ -136,18 +122,18 @@ CLAUDE_OWN = (".claude/projects", ".claude.json", ".claude.json.lock", ".claude.
         ("opencode", {"XDG_STATE_HOME": "/moved"}, ("/moved/opencode/locks", ".config/opencode/.gitignore")),
     ],
 )
-def test_what_each_cli_writes_outside_the_project_is_declared(
+def test_the_paths_each_cli_writes_outside_the_project_are_declared(
     name: str, moved: dict[str, str], written: tuple[str, ...]
 ) -> None:
-    """As it was seen on the CLIs themselves: `tests/real` looks there again."""
+    """As seen on the CLIs themselves; `tests/real` checks it again."""
     shipped = load_book(shipped_layer()).get(name)
     paths = [path if path.startswith("/") else f"/home/me/{path}" for path in written]
 
     assert () == undeclared(shipped, {"HOME": "/home/me", **moved}, paths)
 
 
-def test_a_login_that_is_there_today_counts_tomorrow(tmp_path: Path) -> None:
-    """Nothing moves what claude keeps in HOME, unless a person says so."""
+def test_a_login_in_the_home_folder_counts(tmp_path: Path) -> None:
+    """claude keeps it there unless a person moves its folder."""
     claude = load_book(shipped_layer()).get("claude").model_copy(update={"version": None})
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/.credentials.json").touch()
@@ -159,22 +145,22 @@ def test_a_login_that_is_there_today_counts_tomorrow(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
 def test_a_folder_that_is_closed_cannot_be_written(tmp_path: Path) -> None:
-    """Nor can one be made in it."""
+    """And no folder can be made in it."""
     environment = tool(tmp_path)
     (tmp_path / "closed").mkdir(mode=0o500)
 
     assert ("~/closed/x",) == look(executor(writes=["~/closed/x"]), environment).unwritable
 
 
-def test_variables_that_are_set_to_nothing_are_told(tmp_path: Path) -> None:
-    """Those that are not set are not."""
+def test_empty_variables_are_reported(tmp_path: Path) -> None:
+    """Unset ones are not."""
     environment = {**tool(tmp_path), "KEY": "", "URL": "x"}
 
     assert ("KEY",) == look(executor(env=["KEY", "URL", "OTHER"]), environment).empty
 
 
-def test_a_program_is_looked_for_on_the_path_that_the_executor_gets(tmp_path: Path) -> None:
-    """Not on that of whoever asks."""
+def test_a_program_is_searched_on_the_executors_path(tmp_path: Path) -> None:
+    """Not on the caller's."""
     tool(tmp_path)
 
     assert str(tmp_path / "tool") == found_at(executor(), {"PATH": str(tmp_path)}, ("PATH",))
@@ -182,11 +168,11 @@ def test_a_program_is_looked_for_on_the_path_that_the_executor_gets(tmp_path: Pa
     assert found_at(executor(), {"PATH": str(tmp_path)}, ()) is None
 
 
-def test_handoffds_own_programs_are_always_there_and_no_agents() -> None:
+def test_handoffds_own_programs_are_always_installed_and_not_agents() -> None:
     """The rehearsal is run by the interpreter that runs the daemon."""
     own = Executor(name="rehearsal", argv=("{python}", "-m", "handoffd.rehearsal"))
 
     assert is_own(own)
-    assert sys.executable == found_at(own, {}, ())
+    assert sys.executable == found_at(own, {}, ()) == program_of(own)
     assert not is_own(Executor(name="a", argv=("python3",)))
     assert not is_own(Executor(name="pattern"))

@@ -44,7 +44,7 @@ def writing(tmp_path: Path) -> Iterator[Writing]:
 
 
 def numbers(count: int) -> bytes:
-    """Return `count` bytes in which every place can be told from its neighbours."""
+    """Return `count` bytes in which every place differs from its neighbours."""
     return b"".join(b"%07d\n" % n for n in range(count // 8 + 1))[:count]
 
 
@@ -100,7 +100,7 @@ def test_live_output_reads_in_order(writing: Writing) -> None:
 
 
 def test_reader_never_gets_a_wrong_byte_from_a_busy_ring(writing: Writing) -> None:
-    """Against a writer at full speed: whatever is returned stands at that very position."""
+    """Against a writer at full speed: each returned byte is the one at its position."""
     data = numbers(400_000)
 
     def write() -> None:
@@ -119,30 +119,22 @@ def test_reader_never_gets_a_wrong_byte_from_a_busy_ring(writing: Writing) -> No
     thread.join()
 
 
-def plant_link(path: Path) -> None:
-    """Put a link to another file in the output's place."""
-    path.with_name("other").write_text("not the agent's output")
-    path.symlink_to(path.with_name("other"))
-
-
-def plant_pipe(path: Path) -> None:
-    """Put a named pipe there, on which opening would wait for ever."""
-    os.mkfifo(path)
-
-
-def plant_file(path: Path) -> None:
-    """Put another file there."""
-    path.write_text("not the agent's output")
-
-
-@pytest.mark.parametrize("plant", [plant_link, plant_pipe, plant_file, Path.mkdir])
-def test_a_file_put_in_its_place_is_not_shown(writing: Writing, plant: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("kind", ["link", "pipe", "file", "folder"])
+def test_a_file_put_in_its_place_is_not_shown(writing: Writing, kind: str) -> None:
     """Only the file that the shim made is the run's output; reading never waits or fails."""
+    path, other = writing.path, writing.path.with_name("other")
     writing.write(b"what the agent said")
-    writing.path.unlink()
-    plant(writing.path)
+    path.unlink()
+    other.write_text("not the agent's output")
+    plants: dict[str, Callable[[], object]] = {
+        "link": lambda: path.symlink_to(other),
+        "pipe": lambda: os.mkfifo(path),
+        "file": lambda: other.rename(path),
+        "folder": path.mkdir,
+    }
+    plants[kind]()
 
-    text = output.read_output(writing.run_dir, writing.path)
+    text = output.read_output(writing.run_dir, path)
 
     assert text in (output.REPLACED, capture.left_out_line(19))
 

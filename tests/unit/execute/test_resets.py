@@ -1,4 +1,4 @@
-"""When a limit is over, in the words of the agents that say so."""
+"""When a limit is over, in the words of the agents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TAIPEI = timezone(timedelta(hours=8))
     ],
 )
 def test_how_long_a_limit_lasts(text: str, seconds: float | None) -> None:
-    """Added to the moment at which it was said."""
+    """Added to the moment of the message."""
     expected = None if seconds is None else NOW + timedelta(seconds=seconds)
     assert expected == ending.reset_after(text, NOW)
 
@@ -78,7 +78,7 @@ def test_how_long_a_limit_lasts(text: str, seconds: float | None) -> None:
     ],
 )
 def test_when_a_limit_is_over(text: str, expected: str | None) -> None:
-    """Without a zone it is meant where the daemon is; without a date, on the day that brings it nearest."""
+    """Without a zone, in the daemon's; without a date, on the day that brings it nearest."""
     moment = None if expected is None else datetime.fromisoformat(expected)
     assert moment == ending.reset_at(text, NOW, local=TAIPEI)
 
@@ -115,7 +115,7 @@ ZONES = st.sampled_from(["UTC", "America/New_York", "Europe/London", "Asia/Taipe
 
 @given(NOWS, ZONES, st.times())
 def test_a_time_of_day_is_half_a_day_away_at_most(now: datetime, zone: str, clock: time) -> None:
-    """What has passed within it is not tomorrow's; a change of clocks makes the way forward longer."""
+    """A time that has just passed is today's; a change of clocks makes the way forward longer."""
     moment = ending.reset_at(f"{clock:%H:%M} ({zone})", now)
 
     assert moment is not None
@@ -145,21 +145,14 @@ def test_a_moment_is_found_by_its_words(
     assert abs(found - now) <= abs(minute - now)
 
 
-def test_a_zone_that_nobody_knows_is_passed_over() -> None:
+def test_an_unknown_zone_is_ignored() -> None:
     """It is text of an agent: it may name anything, also a file."""
     assert ending.reset_at("3pm (Mars/Olympus)", NOW) == ending.reset_at("3pm", NOW)
     assert ending.reset_at("3pm (../../etc/passwd)", NOW) == ending.reset_at("3pm", NOW)
 
 
-@given(st.text(max_size=80))
+@given(st.text(max_size=80) | st.text("0123456789:apmAPM msh.,JanFeb()UTC/", max_size=30))
 def test_any_text_is_a_moment_or_none(text: str) -> None:
-    """Nothing that an agent prints breaks the one who reads it."""
-    for moment in (ending.reset_at(text, NOW), ending.reset_after(text, NOW)):
-        assert moment is None or moment.tzinfo is not None
-
-
-@given(st.text("0123456789:apmAPM msh.,JanFeb()UTC/", max_size=30))
-def test_almost_a_moment_is_none_or_one(text: str) -> None:
-    """Out-of-range numbers, half a date, a zone with nothing before it."""
+    """No output breaks its reader: numbers out of range, half a date, a zone with nothing before it."""
     for moment in (ending.reset_at(text, NOW), ending.reset_after(text, NOW)):
         assert moment is None or moment.tzinfo is not None

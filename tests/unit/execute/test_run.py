@@ -1,21 +1,25 @@
-"""A run is found again by what is on disk, and only the right process is ever signalled."""
+"""A run is found again by its records, and only its own processes are ever signalled, from outside too."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.support.eventually import eventually
+from tests.support.children import ending
+from tests.support.eventually import eventually, eventually_sync
 from tests.support.runs import end_processes, launchers, processes, run_spec, script
 
 from handoffd.execute.base import Claim, ExitRecord, StartRecord, Vitals
+from handoffd.execute.environment import MARK
 from handoffd.execute.process import Launcher
-from handoffd.execute.run import Run, adopt, claimed, living
+from handoffd.execute.run import Run, adopt, claimed, end_member, end_remains, living
 from handoffd.execute.runner import proc, records
 
 
@@ -29,27 +33,36 @@ def socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def launcher(socket: Path, tmp_path: Path) -> Iterator[Launcher]:
-    """A launcher client; its runs end with the launcher, at the latest, and what lost its shim now."""
+    """A launcher client; its runs end with the test, or with the launcher at the latest."""
     yield Launcher(socket)
     end_processes(tmp_path)
 
 
-def claim_as(run_dir: Path, pid: int, started: int) -> None:
-    """Leave a run directory as a shim with that identity would."""
+def claim_as(run_dir: Path, pid: int, started: int) -> Run:
+    """Leave a run directory as a shim with that identity would, and return its run."""
     run_dir.mkdir()
     claim = Claim(pid=pid, started=started, boot_id=proc.boot_id())
     records.claim(str(run_dir), "claim", claim.to_text())
+    return Run(run_dir, claim)
 
 
-def test_directory_nobody_claimed_was_never_started(tmp_path: Path) -> None:
-    """A specification alone is no run."""
+def started_by(shim: int, pid: int, pid_started: int, boot_id: str) -> StartRecord:
+    """Return the start record of a run."""
+    return StartRecord(
+        run_id="r1", shim_pid=shim, shim_started=1, pid=pid, pid_started=pid_started, boot_id=boot_id,
+        monotonic=0.0,
+    )  # fmt: skip
+
+
+def test_unclaimed_directory_was_never_started(tmp_path: Path) -> None:
+    """A specification alone is not a run."""
     (tmp_path / "spec.json").write_text("{}")
 
     assert None is adopt(tmp_path)
 
 
 def test_run_that_is_over_is_adopted_as_its_record(tmp_path: Path) -> None:
-    """The exit record speaks, whoever has the shim's pid now."""
+    """The exit record counts, whichever process has the shim's pid now."""
     claim_as(tmp_path / "r1", os.getpid(), proc.started(os.getpid()))
     record = ExitRecord(run_id="r1", code=4)
     records.write(str(tmp_path / "r1"), "exit.json", record.to_json())
@@ -59,13 +72,10 @@ def test_run_that_is_over_is_adopted_as_its_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shifted", "lives"), [(0, True), (1, False)])
 def test_a_program_without_its_shim_is_alive(tmp_path: Path, shifted: int, lives: bool) -> None:
-    """That is said of it, though nobody looks after it; of a stranger with its process id it is not."""
+    """Though no shim supervises it; a stranger with its process id is not."""
     claim_as(tmp_path / "r1", 1, 0)
     me = os.getpid()
-    start = StartRecord(
-        run_id="r1", shim_pid=1, shim_started=0, pid=me, pid_started=proc.started(me) + shifted,
-        boot_id=proc.boot_id(), monotonic=0.0,
-    )  # fmt: skip
+    start = started_by(1, me, proc.started(me) + shifted, proc.boot_id())
     records.write(str(tmp_path / "r1"), "start.json", start.to_json())
     run = claimed(tmp_path / "r1")
     assert run is not None
@@ -74,14 +84,14 @@ def test_a_program_without_its_shim_is_alive(tmp_path: Path, shifted: int, lives
 
 
 def test_claim_without_a_start_is_lost(tmp_path: Path) -> None:
-    """A shim that died so early may have started the program or not; nothing is said about that."""
+    """A shim that died so early may have started the program or not."""
     claim_as(tmp_path / "r1", os.getpid(), 1)
 
     assert ExitRecord(run_id="r1", by="lost") == adopt(tmp_path / "r1")
 
 
-def test_records_that_a_power_cut_has_emptied_are_none(tmp_path: Path) -> None:
-    """Their names may survive without their content; the run is then lost, and reading it is no error."""
+def test_records_that_a_power_cut_has_emptied_do_not_count(tmp_path: Path) -> None:
+    """Their names may survive without their content; the run is then lost, which is not an error."""
     run_dir = tmp_path / "r1"
     run_dir.mkdir()
     claim = Claim(pid=os.getpid(), started=proc.started(os.getpid()), boot_id="an-earlier-boot")
@@ -97,8 +107,7 @@ def test_records_that_a_power_cut_has_emptied_are_none(tmp_path: Path) -> None:
 async def test_a_stranger_with_the_shims_pid_is_never_signalled(tmp_path: Path) -> None:
     """Same pid, other start time: stop does nothing, and waiting does not wait for the stranger."""
     async with await anyio.open_process(["sleep", "600"]) as stranger:
-        claim_as(tmp_path / "r1", stranger.pid, proc.started(stranger.pid) - 1)
-        run = Run(tmp_path / "r1", Claim.from_text(records.claimed(str(tmp_path / "r1"), "claim") or ""))
+        run = claim_as(tmp_path / "r1", stranger.pid, proc.started(stranger.pid) - 1)
 
         run.stop()
         record = await run.wait()
@@ -114,7 +123,7 @@ async def test_a_stranger_with_the_shims_pid_is_never_signalled(tmp_path: Path) 
 async def test_program_that_outlived_shim_and_launcher_is_killed_on_adoption(
     tmp_path: Path, launcher: Launcher, socket: Path
 ) -> None:
-    """When both nets are gone, whoever finds the run lost ends what is left of it."""
+    """When both nets are gone, the daemon that finds the run lost ends the rest of it."""
     marker = str(tmp_path / "marker")
     await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", *script("listener", marker)))
     run = adopt(tmp_path / "r1")
@@ -157,7 +166,7 @@ async def test_any_number_may_wait(tmp_path: Path, launcher: Launcher) -> None:
 
 
 async def test_giving_up_waiting_leaves_the_run_alone(tmp_path: Path, launcher: Launcher) -> None:
-    """Cancelling a wait is no stop, and no descriptor is left behind."""
+    """Cancelling a wait does not stop the run, and no descriptor is left behind."""
     run = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sleep", "600"))
     before = os.listdir("/proc/self/fd")
 
@@ -196,15 +205,7 @@ async def test_until_the_start_record_is_there_a_run_is_known_by_its_shim(tmp_pa
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         assert [] == seen
-        start = StartRecord(
-            run_id="r1",
-            shim_pid=shim.pid,
-            shim_started=1,
-            pid=4711,
-            pid_started=1,
-            boot_id="b",
-            monotonic=1.0,
-        )
+        start = started_by(shim.pid, 4711, 1, "b")
         records.write(str(tmp_path / "r1"), "start.json", start.to_json())
 
         await eventually(lambda: [start] == seen)
@@ -213,12 +214,9 @@ async def test_until_the_start_record_is_there_a_run_is_known_by_its_shim(tmp_pa
 
 
 async def test_a_shim_that_is_gone_starts_nothing_any_more(tmp_path: Path) -> None:
-    """Waiting for the start ends with whoever could have made it."""
-    claim_as(tmp_path / "r1", os.getpid(), 1)
-    run = Run(tmp_path / "r1", Claim.from_text(records.claimed(str(tmp_path / "r1"), "claim") or ""))
-
+    """Waiting for the start ends with the shim that could have made it."""
     with anyio.fail_after(60):
-        assert None is await run.started()
+        assert None is await claim_as(tmp_path / "r1", os.getpid(), 1).started()
 
 
 async def test_vitals_show_output_work_and_writing_of_the_whole_tree(
@@ -241,8 +239,8 @@ async def test_vitals_show_output_work_and_writing_of_the_whole_tree(
     assert Vitals(output_bytes=6, cpu_s=0.0, written_bytes=0, heard_ns=left.heard_ns) == left
 
 
-async def test_what_lives_in_a_folder_of_runs_is_found(launcher: Launcher, tmp_path: Path) -> None:
-    """With the folder it works in; what is over and what never began is not there, nor need the folder be."""
+async def test_living_runs_of_a_folder_are_found(launcher: Launcher, tmp_path: Path) -> None:
+    """With the folder they work in; not those that ended or never began, and the folder may be missing."""
     assert [] == list(living(tmp_path / "runs"))
     run = await launcher.start(tmp_path / "runs/r2", run_spec(tmp_path, "r2", "sleep", "1000"))
     claim_as(tmp_path / "runs/r1", os.getpid(), proc.started(os.getpid()) + 1)
@@ -253,3 +251,102 @@ async def test_what_lives_in_a_folder_of_runs_is_found(launcher: Launcher, tmp_p
     await run.wait()
     assert [] == list(living(tmp_path / "runs"))
     assert None is Run(tmp_path / "runs/r1", Claim(pid=1, started=1, boot_id="b")).folder()
+
+
+# --- from outside, when shim and launcher are gone ----------------------------------------------------
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A folder for one test, with no process left in it afterwards."""
+    yield tmp_path
+    end_processes(tmp_path)
+
+
+def orphaned(marker: Path, run_id: str) -> None:
+    """Leave two deaf orphans behind, with a run's id in their environment."""
+    subprocess.run(script("hydra", str(marker), "orphans"), env={MARK: run_id}, check=True, timeout=60)
+    eventually_sync(lambda: len(marker.read_bytes().split()) == 2)
+
+
+def test_orphans_are_known_by_the_run_they_were_started_for(root: Path) -> None:
+    """Orphans of another run, also of one whose id begins alike, go on."""
+    orphaned(root / "mine", "r1")
+    orphaned(root / "others", "r11")
+
+    killed = end_remains(None, "r1")
+
+    assert 2 == killed
+    eventually_sync(lambda: not processes(str(root / "mine")))
+    assert 2 == len(processes(str(root / "others")))
+    assert 0 == end_remains(None, "r1")
+
+
+def test_without_an_id_no_process_is_ended(root: Path) -> None:
+    """An empty one would fit every process."""
+    orphaned(root / "mine", "")
+
+    assert (0, 0) == (end_remains(None, None), end_remains(None, ""))
+    assert 2 == len(processes(str(root / "mine")))
+
+
+def test_a_pid_that_was_used_again_is_not_signalled() -> None:
+    """The start record names a process by its start time, too."""
+    with ending(subprocess.Popen(["sleep", "600"])) as stranger:
+        start = started_by(1, stranger.pid, proc.started(stranger.pid) - 1, proc.boot_id())
+
+        hit = end_remains(start, "r1")
+        stranger.terminate()
+
+    assert (0, -signal.SIGTERM) == (hit, stranger.returncode)  # of anything else it would have died before
+
+
+async def test_orphans_outlive_neither_net(root: Path) -> None:
+    """Launcher and shim are killed; the daemon that finds the run lost also ends orphans outside the tree."""
+    socket, marker = root / "run" / "launcher.sock", root / "marker"
+    hydra = script("hydra", str(marker), "orphans")
+    spec = run_spec(root, "r1", *hydra, env={MARK: "r1"}, drain_s=600, deadline_s=None)
+    run = await Launcher(socket).start(root / "r1", spec)
+    await eventually(lambda: marker.exists() and len(marker.read_bytes().split()) == 2)
+    os.kill(launchers(socket)[0], signal.SIGKILL)
+    os.kill(run.shim_pid, signal.SIGKILL)
+    await eventually(lambda: not run.is_running())
+    assert 2 == len(processes(str(marker)))
+
+    record = adopt(root / "r1")
+
+    assert isinstance(record, ExitRecord)
+    assert ("lost", 2) == (record.by, record.killed)
+    await eventually(lambda: not processes(str(marker)))
+
+
+def test_only_a_process_of_one_of_our_runs_is_ended_for_locking(root: Path) -> None:
+    """Another daemon's run, a stranger and this process itself go on."""
+    (root / "runs/r1").mkdir(parents=True)
+    socket = root / "launcher.sock"
+    for run_id, ours in (("r1", True), ("r2", False), ("../runs", False), ("", False)):
+        with ending(subprocess.Popen(["sleep", "600"], env={MARK: run_id})) as process:
+            try:
+                # A program that has just been executed has no environment yet.
+                eventually_sync(Path(f"/proc/{process.pid}/environ").read_bytes)
+                assert ours == end_member(process.pid, root / "runs", socket), run_id
+                assert (process.poll() is None) != ours
+            finally:
+                process.kill()
+    assert not end_member(os.getpid(), root / "runs", socket)
+    assert not end_member(2**22 + 1, root / "runs", socket)
+
+
+@pytest.mark.parametrize(("place", "ours"), [("run/launcher.sock", True), ("other/launcher.sock", False)])
+def test_a_descendant_of_our_launcher_is_ours_whatever_its_environment(
+    root: Path, place: str, ours: bool
+) -> None:
+    """The launcher is known by its program and its socket."""
+    code = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    argv = [sys.executable, "-I", "-c", code, "/opt/handoffd/execute/runner/launcher.py", str(root / place)]
+    with ending(subprocess.Popen(argv, env={}, stdout=subprocess.PIPE, text=True)) as launcher:
+        assert launcher.stdout is not None
+        child = int(launcher.stdout.readline())
+        try:
+            assert ours == end_member(child, root / "runs", root / "run/launcher.sock")
+        finally:
+            if not ours:
+                os.kill(child, signal.SIGKILL)

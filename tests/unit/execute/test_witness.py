@@ -1,4 +1,4 @@
-"""Looking at processes through the launcher, as a daemon must that is in a user namespace."""
+"""Processes as seen through the launcher, which a daemon in a user namespace needs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from tests.support.children import ending
 from tests.support.namespaces import in_user_namespace
-from tests.unit.execute.runner.test_sockets import connected, send
+from tests.unit.execute.runner.test_proc_probe import connected, send
 
 from handoffd.execute.runner import proc, proc_probe
 from handoffd.execute.witness import ALONE, Witness
@@ -25,16 +24,17 @@ import json, sys
 from pathlib import Path
 from handoffd.api.service import inside_executor
 from handoffd.execute.witness import ALONE, Witness
-pid = int(sys.argv[1])
-witness = Witness(Path(sys.argv[2])) if sys.argv[2] else ALONE
-print(json.dumps([witness.written([pid]), inside_executor(pid, witness)]))
+for pid, socket in json.loads(sys.argv[1]):
+    witness = Witness(Path(socket)) if socket else ALONE
+    print(json.dumps([witness.written([pid]), inside_executor(pid, witness)]))
 """
 
 CONNECTIONS = """
 import json, sys
 from pathlib import Path
 from handoffd.execute.witness import Witness
-print(json.dumps(Witness(Path(sys.argv[2])).received([int(sys.argv[1])])))
+for socket in sys.argv[2:]:
+    print(json.dumps(Witness(Path(socket)).received([int(sys.argv[1])])))
 """
 
 
@@ -76,64 +76,66 @@ def process(**env: str) -> Iterator[int]:
             child.communicate()
 
 
-def seen_from_inside(pid: int, socket_path: str) -> tuple[dict[str, list[int]], bool]:
-    """Return what one in a user namespace learns of `pid`: what it has written, whether it is an agent."""
-    written, inside = json.loads(in_user_namespace(LOOK, str(pid), socket_path))
-    return written, inside
+def seen_from_inside(*asked: tuple[int, Path | None]) -> list[tuple[dict[str, list[int]], bool]]:
+    """Return, for each process and launcher, what a daemon in a user namespace sees there.
+
+    That is what the process has written, and whether it counts as an agent.
+    """
+    pairs = json.dumps([(pid, str(socket or "")) for pid, socket in asked])
+    found = map(json.loads, in_user_namespace(LOOK, pairs).splitlines())
+    return [(written, inside) for written, inside in found]
 
 
-def test_who_can_be_looked_at_is_asked_of_nobody() -> None:
-    """No launcher is needed on most machines."""
+def test_a_process_that_we_may_see_needs_no_launcher() -> None:
+    """As on most machines."""
     with process() as pid:
         assert proc.shown_written(pid) == ALONE.written([pid])[pid]
         assert 5 <= ALONE.written([pid])[pid].calls
 
 
-def test_who_has_ended_is_left_out(tmp_path: Path) -> None:
-    """It takes its figures along."""
+def test_a_process_that_has_ended_is_left_out(tmp_path: Path) -> None:
+    """Its figures are gone with it."""
     with process() as pid:
         pass
 
-    assert {} == Witness(tmp_path / "nobody").written([pid])
+    assert {} == Witness(tmp_path / "none").written([pid])
 
 
 def test_from_inside_a_user_namespace_the_launcher_sees(tmp_path: Path) -> None:
-    """What was written, and whether whoever asks belongs to a run."""
-    with launcher(tmp_path / "l"), process(HANDOFFD_RUN="d1") as agent, process() as person:
-        seen = [seen_from_inside(pid, str(tmp_path / "l")) for pid in (agent, person)]
+    """What a process has written, and whether it belongs to a run."""
+    path = tmp_path / "l"
+    with launcher(path), process(HANDOFFD_RUN="d1") as agent, process() as person:
+        expected = [
+            ({str(pid): [*proc.shown_written(pid)]}, inside)
+            for pid, inside in ((agent, True), (person, False))
+        ]
 
-        assert [({str(agent): [*proc.shown_written(agent)]}, True)] == seen[:1]
-        assert [({str(person): [*proc.shown_written(person)]}, False)] == seen[1:]
+        assert expected == seen_from_inside((agent, path), (person, path))
 
 
 def test_connections_are_seen_from_inside_a_user_namespace(tmp_path: Path) -> None:
-    """By the launcher; without one that can tell, nothing is."""
-    with connected() as (pid, ours):
+    """Through the launcher; without one that knows the request, none are."""
+    new, old = tmp_path / "l", tmp_path / "old"
+    with connected() as (pid, ours), launcher(new), launcher(old, older=True):
         send(ours, b"x" * 100)
-        with launcher(tmp_path / "l"):
-            told = json.loads(in_user_namespace(CONNECTIONS, str(pid), str(tmp_path / "l")))
-        with launcher(tmp_path / "old", older=True):
-            untold = json.loads(in_user_namespace(CONNECTIONS, str(pid), str(tmp_path / "old")))
+        printed = in_user_namespace(CONNECTIONS, str(pid), str(new), str(old))
+        seen, unseen = map(json.loads, printed.splitlines())
 
-        assert [list(one) for one in ALONE.received([pid])] == told
-        assert [100] == [data_bytes for _, data_bytes, _ in told]
-    assert [] == untold
+        assert [list(one) for one in ALONE.received([pid])] == seen
+        assert [100] == [data_bytes for _, data_bytes, _ in seen]
+    assert [] == unseen
 
 
-@pytest.mark.parametrize("older", [True, False])
-def test_without_a_launcher_that_can_tell_nobody_opens_a_gate(tmp_path: Path, older: bool) -> None:
-    """Whoever cannot be looked at may be an agent."""
-    with process() as person:
-        if older:
-            with launcher(tmp_path / "l", older=True):
-                assert ({}, True) == seen_from_inside(person, str(tmp_path / "l"))
-        else:
-            assert ({}, True) == seen_from_inside(person, str(tmp_path / "nobody"))
-            assert ({}, True) == seen_from_inside(person, "")
+def test_without_a_launcher_that_can_answer_a_caller_counts_as_an_agent(tmp_path: Path) -> None:
+    """A process that cannot be seen may be one, and must not open a gate."""
+    with process() as person, launcher(tmp_path / "old", older=True):
+        sockets = (tmp_path / "old", tmp_path / "none", None)
+
+        assert [({}, True)] * 3 == seen_from_inside(*((person, socket) for socket in sockets))
 
 
-def test_who_listens_is_asked_of_the_kernel(tmp_path: Path) -> None:
-    """It need not answer for that."""
+def test_the_kernel_names_the_listener(tmp_path: Path) -> None:
+    """The launcher itself need not answer for that."""
     assert None is ALONE.listener()
     assert None is Witness(tmp_path / "l").listener()
     with launcher(tmp_path / "l", older=True):
@@ -146,17 +148,17 @@ def test_any_number_of_processes_can_be_asked_for(tmp_path: Path) -> None:
         assert Witness(tmp_path / "l").marked([os.getppid()] * (2 * proc_probe.MOST + 1)) is False
 
 
-def test_the_launcher_tells_its_boot_id(tmp_path: Path) -> None:
-    """One of an older version does not know the question."""
+def test_the_launcher_answers_its_boot_id(tmp_path: Path) -> None:
+    """One of an older version does not know the request."""
     with launcher(tmp_path / "l"):
         assert proc.boot_id() == Witness(tmp_path / "l").boot_id()
     with launcher(tmp_path / "old", older=True):
         assert Witness(tmp_path / "old").boot_id() is None
 
 
-def test_nobody_answers(tmp_path: Path) -> None:
-    """That is no answer, and not the answer no."""
-    assert Witness(tmp_path / "nobody").boot_id() is None
-    assert Witness(tmp_path / "nobody").marked([os.getpid()]) is None
+def test_without_a_launcher_there_is_no_answer(tmp_path: Path) -> None:
+    """None is not False."""
+    assert Witness(tmp_path / "none").boot_id() is None
+    assert Witness(tmp_path / "none").marked([os.getpid()]) is None
     assert ALONE.marked([os.getpid()]) is None
     assert ALONE.marked([]) is False

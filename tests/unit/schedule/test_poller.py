@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from tests.support.eventually import eventually
 
-from handoffd.schedule.poller import Scheduler, _arm, _Beat, _Every, _keep
+from handoffd.schedule.poller import Scheduler, _arm, _Beat, _Every, _keep, follow_lag
 
 QUICK_S = 0.02
 
@@ -67,7 +68,7 @@ async def test_an_error_ends_only_the_run_it_happened_in() -> None:
 
 
 async def test_a_job_never_runs_beside_itself() -> None:
-    """What rings during a long run becomes one run afterwards, and no other job waits for it."""
+    """Rings during a long run become one run afterwards, and no other job waits for it."""
     release, other = anyio.Event(), Count()
     at_once, most, runs = 0, 0, 0
 
@@ -114,7 +115,7 @@ async def test_a_shielded_write_is_finished_when_the_scheduler_is_cancelled() ->
 
 
 async def test_it_can_be_run_again() -> None:
-    """After a cancelled run nothing is left over that a second run would trip on."""
+    """A cancelled run leaves nothing that a second one would trip over."""
     count = Count()
     scheduler = Scheduler()
     scheduler.every("job", QUICK_S, count.job)
@@ -178,3 +179,19 @@ def test_however_much_was_missed_it_is_one_run(missed_s: float) -> None:
     assert timedelta(0) == (following - began) % timedelta(seconds=0.2)
     assert now + timedelta(seconds=0.2) == every.get_next_fire_time(None, now)
     assert began + timedelta(seconds=0.2) == every.get_next_fire_time(began, began - timedelta(days=1))
+
+
+# --- how late the loop is -----------------------------------------------------------------------------
+async def test_a_blocked_loop_is_reported() -> None:
+    """By how much each sleep was too long."""
+    lags: list[float] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow_lag, lags.append, 0.01)
+        await eventually(lambda: len(lags) >= 2)
+        before = len(lags)
+        time.sleep(0.1)  # noqa: ASYNC251  (the fault to be found)
+        await eventually(lambda: len(lags) > before)
+        tasks.cancel_scope.cancel()
+
+    assert max(lags[before:]) >= 0.05
+    assert min(lags) >= 0

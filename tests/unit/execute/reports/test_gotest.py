@@ -39,55 +39,68 @@ def test_results_are_known_by_package_and_test() -> None:
     assert ((), (), None) == (report.cut_short, report.load_errors, report.problem)
 
 
-def test_what_failing_tests_printed_is_kept() -> None:
-    """A machine's stream is no help to whoever has to repair; the test's own words are."""
+def test_the_output_of_failing_tests_is_kept() -> None:
+    """The test's own words help an agent to repair it; the stream of JSON does not."""
     excerpt = sample("go-mixed.json").excerpt
 
     assert "cart_test.go:21: got 2, want 3" in excerpt
     assert "needs a database" not in excerpt
 
 
+WALLET = ("cart/wallet_test.go", "undefined: NewWallet")
+
+
 @pytest.mark.parametrize(
-    ("name", "files"),
+    ("name", "errors"),
     [
-        ("go-build-failure.json", ["cart/wallet_test.go", "cart/coupon_test.go"]),
-        ("go-build-failure-1.23.json", ["cart/wallet_test.go", "api/server.go"]),
-        ("go-setup-failure.json", ["cart/cart_test.go"]),
+        ("go-build-failure.json", {WALLET, ("cart/coupon_test.go", "undefined: Coupon")}),
+        ("go-build-failure-1.23.json", {WALLET, ("api/server.go", "undefined: Serve")}),
+        ("go-setup-failure.json", {("cart/cart_test.go", "expected ';', found is")}),
     ],
 )
-def test_a_package_that_does_not_build_is_one_load_error_a_file(name: str, files: list[str]) -> None:
-    """The compiler's complaints name the files, as events or as text on stderr."""
+def test_a_package_that_does_not_build_is_one_load_error_a_file(
+    name: str, errors: set[tuple[str, str]]
+) -> None:
+    """With the compiler's first message, which comes as events or as text on stderr."""
     report = sample(name)
 
-    assert sorted(files) == sorted(error.file for error in report.load_errors)
+    assert len(errors) == len(report.load_errors)
+    assert errors == {(error.file, error.message) for error in report.load_errors}
     assert not any("failed" == outcome for outcome in report.results.values())
     assert report.cut_short == ()
 
 
-def test_the_compilers_first_words_are_the_message() -> None:
-    """One message for a file: the first."""
-    assert "undefined: NewWallet" == sample("go-build-failure.json").load_errors[0].message
-
-
-def test_a_dependency_that_does_not_build_is_the_file_at_fault() -> None:
-    """`FailedBuild` leads to the package whose file is broken."""
-    body = stream(
-        {"Action": "build-output", "ImportPath": "m/lib", "Output": "./lib/lib.go:3:1: syntax error\n"},
-        {"Action": "build-fail", "ImportPath": "m/lib"},
-        {"Action": "fail", "Package": "m/app", "FailedBuild": "m/lib"},
-    )
-
-    assert ["lib/lib.go"] == [error.file for error in gotest.read(body).load_errors]
-
-
-def test_a_build_failure_without_a_file_is_the_packages() -> None:
-    """An import cycle names no file: then the package stands for it."""
-    body = stream(
-        {"Action": "output", "Package": "m/app", "Output": "FAIL\tm/app [setup failed]\n"},
-        {"Action": "fail", "Package": "m/app"},
-    )
-
-    assert ["m/app"] == [error.file for error in gotest.read(body).load_errors]
+@pytest.mark.parametrize(
+    ("events", "file"),
+    [
+        (
+            # `FailedBuild` leads to the package whose file is broken.
+            [
+                {
+                    "Action": "build-output",
+                    "ImportPath": "m/lib",
+                    "Output": "./lib/lib.go:3:1: syntax error\n",
+                },
+                {"Action": "build-fail", "ImportPath": "m/lib"},
+                {"Action": "fail", "Package": "m/app", "FailedBuild": "m/lib"},
+            ],
+            "lib/lib.go",
+        ),
+        (
+            # An import cycle names no file.
+            [
+                {"Action": "output", "Package": "m/app", "Output": "FAIL\tm/app [setup failed]\n"},
+                {"Action": "fail", "Package": "m/app"},
+            ],
+            "m/app",
+        ),
+    ],
+)
+def test_a_build_failure_names_the_file_at_fault_or_else_the_package(
+    events: list[dict[str, str]], file: str
+) -> None:
+    """Also the file of a dependency."""
+    assert [file] == [error.file for error in gotest.read(stream(*events)).load_errors]
 
 
 def test_a_panic_cuts_its_package_short() -> None:

@@ -14,7 +14,7 @@ DATA = Path(__file__).parents[3] / "data" / "reports"
 
 
 def test_a_real_report() -> None:
-    """Ids have the file; a file that cannot be loaded is told from one whose tests fail."""
+    """Ids have the file; a file that cannot be loaded is not one whose tests fail."""
     report = jest.read((DATA / "jest.json").read_bytes())
 
     assert {
@@ -31,16 +31,12 @@ def test_a_real_report() -> None:
     assert () == report.cut_short
 
 
-def test_no_tests_are_none() -> None:
-    """As with --passWithNoTests."""
-    report = jest.read(b'{"testResults": [], "wasInterrupted": false}')
+@pytest.mark.parametrize(("interrupted", "cut_short"), [("false", ()), ("true", (EVERYTHING,))])
+def test_no_tests_are_a_valid_report(interrupted: str, cut_short: tuple[str, ...]) -> None:
+    """As with --passWithNoTests; after an interruption tests are missing, not deleted."""
+    report = jest.read(f'{{"testResults": [], "wasInterrupted": {interrupted}}}'.encode())
 
-    assert ({}, None, ()) == (report.results, report.problem, report.cut_short)
-
-
-def test_a_run_that_was_interrupted_was_cut_short() -> None:
-    """What is missing was not deleted."""
-    assert (EVERYTHING,) == jest.read(b'{"testResults": [], "wasInterrupted": true}').cut_short
+    assert ({}, None, cut_short) == (report.results, report.problem, report.cut_short)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +52,13 @@ def test_a_run_that_was_interrupted_was_cut_short() -> None:
         b"1" * 10_000,
     ],
 )
-def test_what_is_no_report_is_a_problem(body: bytes) -> None:
+def test_another_file_is_a_problem(body: bytes) -> None:
     """It proves nothing."""
     assert jest.read(body).problem is not None
 
 
 def test_odd_values_are_passed_over() -> None:
-    """Whatever has another type than it should have."""
+    """Values of another type than the expected one."""
     suites = [
         5,
         {"name": 7, "status": "failed", "message": []},

@@ -24,7 +24,7 @@ def suite(cases: str) -> bytes:
 
 
 def test_every_outcome_of_pytest_is_recognised() -> None:
-    """Failures, errors of fixtures, skips and expected failures are told apart; ids are stable."""
+    """Failures, errors of fixtures, skips and expected failures; ids are stable."""
     report = sample("pytest-mixed.xml")
 
     assert {
@@ -45,7 +45,7 @@ def test_every_outcome_of_pytest_is_recognised() -> None:
 
 @pytest.mark.parametrize("name", ["pytest-collection-errors.xml", "pytest-collection-errors-continued.xml"])
 def test_collection_errors_of_pytest_are_load_errors(name: str) -> None:
-    """A module that cannot be imported or parsed is no test; its file and message are known."""
+    """A module that cannot be imported or parsed is not a test; its file and message are known."""
     report = sample(name)
 
     assert ["/home/me/shop/tests/test_new.py", "tests/test_syntax.py"] == [e.file for e in report.load_errors]
@@ -62,13 +62,6 @@ def test_a_conftest_that_breaks_collection_is_the_load_error() -> None:
     assert ["/p/tests/api/conftest.py"] == [e.file for e in junit.read(suite(case)).load_errors]
 
 
-def test_a_module_that_skips_itself_is_a_skipped_test() -> None:
-    """pytest's `collection skipped` has no classname; it is not an error."""
-    case = '<testcase classname="" name="tests.test_x"><skipped message="collection skipped"/></testcase>'
-
-    assert {"tests.test_x": "skipped"} == junit.read(suite(case)).results
-
-
 def test_a_suite_that_vitest_cannot_load_is_a_load_error() -> None:
     """vitest reports it as one failed case named after the file."""
     report = sample("vitest.xml")
@@ -81,32 +74,37 @@ def test_a_suite_that_vitest_cannot_load_is_a_load_error() -> None:
     assert ["test/b.test.js"] == [error.file for error in report.load_errors]
 
 
-def test_an_internal_error_of_pytest_proves_nothing() -> None:
-    """The runner broke: whatever else is in the report, it is a problem."""
+def test_no_collected_test_is_valid_and_an_internal_error_is_a_problem() -> None:
+    """The runner broke: whatever else is in its report proves nothing."""
+    assert TestReport() == sample("pytest-nothing.xml")
     assert "the test runner broke: RuntimeError: plugin bug" == sample("pytest-internal.xml").problem
 
 
-def test_nothing_collected_is_a_valid_report() -> None:
-    """Zero tests are zero tests, not a fault."""
-    assert TestReport() == sample("pytest-nothing.xml")
-
-
-def test_two_cases_of_one_id_are_one_test() -> None:
-    """pytest reports a test and its failed teardown as two cases."""
-    cases = (
-        '<testcase classname="t" name="a"><failure message="no"/></testcase>'
-        '<testcase classname="t" name="a"><error message="failed on teardown"/></testcase>'
-    )
-
-    assert {"t::a": "error"} == junit.read(suite(cases)).results
-
-
-def test_the_suite_names_cases_without_a_classname() -> None:
-    """Some runners write the group into the suite alone; suites may be nested."""
-    inner = b'<testsuite name="i"><testcase name="a"/></testsuite>'
-    body = b'<testsuite name="o">' + inner + b'<testcase name="b"/></testsuite>'
-
-    assert {"i::a": "passed", "o::b": "passed"} == junit.read(body).results
+@pytest.mark.parametrize(
+    ("cases", "results"),
+    [
+        # A module that skips itself has no classname.
+        (
+            '<testcase classname="" name="tests.test_x"><skipped message="collection skipped"/></testcase>',
+            {"tests.test_x": "skipped"},
+        ),
+        # pytest reports a test and its failed teardown as two cases.
+        (
+            '<testcase classname="t" name="a"><failure message="no"/></testcase>'
+            '<testcase classname="t" name="a"><error message="failed on teardown"/></testcase>',
+            {"t::a": "error"},
+        ),
+        # Some runners write the group into the suite alone; suites may be nested.
+        (
+            '<testsuite name="o"><testsuite name="i"><testcase name="a"/></testsuite>'
+            '<testcase name="b"/></testsuite>',
+            {"i::a": "passed", "o::b": "passed"},
+        ),
+    ],
+)
+def test_odd_cases_are_understood(cases: str, results: dict[str, str]) -> None:
+    """Each test has one id and one result."""
+    assert results == junit.read(suite(cases)).results
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -133,7 +131,7 @@ def test_a_doctype_is_refused_before_entities_exist(encoding: str) -> None:
         (b" " * MAX_REPORT_BYTES + b"<x/>", "larger than 64 MiB"),
     ],
 )
-def test_what_is_no_report_is_a_problem(body: bytes, part: str) -> None:
+def test_another_file_is_a_problem(body: bytes, part: str) -> None:
     """A broken, foreign or excessive file never passes for a run without failures."""
     report = junit.read(body)
 

@@ -64,7 +64,7 @@ def test_nested_subtests_of_version_14() -> None:
 
 
 def test_a_bail_out_ends_the_report() -> None:
-    """What follows is not read, and what is missing was never run."""
+    """Later lines are not read, and missing tests never ran."""
     report = sample("bail-out.tap")
 
     assert {"connects": "passed"} == report.results
@@ -89,20 +89,20 @@ def test_a_stream_that_stops_is_no_success(text: str, failure: str) -> None:
 
 
 def test_a_plan_of_nothing_is_a_valid_report() -> None:
-    """`1..0 # SKIP` says that there was nothing to do."""
+    """`1..0 # SKIP` means that there was nothing to do."""
     assert TestReport() == tap.read(b"TAP version 13\n1..0 # SKIP no database\n")
 
 
-def test_details_that_never_end_do_not_hide_results() -> None:
-    """An open YAML block ends where the indentation does."""
-    assert {"a": "passed", "b": "failed"} == tap.read(
-        b"1..2\nok 1 - a\n  ---\n  x: 1\nnot ok 2 - b\n"
-    ).results
-
-
-def test_words_that_begin_like_results_are_none() -> None:
-    """Only `ok` as a word of its own is a test point."""
-    assert {"a": "passed"} == tap.read(b"okay then\nok-ish\nok 1 - a\n1..1\n").results
+@pytest.mark.parametrize(
+    ("text", "results"),
+    [
+        ("1..2\nok 1 - a\n  ---\n  x: 1\nnot ok 2 - b\n", {"a": "passed", "b": "failed"}),
+        ("okay then\nok-ish\nok 1 - a\n1..1\n", {"a": "passed"}),
+    ],
+)
+def test_only_test_points_are_results(text: str, results: dict[str, str]) -> None:
+    """An open YAML block ends where the indentation does; words that begin with `ok` are not points."""
+    assert results == tap.read(text.encode()).results
 
 
 @pytest.mark.parametrize("body", [b"", b"Error: Cannot find module 'tape'\n", b"\xff\xfe\x00\x01"])

@@ -1,4 +1,4 @@
-"""The control group of a run: nobody gets out of it, and none is left behind."""
+"""The control group of a run: no process gets out of it, and none is left behind."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.support.runs import (
     end_processes,
     hydra_is_grown,
     launchers,
+    printed,
     processes,
     run_spec,
     script,
@@ -63,10 +64,8 @@ def filled(place: Path) -> subprocess.Popen[str]:
     """Return the leader of a group that it is not in."""
     leader = subprocess.Popen(
         [PYTHON, "-I", "-S", "-c", INSIDE, str(place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert leader.stdout is not None
     assert "left" == leader.stdout.readline().strip()
     return leader
@@ -81,7 +80,7 @@ async def hidden(root: Path, socket: Path) -> Run:
     return run
 
 
-def test_one_write_ends_everybody_in_a_group(place: Path) -> None:
+def test_one_write_ends_all_processes_of_a_group(place: Path) -> None:
     """Each in a session of its own, without an environment; then the group can be removed."""
     with ending(filled(place)) as leader:
         group = cgroup.Group(str(place), leader.pid, proc.started(leader.pid))
@@ -98,8 +97,8 @@ def test_one_write_ends_everybody_in_a_group(place: Path) -> None:
 
 
 def test_groups_go_with_their_leaders(place: Path) -> None:
-    """A living one's is left alone; a foreign name is nobody's; a pid alone is no identity."""
-    (place / "somebody-else").mkdir()
+    """A living one's stays, and so does a group of another name; a pid alone is not an identity."""
+    (place / "another-name").mkdir()
     with ending(filled(place)) as dead, ending(filled(place)) as living:
         reused = place / f"handoffd-run-{living.pid}-1"
         reused.mkdir()
@@ -113,12 +112,12 @@ def test_groups_go_with_their_leaders(place: Path) -> None:
         eventually_sync(is_ended)
         assert 3 == len(members(*groups_in(place)))
         kept = f"handoffd-run-{living.pid}-{proc.started(living.pid)}"
-        assert {"somebody-else", kept} == {folder.name for folder in groups_in(place)}
+        assert {"another-name", kept} == {folder.name for folder in groups_in(place)}
         living.kill()
 
 
 def test_where_no_group_can_be_made_there_is_none(tmp_path: Path) -> None:
-    """The tree has to do then: that costs the net, not the run."""
+    """The process tree is the only net then, but the run goes on."""
     group = cgroup.Group(str(tmp_path / "nowhere"), os.getpid(), 1)
 
     assert not group.enter()
@@ -128,7 +127,7 @@ def test_where_no_group_can_be_made_there_is_none(tmp_path: Path) -> None:
 
 
 async def test_a_run_has_its_group_and_takes_it_along(root: Path, place: Path) -> None:
-    """With the shim outside: it writes the exit record after everybody in it was ended."""
+    """With the shim outside: it writes the exit record after it has ended every process of the group."""
     socket = root / "run" / "launcher.sock"
     with unit(PROGRAM, socket, place):
         await eventually(lambda: launchers(socket))
@@ -145,10 +144,10 @@ async def test_a_run_has_its_group_and_takes_it_along(root: Path, place: Path) -
 
 
 @pytest.mark.parametrize("shim_first", [True, False])
-async def test_nobody_outlives_launcher_and_shim(root: Path, place: Path, shim_first: bool) -> None:
-    """Nobody descends from us then, or bears the run's name; the next launcher finds them all the same.
+async def test_no_process_outlives_launcher_and_shim(root: Path, place: Path, shim_first: bool) -> None:
+    """They do not descend from us then, nor name the run; but the next launcher finds them.
 
-    Also when it is there already as the shim goes, which is no child of its.
+    Also when it has started before the shim ends, which is not its child.
     """
     socket = root / "run" / "launcher.sock"
     with unit(PROGRAM, socket, place):
@@ -172,7 +171,7 @@ async def test_nobody_outlives_launcher_and_shim(root: Path, place: Path, shim_f
 
 @pytest.fixture
 async def alone(root: Path, place: Path) -> AsyncIterator[tuple[Run, Path]]:
-    """Lend a run and its group, whose shim cannot count on the launcher: that one is frozen."""
+    """Lend a run and its group, whose shim gets no help from the launcher: that one is frozen."""
     socket = root / "run" / "launcher.sock"
     with unit(PROGRAM, socket, place):
         await eventually(lambda: launchers(socket))
@@ -190,10 +189,10 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-async def test_a_shim_ends_who_came_into_its_group_from_elsewhere(
+async def test_a_shim_ends_its_whole_group_and_removes_it(
     alone: tuple[Run, Path], stranger: subprocess.Popen[bytes]
 ) -> None:
-    """No walk over its descendants would find such a process."""
+    """Also a process that came in from elsewhere, which no walk over its descendants would find."""
     run, group = alone
     (group / "cgroup.procs").write_text(str(stranger.pid))
 
@@ -201,16 +200,6 @@ async def test_a_shim_ends_who_came_into_its_group_from_elsewhere(
     await run.wait()
 
     await eventually(lambda: stranger.poll() is not None)
-
-
-async def test_a_shim_removes_its_group(alone: tuple[Run, Path]) -> None:
-    """The launcher would remove it some time, unless it is gone by then."""
-    run, group = alone
-    assert group.is_dir()
-
-    run.stop()
-    await run.wait()
-
     await eventually(lambda: not group.exists())
 
 
@@ -232,7 +221,7 @@ def group(tmp_path: Path) -> tuple[cgroup.Group, Path]:
 
 
 def counted(folder: Path, files: dict[str, str]) -> None:
-    """Let the kernel say this."""
+    """Write files as the kernel does."""
     for name, text in files.items():
         (folder / name).write_text(text)
 
@@ -247,22 +236,22 @@ def test_a_group_is_given_its_limits(group: tuple[cgroup.Group, Path]) -> None:
     assert (4 << 30, 512) == (ours.taken.memory_max, ours.taken.tasks_max)
 
 
-def test_what_a_run_took_is_what_the_kernel_counted(group: tuple[cgroup.Group, Path]) -> None:
-    """A run that the whole machine had no memory for has not met its own limit."""
+def test_a_run_took_what_the_kernel_counted(group: tuple[cgroup.Group, Path]) -> None:
+    """A run for which the whole machine had too little memory has not met its own limit."""
     ours, folder = group
     counted(folder, {"memory.peak": "1000\n", "pids.peak": "12\n", "pids.events": "max 3\n"})
     counted(folder, {"memory.events": "low 0\noom 2\noom_kill 1\n", "memory.events.local": "oom 0\n"})
 
-    told = ours.taken
-    assert (1000, 12, 3) == (told.memory_peak, told.tasks_peak, told.tasks_refused)
-    assert (1, False, None) == (told.memory_kills, told.memory_met, told.memory_max)
+    taken = ours.taken
+    assert (1000, 12, 3) == (taken.memory_peak, taken.tasks_peak, taken.tasks_refused)
+    assert (1, False, None) == (taken.memory_kills, taken.memory_met, taken.memory_max)
 
     counted(folder, {"memory.events.local": "oom 1\n"})
     assert ours.taken.memory_met
 
 
-def test_what_nothing_counts_is_not_known(tmp_path: Path) -> None:
-    """Without controllers there are none of these files, and limits that cannot be set are none."""
+def test_without_controllers_nothing_is_known(tmp_path: Path) -> None:
+    """None of these files exist, and limits cannot be set."""
     (tmp_path / "handoffd-run-7-9").mkdir()
     group = cgroup.Group(str(tmp_path), 7, 9)
 
@@ -292,13 +281,13 @@ def test_limits_and_counts_outlast_controllers_that_are_off_for_a_while(
     assert cgroup.switch_on(str(tmp_path))
 
     assert (str(4 << 30), "512") == ((folder / "memory.max").read_text(), (folder / "pids.max").read_text())
-    told = ours.taken
-    assert (1000, 20, 2) == (told.memory_peak, told.tasks_peak, told.tasks_refused)
-    assert (1, True) == (told.memory_kills, told.memory_met)
+    taken = ours.taken
+    assert (1000, 20, 2) == (taken.memory_peak, taken.tasks_peak, taken.tasks_refused)
+    assert (1, True) == (taken.memory_kills, taken.memory_met)
 
 
-def test_what_a_group_keeps_may_be_nonsense(group: tuple[cgroup.Group, Path]) -> None:
-    """It is the agent's own group, as far as rights go."""
+def test_the_notes_on_a_group_may_be_nonsense(group: tuple[cgroup.Group, Path]) -> None:
+    """The agent may write to its own group."""
     ours, folder = group
     for nonsense in (b"", b"[1]", b'{"memory_max": []}', b"\xff"):
         os.setxattr(folder, "user.handoffd", nonsense)
@@ -329,19 +318,16 @@ def test_controllers_are_on_for_groups_and_off_for_a_start() -> None:
 def test_a_launcher_that_follows_from_the_same_process_divides_the_same_group(place: Path) -> None:
     """That process is in the launchers' own group by then."""
     (place / cgroup.LAUNCHERS).mkdir()
-    script = f"""\
-import sys
-sys.path.append({str(PROGRAM.parents[3])!r})
+    program = """
+with open(sys.argv[1] + "/cgroup.procs", "w") as file: file.write("0")
 from handoffd.execute.runner import cgroup
 print(cgroup.own())
 """
     for folder in (place, place / cgroup.LAUNCHERS):
-        command = ["sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"', str(folder)]
-        said = subprocess.check_output([*command, PYTHON, "-I", "-S", "-c", script], text=True)
-        assert str(place) == said.strip()
+        assert str(place) == printed(program, str(folder)).strip()
 
 
-def test_where_there_are_no_controllers_all_stays_as_it_is(place: Path) -> None:
+def test_without_controllers_nothing_is_moved(place: Path) -> None:
     """Also the launcher, in the group that the service manager has put it into."""
     assert cgroup.switch_on(str(place), ["no-such-controller"])
     cgroup.switch_off(str(place), ["no-such-controller"])

@@ -18,7 +18,7 @@ from handoffd.execute.runner.listener import Listener, Unusable
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Whatever is put on it is closed after the test."""
+    """Everything on it is closed after the test."""
     with ExitStack() as opened:
         yield opened
 
@@ -29,7 +29,7 @@ def listen(stack: ExitStack, path: Path) -> Listener:
 
 
 def call(stack: ExitStack, path: Path) -> socket.socket:
-    """Return a connection to who listens at `path`."""
+    """Return a connection to the listener at `path`."""
     caller = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     caller.settimeout(60)
     caller.connect(str(path))
@@ -54,15 +54,15 @@ def test_caller_is_heard(stack: ExitStack, tmp_path: Path) -> None:
 
 
 def test_socket_and_folder_are_for_this_account_alone(stack: ExitStack, tmp_path: Path) -> None:
-    """Nobody else can even try to connect."""
+    """Other accounts cannot even try to connect."""
     listen(stack, tmp_path / "run" / "l.sock")
 
     assert 0o600 == (tmp_path / "run" / "l.sock").stat().st_mode & 0o777
     assert 0o700 == (tmp_path / "run").stat().st_mode & 0o777
 
 
-def test_successor_takes_the_path_and_tells_its_predecessor(stack: ExitStack, tmp_path: Path) -> None:
-    """Callers reach the new one from then on; the old one is asked to retire and sees why."""
+def test_successor_takes_the_path_and_retires_its_predecessor(stack: ExitStack, tmp_path: Path) -> None:
+    """Callers reach the new one from then on; the old one gets a request to retire and sees why."""
     path = tmp_path / "l.sock"
     old = listen(stack, path)
     assert old.is_ours()
@@ -76,8 +76,8 @@ def test_successor_takes_the_path_and_tells_its_predecessor(stack: ExitStack, tm
     assert ["l.sock"] == os.listdir(tmp_path)
 
 
-def test_a_name_that_nobody_answers_at_is_taken(stack: ExitStack, tmp_path: Path) -> None:
-    """So is what a predecessor with our pid has left half-way."""
+def test_a_name_without_a_listener_is_taken(stack: ExitStack, tmp_path: Path) -> None:
+    """So is the unfinished socket of a predecessor with our pid."""
     Listener(str(tmp_path / "l.sock")).close()
     (tmp_path / f".l.sock.{os.getpid()}").touch()
 
@@ -85,7 +85,7 @@ def test_a_name_that_nobody_answers_at_is_taken(stack: ExitStack, tmp_path: Path
     assert ["l.sock"] == os.listdir(tmp_path)
 
 
-def test_what_a_dead_predecessor_left_half_way_is_removed(stack: ExitStack, tmp_path: Path) -> None:
+def test_the_unfinished_socket_of_a_dead_predecessor_is_removed(stack: ExitStack, tmp_path: Path) -> None:
     """By its pid; the socket that a living launcher is about to name stays."""
     with ending(subprocess.Popen(["true"])) as process:
         process.wait()
@@ -98,7 +98,7 @@ def test_what_a_dead_predecessor_left_half_way_is_removed(stack: ExitStack, tmp_
 
 
 def test_lost_name_is_noticed(stack: ExitStack, tmp_path: Path) -> None:
-    """A launcher that nobody can reach must not stay."""
+    """A launcher that no client can reach must not stay."""
     listener = listen(stack, tmp_path / "l.sock")
 
     (tmp_path / "l.sock").unlink()
@@ -107,7 +107,7 @@ def test_lost_name_is_noticed(stack: ExitStack, tmp_path: Path) -> None:
 
 
 def test_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
-    """Whoever can rename in it could put their own socket there."""
+    """Another account that can rename in it could put its own socket there."""
     tmp_path.chmod(0o777)
 
     with pytest.raises(Unusable, match="writable by it alone"):
@@ -116,7 +116,7 @@ def test_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
-def test_place_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_a_place_that_is_taken_is_named(tmp_path: Path) -> None:
     """The path and the reason are in one line."""
     (tmp_path / "l.sock" / "in the way").mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""What /proc says is read right, and a process that is gone is no error."""
+"""/proc is read right, and a process that is gone is not an error."""
 
 from __future__ import annotations
 
@@ -25,16 +25,11 @@ def test_own_entry_agrees_with_another_reader() -> None:
     assert not seen.ended
 
 
-def test_command_name_with_parentheses_is_no_trap() -> None:
-    """A process may call itself anything; the fields after its name are found all the same."""
+def test_command_name_may_have_parentheses() -> None:
+    """A process may take any name; the fields after it are found all the same."""
     code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x) R 1 (', 0, 0, 0); print(flush=True); input()"
-    with ending(
-        subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-    ) as child:
+    command, pipe = [sys.executable, "-I", "-S", "-c", code], subprocess.PIPE
+    with ending(subprocess.Popen(command, stdin=pipe, stdout=pipe)) as child:
         assert child.stdout is not None
         child.stdout.readline()
         seen = proc.stat(child.pid)
@@ -45,7 +40,7 @@ def test_command_name_with_parentheses_is_no_trap() -> None:
 
 
 def test_identity_is_pid_and_start_time_and_boot() -> None:
-    """A pid that was used again, or comes from before a reboot, names nobody."""
+    """A pid that was used again, or is from before a reboot, names another process."""
     me, started, boot = os.getpid(), proc.started(os.getpid()), proc.boot_id()
 
     assert proc.is_running(me, started, boot)
@@ -54,7 +49,7 @@ def test_identity_is_pid_and_start_time_and_boot() -> None:
 
 
 def test_a_process_is_alive_until_it_has_ended() -> None:
-    """One whose number the kernel does not tell, and another account's, count as alive."""
+    """0, which means a hidden process, and another account's count as alive."""
     assert all(proc.is_alive(pid) for pid in (os.getpid(), 0, 1))
 
 

@@ -12,35 +12,28 @@ from handoffd.execute.runner import records
 
 
 def test_written_record_reads_back_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    """Temporary names are gone when the record is there."""
-    records.write(str(tmp_path), "start.json", "一\n")
-    records.write(str(tmp_path), "start.json", "二\n")
+    """A missing one is None; it is for this account alone, since a specification holds secrets."""
+    assert None is records.read(str(tmp_path), "spec.json")
+    records.write(str(tmp_path), "spec.json", "一\n")
+    records.write(str(tmp_path), "spec.json", "二\n")
 
-    assert "二\n" == records.read(str(tmp_path), "start.json")
-    assert ["start.json"] == os.listdir(tmp_path)
-
-
-def test_missing_record_is_none(tmp_path: Path) -> None:
-    """Not there is an answer."""
-    assert None is records.read(str(tmp_path), "exit.json")
-    assert None is records.claimed(str(tmp_path), "claim")
+    assert "二\n" == records.read(str(tmp_path), "spec.json")
+    assert ["spec.json"] == os.listdir(tmp_path)
+    assert 0o600 == (tmp_path / "spec.json").stat().st_mode & 0o777
 
 
 def test_record_can_be_dated_like_the_claim(tmp_path: Path) -> None:
-    """Its modification time is the one asked for."""
+    """Its modification time is the one asked for, also in a reserved place."""
+    assert None is records.claimed(str(tmp_path), "claim")
     records.claim(str(tmp_path), "claim", "1 2 boot")
     made_ns = records.claimed_ns(str(tmp_path), "claim") - 1_000_000_000
 
     records.write(str(tmp_path), "start.json", "{}", durable=False, modified_ns=made_ns)
+    records.Reserved(str(tmp_path), "exit.json", 1024).write("{}", durable=False, modified_ns=made_ns)
 
-    assert made_ns == (tmp_path / "start.json").stat().st_mtime_ns
-
-
-def test_records_are_for_this_account_alone(tmp_path: Path) -> None:
-    """A specification holds the environment of the agent, secrets included."""
-    records.write(str(tmp_path), "spec.json", "{}")
-
-    assert 0o600 == (tmp_path / "spec.json").stat().st_mode & 0o777
+    assert (
+        made_ns == (tmp_path / "start.json").stat().st_mtime_ns == (tmp_path / "exit.json").stat().st_mtime_ns
+    )
 
 
 def test_a_claim_has_exactly_one_winner_and_is_complete(tmp_path: Path) -> None:
@@ -76,20 +69,9 @@ def test_reserved_record_takes_its_place_whole(tmp_path: Path) -> None:
     assert ["exit.json"] == os.listdir(tmp_path)
 
 
-def test_reserved_record_can_be_dated_and_need_not_be_synced(tmp_path: Path) -> None:
-    """As any other record."""
-    records.Reserved(str(tmp_path), "start.json", 1024).write(
-        "{}\n", durable=False, modified_ns=5_000_000_000
-    )
-
-    assert 5_000_000_000 == (tmp_path / "start.json").stat().st_mtime_ns
-
-
 def test_record_larger_than_its_reserve_is_written_all_the_same(tmp_path: Path) -> None:
-    """The reserve helps on a full disk; it is no limit."""
-    reserved = records.Reserved(str(tmp_path), "exit.json", 1024)
-
-    reserved.write("x" * 2_000)
+    """The reserve helps on a full disk; it is not a limit."""
+    records.Reserved(str(tmp_path), "exit.json", 1024).write("x" * 2_000)
 
     assert "x" * 2_000 == records.read(str(tmp_path), "exit.json")
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tests.support.cgroups import little_memory
 from tests.support.eventually import eventually_sync
-from tests.support.runs import PYTHON, end_processes, hydra_is_grown, processes, run_spec, script
+from tests.support.runs import PYTHON, end_processes, hydra_is_grown, printed, processes, run_spec, script
 
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
 from handoffd.execute.output import output_bytes
@@ -32,11 +32,17 @@ def root(tmp_path: Path) -> Iterator[Path]:
     end_processes(tmp_path)
 
 
-def begin(root: Path, spec: RunSpec, *prefix: str) -> Path:
-    """Start a shim for `spec` and return its run directory as soon as it has answered."""
+def specified(root: Path, spec: RunSpec) -> Path:
+    """Return a new run directory with a specification in it."""
     run_dir = root / "state" / spec.run_id
     run_dir.mkdir(parents=True)
     records.write(str(run_dir), "spec.json", spec.to_json())
+    return run_dir
+
+
+def begin(root: Path, spec: RunSpec, *prefix: str) -> Path:
+    """Start a shim for `spec` and return its run directory as soon as it has answered."""
+    run_dir = specified(root, spec)
     subprocess.run([*prefix, *PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
     return run_dir
 
@@ -59,8 +65,8 @@ def run(root: Path, *argv: str, **more: Any) -> ExitRecord:
     return finish(begin(root, run_spec(root, "r1", *argv, **more)))
 
 
-def test_a_run_is_seen_by_whoever_locks_its_folder(root: Path) -> None:
-    """For as long as its shim lives, and also once its output is open; its program holds nothing."""
+def test_a_run_is_seen_by_a_daemon_that_locks_its_folder(root: Path) -> None:
+    """As long as its shim lives, also once its output is open; its program holds nothing."""
     path = project_lock_path(root / "locks", root)
     with acquire_project(path, root) as lock:
         assert lock.worker() is None
@@ -86,21 +92,20 @@ def test_exit_code_output_and_time_are_recorded(root: Path) -> None:
 
 
 def test_death_by_signal_is_recorded_as_such(root: Path) -> None:
-    """A signal is no exit code."""
-    record = run(root, "sh", "-c", "kill -SEGV $$")
+    """A signal is not an exit code, and a kill by the agent itself is not one for lack of memory."""
+    record = run(root, "sh", "-c", "kill -KILL $$")
 
-    assert (None, signal.SIGSEGV, "itself") == (record.code, record.signal, record.by)
+    assert (None, signal.SIGKILL, "itself") == (record.code, record.signal, record.by)
+    assert not record.out_of_memory
 
 
-def test_death_for_want_of_memory_is_told_from_other_deaths(root: Path) -> None:
-    """The signal is the same as that of any kill: what differs is what the kernel counted meanwhile."""
+def test_death_for_lack_of_memory_is_recognised(root: Path) -> None:
+    """The signal is that of any kill; the kernel's counter makes the difference."""
     with little_memory(mib=32) as entrance:
         greedy = f"echo 0 > {entrance}; exec {PYTHON} -I -S -c 'bytearray(200 * 2**20)'"
-        starved = run(root, "sh", "-c", greedy)
-    killed = finish(begin(root, run_spec(root, "r2", "sh", "-c", "kill -KILL $$")))
+        record = run(root, "sh", "-c", greedy)
 
-    assert (signal.SIGKILL, True) == (starved.signal, starved.out_of_memory)
-    assert (signal.SIGKILL, False) == (killed.signal, killed.out_of_memory)
+    assert (signal.SIGKILL, True) == (record.signal, record.out_of_memory)
 
 
 def test_stdin_comes_from_the_file_named(root: Path) -> None:
@@ -123,48 +128,23 @@ def test_environment_and_descriptors_are_exactly_the_given_ones(root: Path) -> N
     assert ["0", "1", "2", "3"] == descriptors.split()  # 3 is the listing's own
 
 
-def program_missing(root: Path) -> dict[str, Any]:
-    """No such program."""
-    return {"argv": ("/no/such/program",)}
-
-
-def program_locked(root: Path) -> dict[str, Any]:
-    """A file that nobody may execute."""
-    (root / "locked").touch(mode=0o600)
-    return {"argv": (str(root / "locked"),)}
-
-
-def program_with_nul(root: Path) -> dict[str, Any]:
-    """A word that no program can be given."""
-    return {"argv": ("echo", "a\0b")}
-
-
-def cwd_missing(root: Path) -> dict[str, Any]:
-    """No such working directory."""
-    return {"cwd": str(root / "gone")}
-
-
-def stdin_missing(root: Path) -> dict[str, Any]:
-    """No such prompt."""
-    return {"stdin": str(root / "gone.md")}
-
-
 @pytest.mark.parametrize(
-    ("fault", "text", "no_program"),
+    ("changes", "text", "no_program"),
     [
-        (program_missing, "ENOENT: program '/no/such/program': No such file or directory", True),
-        (program_locked, "EACCES: program '{root}/locked': Permission denied", True),
-        (program_with_nul, "program 'echo': embedded null byte", False),
-        (cwd_missing, "ENOENT: working directory '{root}/gone': No such file or directory", False),
-        (stdin_missing, "ENOENT: stdin '{root}/gone.md': No such file or directory", False),
+        ({"argv": "/no/such/program"}, "ENOENT: program '/no/such/program': No such file or directory", True),
+        ({"argv": "{root}/locked"}, "EACCES: program '{root}/locked': Permission denied", True),
+        ({"argv": "echo a\0b"}, "program 'echo': embedded null byte", False),
+        ({"cwd": "{root}/gone"}, "ENOENT: working directory '{root}/gone': No such file or directory", False),
+        ({"stdin": "{root}/gone.md"}, "ENOENT: stdin '{root}/gone.md': No such file or directory", False),
     ],
 )
-def test_what_cannot_be_started_ends_with_the_reason(
-    root: Path, fault: Callable[[Path], dict[str, Any]], text: str, no_program: bool
+def test_a_run_that_cannot_start_ends_with_the_reason(
+    root: Path, changes: dict[str, str], text: str, no_program: bool
 ) -> None:
-    """A run that never began has neither code nor signal, but a line that says why."""
-    changed = fault(root)
-    record = run(root, *changed.pop("argv", ("true",)), **changed)
+    """It has neither code nor signal, but a line with the reason."""
+    (root / "locked").touch(mode=0o600)
+    more = {name: value.format(root=root) for name, value in changes.items()}
+    record = run(root, *more.pop("argv", "true").split(), **more)
 
     assert (None, None, text.format(root=root)) == (record.code, record.signal, record.spawn_error)
     assert no_program == record.no_program
@@ -183,11 +163,8 @@ def test_unreadable_specification_ends_with_the_reason(root: Path) -> None:
 
 
 def test_run_that_is_claimed_is_left_alone(root: Path) -> None:
-    """The loser has no effect at all: no second start, nobody else's records touched."""
-    spec = run_spec(root, "r1", "touch", str(root / "started"))
-    run_dir = root / "state" / "r1"
-    run_dir.mkdir(parents=True)
-    records.write(str(run_dir), "spec.json", spec.to_json())
+    """The loser has no effect at all: no second start, no record of the other touched."""
+    run_dir = specified(root, run_spec(root, "r1", "touch", str(root / "started")))
     claim = Claim(pid=1, started=1, boot_id="another")
     records.claim(str(run_dir), "claim", claim.to_text())
 
@@ -201,13 +178,10 @@ def test_run_that_is_claimed_is_left_alone(root: Path) -> None:
 
 
 def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) -> None:
-    """A daemon is killed while it waits for a shim of its own: what it has ordered runs to its end."""
-    spec = run_spec(root, "r1", "sh", "-c", "echo worked; exit 3")
-    run_dir = root / "state/r1"
-    run_dir.mkdir(parents=True)
-    records.write(str(run_dir), "spec.json", spec.to_json())
-    nobody, answer = os.pipe()
-    os.close(nobody)
+    """A daemon is killed while it waits for the shim that it started: the run goes on to its end."""
+    run_dir = specified(root, run_spec(root, "r1", "sh", "-c", "echo worked; exit 3"))
+    reader, answer = os.pipe()
+    os.close(reader)
 
     subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=answer, timeout=60)
     os.close(answer)
@@ -217,7 +191,7 @@ def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) 
 
 
 def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
-    """Whoever asked knows the run by pid and start time, and so does its record."""
+    """The caller knows the run by pid and start time, and so does its record."""
     run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
 
     claim = claim_of(run_dir)
@@ -234,11 +208,11 @@ def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
 
 def test_start_is_dated_before_anything_the_program_does(root: Path) -> None:
     """Files that a program changes at once are newer than the record of its start, not older."""
-    run_dir = root / "state" / "r1"
-    run_dir.mkdir(parents=True)
-    spec = run_spec(root, "r1", "touch", str(root / "made")).to_json().rstrip("}\n")
+    spec = run_spec(root, "r1", "touch", str(root / "made"))
+    run_dir = specified(root, spec)
     # So large that a tick of the clock that stamps files passes between the claim and the start.
-    records.write(str(run_dir), "spec.json", f'{spec}, "padding": [{"0, " * 500_000}0]}}')
+    fields = spec.to_json().rstrip("}\n")
+    records.write(str(run_dir), "spec.json", f'{fields}, "padding": [{"0, " * 500_000}0]}}')
     subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
     finish(run_dir)
 
@@ -248,7 +222,7 @@ def test_start_is_dated_before_anything_the_program_does(root: Path) -> None:
 
 
 def test_deadline_ends_the_run(root: Path) -> None:
-    """Nobody else has to watch the clock."""
+    """The shim itself watches the clock."""
     record = run(root, "sleep", "600", deadline_s=0.1)
 
     assert ("deadline", None, signal.SIGTERM) == (record.by, record.code, record.signal)
@@ -280,7 +254,7 @@ def test_a_tree_that_hides_and_will_not_stop_is_ended(root: Path) -> None:
     ],
     ids=["killed", "leaves by itself"],
 )
-def test_a_signal_to_everybody_is_a_stop(
+def test_a_signal_to_program_and_shim_is_a_stop(
     root: Path, argv: tuple[str, ...], code: int | None, number: int | None
 ) -> None:
     """At a shutdown of the machine the program may have ended before its shim has read a word."""
@@ -300,7 +274,7 @@ def test_a_signal_to_everybody_is_a_stop(
     assert ("stop", code, number) == (record.by, record.code, record.signal)
 
 
-def test_what_a_program_leaves_behind_is_ended(root: Path) -> None:
+def test_processes_that_a_program_leaves_behind_are_ended(root: Path) -> None:
     """The exit code is the program's; its hidden heads are counted and gone."""
     marker = str(root / "marker")
 
@@ -311,7 +285,7 @@ def test_what_a_program_leaves_behind_is_ended(root: Path) -> None:
 
 
 def test_a_grandchild_that_holds_the_pipe_delays_nothing(root: Path) -> None:
-    """The end of the program is the end of the run, even if somebody could still write."""
+    """The end of the program is the end of the run, even if another process could still write."""
     record = run(root, "sh", "-c", "echo done; setsid sleep 600 & exit 0")
 
     assert (0, "done\n", 1) == (record.code, record.tail, record.killed)
@@ -319,7 +293,7 @@ def test_a_grandchild_that_holds_the_pipe_delays_nothing(root: Path) -> None:
 
 
 def test_the_shim_stays_as_long_as_a_descendant_is_left(root: Path) -> None:
-    """What a program leaves behind for a while is looked after, and nothing is said to be over before."""
+    """It supervises the rest for a while, and writes the exit record after it."""
     child = "while ! test -e go; do sleep 0.02; done"
     spec = run_spec(root, "r1", "sh", "-c", f"setsid sh -c '{child}' & exit 0", drain_s=600, deadline_s=None)
     run_dir = begin(root, spec)
@@ -335,21 +309,23 @@ def test_the_shim_stays_as_long_as_a_descendant_is_left(root: Path) -> None:
     assert (0, "itself", 0) == (record.code, record.by, record.killed)
 
 
-def test_a_timeout_waits_for_nobody_who_holds_the_pipe(root: Path) -> None:
+def test_a_stop_does_not_wait_for_other_writers_of_the_pipe(root: Path) -> None:
     """Neither for a deaf grandchild in a session of its own nor for a stranger outside of the tree."""
     deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
     agent = f'setsid sh -c "{deaf}" & exec sleep 600'
-    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", agent, drain_s=600, deadline_s=3))
+    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", agent, drain_s=600))
+    eventually_sync(lambda: (root / "runs/r1/output.log").read_text() == "deaf\n")
     start = StartRecord.from_json((run_dir / "start.json").read_text())
     with open(f"/proc/{start.pid}/fd/1", "wb"):  # held until the run is over, and longer
+        os.kill(start.shim_pid, signal.SIGTERM)
         record = finish(run_dir)
 
-        assert ("deadline", signal.SIGTERM, "deaf\n") == (record.by, record.signal, record.tail)
+        assert ("stop", signal.SIGTERM, "deaf\n") == (record.by, record.signal, record.tail)
         assert 1 <= record.killed
 
 
 def test_late_words_of_a_child_are_kept(root: Path) -> None:
-    """What is written within the drain time after the program's end is output, too."""
+    """Output within the drain time after the program's end counts, too."""
     record = run(root, "sh", "-c", "(sleep 0.2; echo late) & echo early", drain_s=60)
 
     assert ("early\nlate\n", 0) == (record.tail, record.killed)
@@ -421,7 +397,7 @@ def test_a_flood_costs_the_shim_no_memory(root: Path) -> None:
     assert (root / "runs/r1/output.log").stat().st_size < MIB + 100
 
 
-def test_output_without_a_place_does_not_stop_the_run(root: Path) -> None:
+def test_output_without_a_file_does_not_stop_the_run(root: Path) -> None:
     """The end of the output is in the record even if the file could not be created."""
     (root / "file").write_text("")
 
@@ -463,6 +439,75 @@ def test_records_are_written_on_a_full_disk(root: Path) -> None:
     if done.returncode in (1, 77):
         pytest.skip(f"this machine does not let us mount a small disk: {done.stderr.strip()}")
 
-    _, start, end = done.stdout.splitlines()  # the first is the answer to who started the shim
+    _, start, end = done.stdout.splitlines()  # the first is the shim's answer
     assert StartRecord.from_json(start).pid > 0
     assert 5 == ExitRecord.from_json(end).code
+
+
+# --- lack of memory -----------------------------------------------------------------------------------
+def test_the_kernel_counts_kills_for_lack_of_memory(tmp_path: Path) -> None:
+    """In one line of a file; a kernel without that counter has killed none."""
+    vmstat = tmp_path / "vmstat"
+    vmstat.write_text("pgfault 12\noom_kill 3\nnuma_hit 4\n")
+
+    assert 3 == shim.oom_kills(str(vmstat))
+    assert 0 == shim.oom_kills(str(tmp_path / "missing"))
+    assert shim.oom_kills() >= 0
+
+
+@pytest.mark.parametrize(
+    ("result", "kills", "explained"),
+    [(-9, 1, True), (137, 1, True), (-9, 0, False), (-15, 1, False), (1, 1, False), (None, 1, False)],
+)
+def test_only_a_kill_can_be_for_lack_of_memory(result: int | None, kills: int, *, explained: bool) -> None:
+    """And only when the kernel has killed a process since; a shell turns the signal into a code."""
+    assert explained is shim.explained_by_oom(result, kills)
+
+
+# --- a shim that waits for its run -------------------------------------------------------------------
+# `let_go`, which makes the marker, runs in the shim, before anything else there.
+WAITING = """
+import socket
+from handoffd.execute.runner import daemonize, proc, shim as shims
+
+marker, run_dir = sys.argv[1:]
+shim = shims.fork_waiting(daemonize.Signals(), lambda: open(marker, "x").close(), None)
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+"""
+GIVE = """
+print(shim.give(os.fsencode(run_dir), theirs))
+theirs.close()
+print(ours.recv(100) == b"%d %d" % (shim.pid, proc.started(shim.pid)))
+shim.channel.setblocking(True)
+print(shim.channel.recv(100), ours.recv(100))
+print(os.waitpid(shim.pid, 0)[1], os.path.exists(marker))
+"""
+DISMISS = """
+shim.channel.close()
+print(os.waitpid(shim.pid, 0)[1])
+"""
+KILL = """
+os.kill(shim.pid, signal.SIGKILL)
+os.waitpid(shim.pid, 0)
+print(shim.give(os.fsencode(run_dir), theirs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "lines", "code"),
+    [
+        (GIVE, ["True", "True", "b'' b''", "0 True"], 3),  # identity, then the end of answer and channel
+        (DISMISS, ["0"], None),
+        (KILL, ["False"], None),  # the launcher can ask another one
+    ],
+)
+def test_a_waiting_shim_takes_its_run(root: Path, program: str, lines: list[str], code: int | None) -> None:
+    """It answers itself; one that is dismissed or gone leaves the run directory alone."""
+    run_dir = specified(root, run_spec(root, "r1", "sh", "-c", "exit 3"))
+
+    assert lines == printed(WAITING + program, str(root / "marker"), str(run_dir)).splitlines()
+
+    if code is None:
+        assert ["spec.json"] == os.listdir(run_dir)
+    else:
+        assert code == ExitRecord.from_json(records.read(str(run_dir), "exit.json") or "").code

@@ -1,22 +1,17 @@
-"""A program is started where and as it was told, or the reason why not is named."""
+"""A program is started as specified, or the error names the reason."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.runs import printed
 
 from handoffd.execute.runner import spawn
 
-PACKAGE = str(Path(spawn.__file__).parents[3])
-
 # In a process of its own, since it changes the working directory, and has signals that a shim has.
 PROGRAM = """
-import os, signal, sys
-sys.path.append(sys.argv[1])
 from handoffd.execute.runner import spawn
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda *_: None)
@@ -24,29 +19,28 @@ signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
 null = os.open("/dev/null", os.O_RDONLY)
 try:
-    pid = spawn.spawn(sys.argv[4:], {"PATH": sys.argv[2]}, sys.argv[3], null, 1)
+    pid = spawn.spawn(sys.argv[3:], {"PATH": sys.argv[1]}, sys.argv[2], null, 1)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), os.getcwd())
 except spawn.Refusal as refusal:
     print(refusal)
 """
 
 
-def spawned(cwd: str, *argv: str, path: str = "/usr/bin:/bin") -> str:
+def spawned(cwd: Path, *argv: str, path: str = "/usr/bin:/bin") -> str:
     """Return what a program and then its parent have written."""
-    command = [sys.executable, "-I", "-S", "-c", PROGRAM, PACKAGE, path, cwd, *argv]
-    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
+    return printed(PROGRAM, path, str(cwd), *argv)
 
 
-def test_child_runs_where_it_was_told_to_and_its_parent_does_not_stay_there(tmp_path: Path) -> None:
+def test_child_runs_in_its_folder_and_its_parent_does_not_stay_there(tmp_path: Path) -> None:
     """A shim keeps no file system busy."""
-    assert f"{tmp_path}\n0 /\n" == spawned(str(tmp_path), "pwd")
+    assert f"{tmp_path}\n0 /\n" == spawned(tmp_path, "pwd")
 
 
 def test_child_has_its_own_session_and_no_inherited_signal_settings(tmp_path: Path) -> None:
     """What the shim ignores or blocks, the program does not."""
     text = "grep -E '^Sig(Blk|Ign):' /proc/self/status | cut -f 2; ps -o sid= -p $$; echo $$"
 
-    blocked, ignored, session, pid, *_ = spawned(str(tmp_path), "sh", "-c", text).split()
+    blocked, ignored, session, pid, *_ = spawned(tmp_path, "sh", "-c", text).split()
 
     the_c_librarys_own = 0b11 << 31
     assert 0 == int(blocked, 16)
@@ -64,58 +58,50 @@ def test_program_is_looked_for_in_its_own_path(tmp_path: Path) -> None:
     (tmp_path / "folder" / "agent").mkdir(parents=True)
     path = f"{tmp_path}/none:{tmp_path}/folder:{tmp_path}/first:{tmp_path}/second"
 
-    assert "second\n0 /\n" == spawned(str(tmp_path), "agent", path=path)
+    assert "second\n0 /\n" == spawned(tmp_path, "agent", path=path)
 
 
-def test_program_that_may_not_be_executed_is_named(tmp_path: Path) -> None:
-    """It was found, so it is not said to be missing."""
-    (tmp_path / "agent").write_text("#!/bin/sh\n")
-
-    expected = "EACCES: program 'agent': Permission denied\n"
-    assert expected == spawned(str(tmp_path), "agent", path=str(tmp_path))
-
-
-def test_program_that_is_nowhere_is_named_with_the_path_that_was_looked_at(tmp_path: Path) -> None:
-    """It is the daemon's, seldom the one of the person who reads this; and what to type is said, too."""
-    expected = (
-        "ENOENT: program 'nope' is not on the PATH that the daemon gives executors and checks"
-        f" (/none:{tmp_path}); `command -v 'nope'` says whether it is on yours,"
-        " `handoffd service install` gives that to a service\n"
-    )
-
-    assert expected == spawned(str(tmp_path), "nope", path=f"/none:{tmp_path}")
+NOWHERE = (
+    "ENOENT: program 'nope' is not on the PATH that the daemon gives executors and checks"
+    " ({here}:/none); `command -v 'nope'` says whether it is on yours,"
+    " `handoffd service install` gives that to a service"
+)
+INTERPRETER = "the interpreter that the first line of '{here}/script' names"
 
 
-def test_path_beyond_measure_is_not_told_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("nope", NOWHERE),
+        ("./nope", "ENOENT: program './nope': No such file or directory"),
+        ("locked", "EACCES: program 'locked': Permission denied"),
+        ("script", f"ENOENT: {INTERPRETER}: No such file or directory"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_named_with_the_reason(
+    tmp_path: Path, program: str, text: str
+) -> None:
+    """A path is tried as it is; a file that is found is not called missing, though its interpreter may be."""
+    for name, mode in (("locked", 0o644), ("script", 0o755)):
+        (tmp_path / name).write_text("#!/no/such/node\n")
+        (tmp_path / name).chmod(mode)
+
+    assert text.format(here=tmp_path) + "\n" == spawned(tmp_path, program, path=f"{tmp_path}:/none")
+
+
+def test_a_long_path_is_shortened(tmp_path: Path) -> None:
     """The line becomes part of STATE.json and of a notice."""
-    assert f"({'/' * 500}...);" in spawned(str(tmp_path), "nope", path="/" * 5000)
+    assert f"({'/' * 500}...);" in spawned(tmp_path, "nope", path="/" * 5000)
 
 
-def test_program_named_by_its_path_is_looked_for_nowhere_else(tmp_path: Path) -> None:
-    """The failure says which kind, which program and why."""
-    assert "ENOENT: program './nope': No such file or directory\n" == spawned(str(tmp_path), "./nope")
-
-
-def test_script_whose_interpreter_is_not_there_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    """The kernel gives the same error for both."""
-    script = tmp_path / "agent"
-    script.write_text("#!/no/such/node\n")
-    script.chmod(0o755)
-    interpreter = f"the interpreter that the first line of '{script}' names"
-
-    assert f"ENOENT: {interpreter}: No such file or directory\n" == spawned(
-        str(tmp_path), "agent", path=str(tmp_path)
-    )
-
-
-def test_working_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A missing folder is not mistaken for a missing program."""
-    gone = str(tmp_path / "gone")
+def test_a_missing_working_directory_is_named(tmp_path: Path) -> None:
+    """It is not mistaken for a missing program."""
+    gone = tmp_path / "gone"
 
     assert f"ENOENT: working directory '{gone}': No such file or directory\n" == spawned(gone, "pwd")
 
 
-def test_stdin_that_is_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_as_stdin_does_not_block(tmp_path: Path) -> None:
     """Opening it ends at once; reading waits again, as programs expect."""
     os.mkfifo(tmp_path / "pipe")
 

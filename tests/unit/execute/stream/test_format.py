@@ -27,7 +27,7 @@ def test_one_path_or_value_is_a_list_of_one() -> None:
         (LineRule, {"match": "("}),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_impossible_rules_are_refused(
     model: type[PartRule | UsageRule | LineRule], given: dict[str, object]
 ) -> None:
     """An empty path, a number, an unknown key."""
@@ -36,7 +36,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def test_rules_are_found_by_the_type_of_a_line() -> None:
-    """In their order; those that ask for no type may fit any."""
+    """In their order; a rule without a type may fit any."""
     rules = StreamFormat.model_validate(
         {
             "lines": [

@@ -1,8 +1,9 @@
-"""An output, read as it comes."""
+"""An output, read as it comes: lines, usage, and its last words for people."""
 
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from dataclasses import replace
 
@@ -14,11 +15,23 @@ from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.line import Part, StreamVerdict
-from handoffd.execute.stream.reader import MAX_ERRORS, MAX_FILES, MOST_LINE_BYTES, Seen, StreamReader
+from handoffd.execute.stream.line import Part, Stated, StreamVerdict
+from handoffd.execute.stream.reader import (
+    MAX_ERRORS,
+    MAX_FILES,
+    MOST_LINE_BYTES,
+    OPEN_KEYS,
+    LineSplitter,
+    Seen,
+    StreamReader,
+    Tally,
+    last_words,
+    plain_words,
+)
 
 BOOK = load_book(shipped_layer())
 CLAUDE = BOOK.get("claude")
+RULES = CLAUDE.stream or StreamFormat()
 PLAIN = Executor(name="plain", argv=("plain",))
 
 
@@ -43,7 +56,7 @@ def called(name: str, **arguments: object) -> bytes:
 
 
 def seen(*pieces: bytes, executor: Executor = CLAUDE) -> Seen:
-    """Return what an output tells that came in these pieces."""
+    """Return the reading of an output that came in these pieces."""
     reader = StreamReader(executor)
     for piece in pieces:
         reader.feed(piece)
@@ -52,7 +65,7 @@ def seen(*pieces: bytes, executor: Executor = CLAUDE) -> Seen:
 
 
 def test_a_session_is_followed_from_line_to_line() -> None:
-    """What is known is known as soon as its line has ended."""
+    """Each fact is known as soon as its line has ended."""
     reader = StreamReader(CLAUDE)
     assert Seen() == reader.seen
 
@@ -73,7 +86,7 @@ def test_a_session_is_followed_from_line_to_line() -> None:
     assert (0.5, 4, 0) == (reader.seen.usage.cost_usd, reader.seen.lines, reader.seen.malformed)
 
 
-def test_usage_is_live_and_then_what_the_agent_says_in_the_end() -> None:
+def test_usage_is_live_and_in_the_end_the_agents_own_sum() -> None:
     """A message of several lines counts once."""
     reader = StreamReader(CLAUDE)
     for name in ("m-1", "m-1", "m-2"):
@@ -85,34 +98,31 @@ def test_usage_is_live_and_then_what_the_agent_says_in_the_end() -> None:
 
 
 def test_the_last_result_counts_whatever_surrounds_it() -> None:
-    """Tools write into the stream, lines are cut, and words are not results."""
-    output = (
-        b'"}}garbage\n'
-        + line(type="result", is_error=True, result="first")
-        + line(type="user", is_error=True)
-        + line(type="result", is_error=False)
-        + b'{"type":"result","is_error":tr\n\xff\xfe{}\n'
-        + b"["
-        + b"[" * 100_000
-        + b"\n"
-        + line(type=["result"])
+    """Tools write into the stream, lines are cut, and text is not a result."""
+    found = seen(
+        b'"}}garbage\n',
+        line(type="result", is_error=True, result="first"),
+        line(type="user", is_error=True),
+        line(type="result", is_error=False),
+        b'{"type":"result","is_error":tr\n\xff\xfe{}\n',
+        b"[" * 100_001 + b"\n",
+        line(type=["result"]),
     )
 
-    found = seen(output)
     assert found.result is not None
     assert False is found.result.is_error
     assert (8, 4) == (found.lines, found.malformed)
 
 
-def test_a_result_without_a_message_has_what_was_said_last() -> None:
-    """Some agents end with nothing but their tokens."""
+def test_a_result_without_a_message_has_the_agents_last_text() -> None:
+    """Some agents end with only their tokens."""
     found = seen(said("All\ndone."), line(type="result", is_error=False)).result
 
     assert StreamVerdict(is_error=False, said="All done.") == found
 
 
-def test_errors_are_kept_and_a_limit_is_told_apart() -> None:
-    """With the time at which it is over, where the stream has it as a number."""
+def test_errors_are_kept_and_a_limit_is_recognised() -> None:
+    """With the time at which it ends, where the stream has it as a number."""
     info = {"status": "rejected", "resetsAt": 1893456000}
     text = "You've hit your session limit · resets 5:46am (UTC)"
     found = seen(
@@ -139,13 +149,13 @@ def test_an_agent_that_goes_on_has_met_no_limit() -> None:
         assert (None, None, ("rate_limit",)) == (found.limit, found.resets_at, found.errors)
 
 
-def test_what_the_agent_says_about_limits_is_no_limit() -> None:
+def test_the_agents_words_about_limits_are_not_a_limit() -> None:
     """It may be writing a program that has one."""
     assert None is seen(said("You've hit your usage limit, resets 5pm (UTC)")).limit
 
 
-def test_plain_text_is_counted_and_its_last_line_is_what_it_does() -> None:
-    """An object in it is a line like others; blank lines are none."""
+def test_plain_text_is_counted_and_its_last_line_is_the_activity() -> None:
+    """An object in it is a line like others; blank lines do not count."""
     found = seen(b"one\n\n \n\x1b[1mtwo\n", line(type="result"), executor=PLAIN)
 
     assert (3, 0, None) == (found.lines, found.malformed, found.result)
@@ -186,7 +196,7 @@ def test_memory_does_not_grow_with_the_stream() -> None:
 
 
 def test_a_line_without_end_is_dropped_and_counted() -> None:
-    """What follows it is read again."""
+    """The next line is read again."""
     reader = StreamReader(CLAUDE)
     for _ in range(40):
         reader.feed(b'{"type": "' + b"x" * (MOST_LINE_BYTES // 10))
@@ -210,7 +220,7 @@ def test_a_gap_costs_the_lines_that_it_tears_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("output", [b"", b"\n", b"hello\n", b'{"type":"result"'])
-def test_an_output_that_does_not_say_has_no_result(output: bytes) -> None:
+def test_an_output_without_a_result_line_has_no_result(output: bytes) -> None:
     """Unknown is neither success nor failure."""
     assert None is seen(output).result
 
@@ -252,7 +262,7 @@ stream_lines = st.one_of(
 def test_pieces_make_no_difference_and_no_line_is_fatal(
     lines: list[bytes], sizes: list[int], name: str
 ) -> None:
-    """Whatever stands where something else is expected, in whatever pieces it comes."""
+    """Whatever is where something else is expected, in whatever pieces it comes."""
     output, pieces = b"".join(lines), []
     rest = output
     for size in sizes:
@@ -279,10 +289,156 @@ def test_words_of_an_answer_in_between_change_nothing() -> None:
     assert seen(whole, result) == replace(seen(begun, *[word] * 5000, whole, result), lines=2)
 
 
-def test_what_is_not_kept_of_an_output_is_what_tells_an_answer_by_word() -> None:
-    """As claude prints it, without a blank."""
+def test_only_lines_with_single_words_of_an_answer_are_not_kept() -> None:
+    """As claude prints them, without a blank."""
     kept = b'{"type":"assistant","message":{}}', b'{"type":"system","subtype":"init"}'
-    partial = tuple(beginning.encode() for beginning in (CLAUDE.stream or StreamFormat()).partial)
+    partial = tuple(beginning.encode() for beginning in RULES.partial)
 
     assert b'{"type":"stream_event","event":{"type":"ping"}}'.startswith(partial)
     assert not any(one.startswith(partial) for one in kept)
+
+
+# --- bytes into lines ---------------------------------------------------------------------------------
+def test_lines_come_when_they_end() -> None:
+    """The last one with the end of the output."""
+    lines = LineSplitter()
+
+    assert [b"ab", b""] == [*lines.feed(b"a"), *lines.feed(b"b\n\nc")]
+    assert 1 == lines.held
+    assert b"c" == lines.end()
+    assert b"" == lines.end()
+
+
+def test_a_line_that_is_too_long_is_dropped_as_it_comes() -> None:
+    """And the next line is read again."""
+    lines = LineSplitter(most=10)
+
+    assert [] == [line for _ in range(1000) for line in lines.feed(b"x" * 7)]
+    assert [None, b"y" * 10, None] == list(lines.feed(b"x\n" + b"y" * 10 + b"\n" + b"z" * 11 + b"\n"))
+    assert b"" == lines.end()
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"bcd", b"\xff\n\n", b"e" * 9])))
+def test_pieces_of_lines_make_no_difference(pieces: list[bytes]) -> None:
+    """Wherever they end."""
+    whole, parts = LineSplitter(most=5), LineSplitter(most=5)
+
+    assert [*whole.feed(b"".join(pieces)), whole.end()] == [
+        *(line for piece in pieces for line in parts.feed(piece)),
+        parts.end(),
+    ]
+
+
+# --- adding up usage ----------------------------------------------------------------------------------
+def more(tokens: int, key: str | None = None) -> Stated:
+    """Return a line with more tokens."""
+    return Stated(mode="add", usage=Usage(input_tokens=tokens), key=key)
+
+
+def test_a_total_replaces_the_sum() -> None:
+    """Later lines are added to it."""
+    tally = Tally()
+    tally.take(more(5))
+    tally.take(more(7))
+    assert 12 == tally.usage.input_tokens
+
+    tally.take(Stated(mode="total", usage=Usage(input_tokens=11, cost_usd=0.5, priced="provider")))
+    tally.take(more(1))
+    assert Usage(input_tokens=12, cost_usd=0.5, priced="provider") == tally.usage
+
+
+def test_lines_of_one_message_are_counted_once() -> None:
+    """The last one; also when messages of several agents are mixed."""
+    tally = Tally()
+    for stated in (more(1, "a"), more(10, "b"), more(3, "a"), more(20, "b")):
+        tally.take(stated)
+
+    assert 23 == tally.usage.input_tokens
+
+
+def test_messages_without_end_take_no_memory() -> None:
+    """The oldest are settled, and still counted."""
+    tally = Tally()
+    for number in range(10 * OPEN_KEYS):
+        tally.take(more(1, f"m-{number}"))
+
+    assert 10 * OPEN_KEYS == tally.usage.input_tokens
+    assert sys.getsizeof(tally._open) < 10_000
+
+
+def test_the_usage_of_earlier_runs_of_a_session_is_not_counted_again() -> None:
+    """Where the agent's own numbers are of the whole session; never below zero."""
+    before = Usage(input_tokens=100, output_tokens=50, cost_usd=1.0)
+    tally = Tally(before)
+
+    session = Usage(input_tokens=130, output_tokens=40, cost_usd=1.5, priced="provider")
+    tally.take(Stated(mode="total", usage=session, counts="session"))
+    assert Usage(input_tokens=30, cost_usd=0.5, priced="provider") == tally.usage
+
+    tally.take(Stated(mode="total", usage=session, counts="run"))
+    assert session == tally.usage
+
+
+# --- last words ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (StreamVerdict(is_error=True, error="no credit"), "it reported: no credit"),
+        (StreamVerdict(is_error=False, said="Nothing to do."), "it said: Nothing to do."),
+        (
+            StreamVerdict(is_error=False, said="Please permit it.", denied=("Write",)),
+            "it said: Please permit it.\nit was not permitted to use Write",
+        ),
+    ],
+)
+def test_the_last_words_are_for_people(verdict: StreamVerdict, expected: str) -> None:
+    """They become last_error and part of the next prompt, where JSON would not help."""
+    assert expected == last_words(RULES, verdict, assistant({"type": "text", "text": "x"}))
+
+
+@pytest.mark.parametrize("verdict", [None, StreamVerdict()])
+def test_without_a_result_the_last_words_are_plain_lines(verdict: StreamVerdict | None) -> None:
+    """A program that gives up early prints the reason on standard error."""
+    output = b'ut off"}\n' + line(type="system") + b"no such \x1boption\n\n  try --help\n" + b'{"type":"assi'
+
+    assert "no such \N{REPLACEMENT CHARACTER}option\ntry --help" == last_words(RULES, verdict, output)
+    assert "" == last_words(RULES, verdict, line(type="system"))
+
+
+def test_without_a_result_the_last_words_are_the_last_acts() -> None:
+    """An agent was ended in the middle: its work at that moment explains most."""
+    output = (
+        b"warning: old version\n"
+        + assistant({"type": "text", "text": "First."})
+        + assistant({"type": "text", "text": "Now the\n\x1b[1mtests."})
+        + assistant({"type": "tool_use", "name": "Read", "input": {"file_path": "a.go"}})
+        + assistant({"type": "tool_use", "name": "Bash", "input": {"command": "go test ./... \x07"}})
+        + line(type="user", message={"content": [{"type": "text", "text": "interrupted"}]})
+        + b"killed\n"
+    )
+
+    assert (
+        "it said: Now the \N{REPLACEMENT CHARACTER}[1mtests.\n"
+        "it called Bash: go test ./... \N{REPLACEMENT CHARACTER}\n"
+        "killed"
+    ) == last_words(RULES, None, output)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([{"type": "text", "text": "x" * 2000}], "it said: " + "x" * 500),
+        ([{"type": "tool_use", "name": "T" * 100}], "it called " + "T" * 64),
+        ([{"type": "tool_use", "name": "A"}, {"type": "text", "text": "b"}], "it said: b"),
+        ([{"type": "thinking", "thinking": "hm"}], ""),
+    ],
+)
+def test_the_last_acts_are_bounded_and_in_order(parts: list[object], expected: str) -> None:
+    """A tool that was called before the last text is over."""
+    assert expected == last_words(RULES, None, assistant(*parts))
+
+
+def test_plain_words_are_harmless_and_keep_their_lines() -> None:
+    """Control characters are replaced; a progress bar is a line for each of its states."""
+    assert "1%\n2%\n\N{REPLACEMENT CHARACTER}[31mno way\n" == plain_words("1%\r2%\r\n\x1b[31mno\tway\n")
+    assert "" == plain_words("")

@@ -1,4 +1,4 @@
-"""What the real programs printed, read by the rules that ship.
+"""The output of the real programs, read by the shipped rules.
 
 Recorded against a scripted model server: standard output, and after it standard error, where the shim has
 both in one. In every session of more than a word the agent says "Step 1 of 3.", writes a file, says the
@@ -24,7 +24,7 @@ AIDER = Usage(input_tokens=2000, output_tokens=60, cost_usd=0.0046, priced="prov
 
 
 def read(executor: str, scenario: str, before: Usage | None = None) -> Seen:
-    """Return what a recording tells."""
+    """Return the reading of a recording."""
     reader = StreamReader(BOOK.get(executor), before)
     reader.feed(recorded(executor, scenario))
     reader.end()
@@ -32,14 +32,14 @@ def read(executor: str, scenario: str, before: Usage | None = None) -> Seen:
 
 
 def recorded(executor: str, scenario: str) -> bytes:
-    """Return what a program printed."""
+    """Return a program's output."""
     path = STREAMS / executor / f"{scenario}.{'txt' if executor == 'aider' else 'jsonl'}"
     errors = path.with_suffix(".err")
     return path.read_bytes() + (errors.read_bytes() if errors.exists() else b"")
 
 
 def costing(usage: Usage, dollars: float) -> Usage:
-    """Return the usage with what the program says that it cost."""
+    """Return the usage with the cost that the program reports."""
     return usage + Usage(cost_usd=dollars, priced="provider")
 
 
@@ -53,7 +53,7 @@ def costing(usage: Usage, dollars: float) -> Usage:
     ],
 )
 def test_a_session_that_went_well(executor: str, session: str, model: str | None, usage: Usage) -> None:
-    """Who it was, what it did, what it used."""
+    """Session and model, acts, and usage."""
     found = read(executor, "success")
 
     assert (session, model, FILES, 3) == (found.session, found.model, found.files, found.tools)
@@ -68,7 +68,7 @@ def test_a_session_that_went_well(executor: str, session: str, model: str | None
 
 
 def test_a_session_of_aider_that_went_well() -> None:
-    """It has no stream: what it used and wrote stands in plain lines."""
+    """It has no stream: its usage and files are in plain lines."""
     found = read("aider", "success")
 
     assert ("openai/gpt-4o", AIDER) == (found.model, found.usage)
@@ -79,7 +79,7 @@ def test_a_session_of_aider_that_went_well() -> None:
 
 @pytest.mark.parametrize("executor", ["claude", "codex", "gemini", "opencode"])
 def test_a_session_that_was_continued_counts_only_its_own(executor: str) -> None:
-    """Codex counts what the session used before again: that is told to the reader."""
+    """Codex counts the session's earlier usage again: the reader gets that from the caller."""
     found = read(executor, "resume", before=read(executor, "success").usage)
 
     assert (USED.tokens, False) == (found.usage.tokens, found.result and found.result.is_error)
@@ -105,7 +105,7 @@ def test_a_session_that_was_continued_counts_only_its_own(executor: str) -> None
         ("aider", "unauthorised", "The API provider is not able to authenticate you."),
     ],
 )
-def test_an_error_is_told_in_the_programs_own_words(executor: str, scenario: str, error: str) -> None:
+def test_an_error_has_the_programs_own_words(executor: str, scenario: str, error: str) -> None:
     """Whatever its exit code; people read it as the last words."""
     found = read(executor, scenario)
 
@@ -130,9 +130,7 @@ def test_an_error_is_told_in_the_programs_own_words(executor: str, scenario: str
         ("opencode", "denied", "permission requested: bash (ls -l src); auto-rejecting"),
     ],
 )
-def test_an_error_without_a_result_is_told_by_standard_error(
-    executor: str, scenario: str, error: str
-) -> None:
+def test_an_error_without_a_result_is_on_standard_error(executor: str, scenario: str, error: str) -> None:
     """The program never came to its stream."""
     found = read(executor, scenario)
 
@@ -157,7 +155,7 @@ def test_an_error_without_a_result_is_told_by_standard_error(
         ("aider", "rate-limit", None, None),
     ],
 )
-def test_a_limit_is_told_from_other_errors(
+def test_a_limit_is_recognised_among_errors(
     executor: str, scenario: str, group: str | None, expected: str | None
 ) -> None:
     """With the time that the program names, if it does."""
@@ -169,13 +167,13 @@ def test_a_limit_is_told_from_other_errors(
     assert ([expected] if expected else []) == times[:1]
 
 
-def test_claude_tells_the_end_of_a_limit_as_a_number() -> None:
+def test_claude_reports_the_end_of_a_limit_as_a_number() -> None:
     """It needs no guess about a time zone."""
     assert 1893456000 == read("claude", "usage-limit-subscription").resets_at
 
 
-def test_a_denied_tool_is_no_error_to_claude() -> None:
-    """But it is told of."""
+def test_a_denied_tool_is_not_an_error_to_claude() -> None:
+    """But it is reported."""
     found = read("claude", "denied").result
 
     assert found is not None
@@ -184,7 +182,7 @@ def test_a_denied_tool_is_no_error_to_claude() -> None:
 
 @pytest.mark.parametrize("path", sorted(STREAMS.glob("*/*.jsonl")), ids=lambda path: path.parent.name)
 def test_no_recording_has_lines_of_a_stream_that_are_malformed(path: Path) -> None:
-    """What is, is standard error's."""
+    """Malformed lines come from standard error only."""
     reader = StreamReader(BOOK.get(path.parent.name))
     reader.feed(path.read_bytes())
 

@@ -1,4 +1,4 @@
-"""The process in front of the launcher says when it is ready, and ends when and as it should."""
+"""The process in front of the launcher, and how a shim takes signals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
-
-from handoffd.execute.runner import daemonize
-
-PACKAGE = str(Path(daemonize.__file__).parents[3])
+from tests.support.runs import PACKAGE, printed
 
 # In a process of its own, since it forks.
 PROGRAM = """
@@ -40,7 +37,7 @@ def serve(front):
 sys.exit(daemonize.stand(serve, stay="stay" in sys.argv))
 """
 
-# Tells each process that serves, and does what the next line from stdin says.
+# Prints each process that serves, and then does what the next line from stdin says.
 SERVICE = """
 import os, sys
 sys.path.append(sys.argv[1])
@@ -61,15 +58,9 @@ sys.exit(daemonize.stand(serve, stay=True, lasted_s=600 if sys.argv[2] == "wait"
 
 
 def standing_program(*words: str, **more: str) -> subprocess.Popen[str]:
-    """Start a process that stands in front of one that does as `words` say, until stdin is closed."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", PROGRAM, PACKAGE, *words],
-        env=more,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """Start a process in front of one that does what `words` say, until stdin is closed."""
+    command, pipe = [sys.executable, "-I", "-S", "-c", PROGRAM, PACKAGE, *words], subprocess.PIPE
+    return subprocess.Popen(command, env=more, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +73,8 @@ def standing_program(*words: str, **more: str) -> subprocess.Popen[str]:
         (("fail",), 3),
     ],
 )
-def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -> None:
-    """Nobody closes stdin here: only what the launcher says, or its end, ends the process in front."""
+def test_it_ends_with_the_launchers_result(words: tuple[str, ...], code: int) -> None:
+    """Stdin stays open: only a message of the launcher, or its end, ends the process in front."""
     with ending(standing_program(*words)) as front:
         assert code == front.wait(timeout=60)
         assert front.stdin is not None
@@ -91,7 +82,7 @@ def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -
 
 
 def test_it_stays_as_long_as_the_launcher_keeps_its_place() -> None:
-    """A launcher that ends without a word about it counts as failed."""
+    """A launcher that ends without a message counts as failed."""
     with ending(standing_program("stay")) as front:
         with pytest.raises(subprocess.TimeoutExpired):
             front.wait(timeout=0.05)
@@ -102,8 +93,8 @@ def test_it_stays_as_long_as_the_launcher_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, abstract: bool) -> None:
-    """By the process that it started itself, which is the one it listens to."""
+def test_service_manager_learns_that_the_launcher_is_ready(tmp_path: Path, *, abstract: bool) -> None:
+    """From the process that it started itself, the only one it listens to."""
     address = f"@handoffd-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(60)
@@ -119,8 +110,8 @@ def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, a
 
 
 def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
-    """The launcher serves; the log says what was wrong."""
-    with ending(standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "nobody"))) as front:
+    """The launcher serves; the log has the error."""
+    with ending(standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "gone"))) as front:
         assert front.stderr is not None
         assert "No such file or directory" in front.stderr.readline()
         assert 0 == front.wait(timeout=60)
@@ -128,7 +119,7 @@ def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
 
 @contextmanager
 def service(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """Lend a process that stands in front of launchers that last, one after the other."""
+    """Lend a process in front of launchers that last, one after the other."""
     command = [sys.executable, "-I", "-S", "-c", SERVICE, PACKAGE, *words]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, env={}, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -138,7 +129,7 @@ def service(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def launcher_of(front: subprocess.Popen[str]) -> int:
-    """Return the next launcher, which has this process in front of it."""
+    """Return the next launcher, whose parent is this process."""
     assert front.stdout is not None
     before, launcher = map(int, front.stdout.readline().split())
     assert front.pid == before
@@ -148,7 +139,7 @@ def launcher_of(front: subprocess.Popen[str]) -> int:
 @pytest.mark.parametrize("how", ["retire", "kill"])
 def test_a_launcher_that_lasted_is_followed_by_another_one_without_the_manager(how: str) -> None:
     """Whether it gave up its place or died; to the manager the unit runs on."""
-    with service("told") as front:
+    with service("line") as front:
         assert front.stdin is not None
         first = launcher_of(front)
         front.stdin.write(how[0])
@@ -160,7 +151,7 @@ def test_a_launcher_that_lasted_is_followed_by_another_one_without_the_manager(h
 
 
 def test_a_hangup_asks_for_another_launcher() -> None:
-    """What reloading the unit sends: the one that is there gives up its place, however new it is."""
+    """Reloading the unit sends it: the current launcher gives up its place, however new it is."""
     with service("wait") as front:
         first = launcher_of(front)
         front.send_signal(signal.SIGHUP)
@@ -169,7 +160,7 @@ def test_a_hangup_asks_for_another_launcher() -> None:
 
 
 def test_hangups_in_a_row_are_one() -> None:
-    """The second may come while the process in front begins anew, and hears nothing yet."""
+    """The second may come while the process in front begins anew, before it takes signals."""
     with service("wait") as front:
         first = launcher_of(front)
         for _ in range(50):
@@ -191,3 +182,46 @@ def test_the_next_launcher_is_of_the_program_that_is_installed_by_then(tmp_path:
 
         assert front.stdout is not None
         assert "the new one\n" == front.stdout.readline()
+
+
+# --- a shim's signals ---------------------------------------------------------------------------------
+# In a process of its own: how a process takes signals is one setting for all of it.
+SIGNALS = """
+import select
+from handoffd.execute.runner import daemonize
+
+notes = daemonize.Signals()
+
+def ready():
+    return bool(select.select([notes.wake], [], [], 0)[0])
+
+os.kill(os.getpid(), int(sys.argv[1]))
+print(notes.stop_asked, ready(), flush=True)
+if ready():
+    notes.settle()
+if os.fork() == 0:
+    notes.renew()
+    print(notes.stop_asked, ready(), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(notes.stop_asked, ready(), flush=True)
+    os._exit(0)
+select.select([notes.wake], [], [], 30)
+os.wait()
+print(notes.stop_asked, ready(), flush=True)
+"""
+
+
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@pytest.mark.parametrize(
+    ("number", "asked", "woken"),
+    [
+        (signal.SIGTERM, True, True),
+        *((number, False, False) for number in IGNORED),
+    ],
+)
+def test_term_asks_and_others_do_nothing(number: int, *, asked: bool, woken: bool) -> None:
+    """The parent's request is not its child's, nor the other way round; a child's end wakes."""
+    expected = [(asked, woken), (False, False), (True, True), (asked, True)]
+    assert [f"{first} {second}" for first, second in expected] == printed(SIGNALS, str(number)).splitlines()
