@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.unit.journal.making import opened
+
+from handoffd.api.service import Caller, Service
+from handoffd.clock import SystemClock
+from handoffd.journal.journal import Journal
+
+EVE = Caller(pid=4711, by="eve")
 
 
 @pytest.fixture
@@ -20,3 +29,32 @@ def control(supervision: MemorySupervision) -> Iterator[Controlled]:
     """A server over those projects."""
     with controlled(supervision) as lent:
         yield lent
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    async with opened(tmp_path / "journal.db") as lent:
+        yield lent
+
+
+def service_over(
+    supervision: MemorySupervision, journal: Journal, *, inside: bool = False, daemon: bool = True
+) -> Service:
+    """Return the verbs and reads of a daemon or without one, for callers inside an executor or not."""
+    return Service(
+        supervision, journal, SystemClock(), runs_dir=Path(os.devnull).parent / "nowhere",
+        stop=(lambda _: None) if daemon else None, inside=lambda _: inside,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def service(supervision: MemorySupervision, journal: Journal) -> Service:
+    """The verbs and reads of a daemon over those projects, for a person."""
+    return service_over(supervision, journal)
+
+
+@pytest.fixture
+def inside(supervision: MemorySupervision, journal: Journal) -> Service:
+    """The same for a process of an executor."""
+    return service_over(supervision, journal, inside=True)
