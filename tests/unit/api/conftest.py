@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,35 @@ def control(supervision: MemorySupervision) -> Iterator[Controlled]:
     """A server over those projects."""
     with controlled(supervision) as lent:
         yield lent
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    """Where a socket can be made: paths of sockets have room for about a hundred bytes only."""
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as folder:
+        yield str(Path(folder, "control.sock"))
+
+
+@contextmanager
+def answering(path: str, answer: bytes, *, reads: bool = True) -> Iterator[None]:
+    """Listen at `path` and answer one request with raw bytes, then hang up; or do so before it comes."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                if reads:
+                    connection.recv(65536)
+                connection.sendall(answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield
+        finally:
+            server.join(60)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What can be asked of any folder, with and without the journal's word beside it."""
+"""Questions about any folder, with and without an answer of the journal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from handoffd.api.folders import Inspecting
 from handoffd.errors import InvalidFile, NotFound, Refused, StoreError
 
 
-async def test_an_empty_folder_can_be_asked_everything(tmp_path: Path) -> None:
-    """Nobody supervises it, and nothing is made in it."""
+async def test_every_question_about_an_empty_folder_has_an_answer(tmp_path: Path) -> None:
+    """Nothing is made in it."""
     asked, root = Inspecting(None), str(tmp_path)
 
     assert 0 == (await asked.detect(root))["level"]
@@ -30,8 +30,8 @@ async def test_an_empty_folder_can_be_asked_everything(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240  (one entry of an empty folder)
 
 
-async def test_a_project_that_nobody_supervises_is_at_level_1_at_most(tmp_path: Path) -> None:
-    """Its STATE.json is kept by hand; it could be added."""
+async def test_a_project_that_is_not_supervised_is_at_level_1_at_most(tmp_path: Path) -> None:
+    """People keep its STATE.json; it could be added."""
     write_state(tmp_path, tests={"pass": 3, "fail": 0, "skip": 1})
 
     found = await Inspecting(MemorySupervision()).query(str(tmp_path))
@@ -44,8 +44,8 @@ async def test_a_project_that_nobody_supervises_is_at_level_1_at_most(tmp_path: 
     json.dumps(found)
 
 
-async def test_of_a_supervised_project_the_journals_word_stands_beside(tmp_path: Path) -> None:
-    """By name or by a path inside of it: what it waits for, and the command a person would type."""
+async def test_the_journal_completes_the_answer_about_a_supervised_project(tmp_path: Path) -> None:
+    """It waits for a decision, and has a next command; by its name or a path inside."""
     write_state(tmp_path, step="review", status="needs_human")
     view = project_view(str(tmp_path), track_view())
     asked = Inspecting(MemorySupervision(view))
@@ -60,7 +60,7 @@ async def test_of_a_supervised_project_the_journals_word_stands_beside(tmp_path:
         )  # fmt: skip
 
 
-async def test_of_a_broken_state_the_way_to_mend_it_is_told(tmp_path: Path) -> None:
+async def test_a_broken_state_comes_with_the_command_that_repairs_it(tmp_path: Path) -> None:
     """Supervised or not."""
     write(tmp_path, ".ai/STATE.json", "{")
     view = project_view(str(tmp_path), condition="invalid_state", detail="line 1", level=1)
@@ -72,15 +72,15 @@ async def test_of_a_broken_state_the_way_to_mend_it_is_told(tmp_path: Path) -> N
         assert "STATE.json cannot be used" in found["caller_instruction"]
 
 
-async def test_a_done_story_is_told_as_done(tmp_path: Path) -> None:
-    """Whoever passes that on does not dispatch because of it."""
+async def test_a_done_story_is_reported_as_done(tmp_path: Path) -> None:
+    """No program dispatches because of that answer."""
     write_state(tmp_path, step="done", status="pass")
 
     assert "US-005 is done" in (await Inspecting(None).query(str(tmp_path)))["caller_instruction"]
 
 
-async def test_missing_files_are_told_with_the_command_that_makes_them(tmp_path: Path) -> None:
-    """As a program hands it on to a person."""
+async def test_missing_files_come_with_the_command_that_makes_them(tmp_path: Path) -> None:
+    """In a form that a program passes on to a person."""
     write_state(tmp_path, step="sdd-delta")
 
     found = await Inspecting(None).check_prereqs(str(tmp_path))
@@ -93,8 +93,8 @@ async def test_missing_files_are_told_with_the_command_that_makes_them(tmp_path:
     assert found["caller_instruction"].endswith(found["next_command"])
 
 
-async def test_prompts_are_in_the_language_that_was_asked_for(tmp_path: Path) -> None:
-    """Else in the daemon's; one there is not is refused with those there are."""
+async def test_a_prompt_is_in_the_requested_language(tmp_path: Path) -> None:
+    """Else in the daemon's; the refusal of another one lists the languages."""
     write(tmp_path, "PROJECT_MEMORY.md", "## ISSUES\n- [ ] one\n")
     asked = Inspecting(None, "zh-TW")
 
@@ -107,7 +107,7 @@ async def test_prompts_are_in_the_language_that_was_asked_for(tmp_path: Path) ->
 
 
 async def test_a_file_that_is_wrong_comes_with_the_command_that_opens_it(tmp_path: Path) -> None:
-    """Where the file is, and not where the asker stands."""
+    """By the path of the file, from whatever folder the question comes."""
     write_state(tmp_path)
     write(tmp_path, ".ai/step-rules.yaml", "steps: [\n")
     write(tmp_path, ".ai/prompts/en/review_session.j2", "{{ nothing }}")
@@ -118,8 +118,8 @@ async def test_a_file_that_is_wrong_comes_with_the_command_that_opens_it(tmp_pat
         assert f"{tmp_path}/.ai/" in (caught.value.hint or "")
 
 
-async def test_what_is_nowhere_is_not_found(tmp_path: Path) -> None:
-    """Neither a name that nobody knows, nor a path that leads nowhere."""
+async def test_a_missing_project_is_not_found(tmp_path: Path) -> None:
+    """Neither an unknown name nor a wrong path."""
     write(tmp_path, "file")
     for asked in (Inspecting(None), Inspecting(MemorySupervision())):
         for name in ("shop", str(tmp_path / "gone"), "/" + "x" * 5_000, "/a\0b", str(tmp_path / "file")):
@@ -130,7 +130,7 @@ async def test_what_is_nowhere_is_not_found(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
-    """Whoever asks hears of it, and the daemon goes on."""
+    """The answer names it, and the daemon goes on."""
     asked = Inspecting(MemorySupervision(), look_s=0)
 
     with pytest.raises(StoreError, match="does not answer") as caught:

@@ -1,7 +1,8 @@
-"""What `init` writes."""
+"""What `init` writes and refuses."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from handoffd.inspection.suites import Suites
 from handoffd.settings.loading import load_project
 
 
-def test_people_s_files_are_kept(tmp_path: Path) -> None:
+def test_files_of_people_are_kept(tmp_path: Path) -> None:
     """Settings stay as they are; CLAUDE.md keeps its text and gets one block, once."""
     (tmp_path / ".ai").mkdir()
     (tmp_path / ".ai/handoffd.yaml").write_text("auto: true\n", encoding="utf-8")
@@ -28,28 +29,28 @@ def test_people_s_files_are_kept(tmp_path: Path) -> None:
     assert (1, 1) == (text.count(BEGIN), text.count(END))
 
 
-STATE = Path("/var/lib/handoffd")
-
-
 @pytest.mark.parametrize(
-    ("root", "name"), [("/", None), ("/proc", "all"), ("/srv/shop", ""), ("/srv/shop", " ")]
+    ("root", "name", "allowed"),
+    [
+        ("/", None, False),
+        ("/proc", "all", False),
+        ("/srv/shop", "", False),
+        ("/srv/shop", " ", False),
+        ("/srv/shop", None, True),
+        ("/srv/shop", "The Shop", True),
+    ],
 )
-def test_what_can_be_no_project_is_refused(root: str, name: str | None) -> None:
-    """A place that is the system's is nobody's project under any name."""
-    with pytest.raises(Refused) as caught:
-        check_project(root, STATE, name)
+def test_a_folder_of_the_system_cannot_be_a_project(root: str, name: str | None, allowed: bool) -> None:
+    """Under any name; any other folder can, unless its name is blank."""
+    with nullcontext() if allowed else pytest.raises(Refused) as caught:
+        check_project(root, Path("/var/lib/handoffd"), name)
 
-    assert ("BAD_ARGUMENT", "handoffd init PROJECT") == (caught.value.code, caught.value.hint)
-
-
-def test_any_other_folder_can_be_a_project() -> None:
-    """With a name or without."""
-    check_project("/srv/shop", STATE, None)
-    check_project("/srv/shop", STATE, "The Shop")
+    if caught is not None:
+        assert ("BAD_ARGUMENT", "handoffd init PROJECT") == (caught.value.code, caught.value.hint)
 
 
 def test_an_older_block_is_replaced(tmp_path: Path) -> None:
-    """What people wrote around it stays."""
+    """The text around it stays."""
     (tmp_path / "CLAUDE.md").write_text(f"above\n\n{BEGIN}\nold words\n{END}\n\nbelow\n", encoding="utf-8")
 
     prepare_project(str(tmp_path))
@@ -60,8 +61,8 @@ def test_an_older_block_is_replaced(tmp_path: Path) -> None:
     assert text.index("above") < text.index("below")
 
 
-def test_a_pointer_file_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
-    """It is often shared with another tool; the rest is done all the same."""
+def test_a_link_is_left_alone(tmp_path: Path) -> None:
+    """CLAUDE.md is often a link to the file of another tool; the rest is done all the same."""
     (tmp_path / "AGENTS.md").write_text("shared", encoding="utf-8")
     (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
 
@@ -109,8 +110,8 @@ def test_tests_are_found_by_their_names_and_by_their_tool(tmp_path: Path, files:
         {"pyproject.toml": "tool = 5\n"},
     ],
 )
-def test_where_no_tests_are_found_none_are_named(tmp_path: Path, files: dict[str, str]) -> None:
-    """A manifest that is broken is somebody else's business."""
+def test_without_tests_there_is_no_test_command(tmp_path: Path, files: dict[str, str]) -> None:
+    """A broken manifest does not matter."""
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
 
@@ -118,7 +119,7 @@ def test_where_no_tests_are_found_none_are_named(tmp_path: Path, files: dict[str
 
 
 def test_tests_below_the_root_are_offered_and_not_run(tmp_path: Path) -> None:
-    """Which of them count is for a person to say; the settings hold one command for all, as a comment."""
+    """A person decides which of them count; the settings have one command for all, as a comment."""
     for folder in ("back end", "web"):
         (tmp_path / folder).mkdir()
     (tmp_path / "back end/conftest.py").touch()
@@ -133,8 +134,8 @@ def test_tests_below_the_root_are_offered_and_not_run(tmp_path: Path) -> None:
     assert ("sh", "-c", "(cd 'back end' && python3 -m pytest) && (cd web && npm test)") == offered
 
 
-def test_tests_of_another_language_are_told(tmp_path: Path) -> None:
-    """One of two is run; the other one is named as long as the settings are not a person's own."""
+def test_tests_of_another_language_are_listed(tmp_path: Path) -> None:
+    """One command of two is written; the answer names the other, unless a person wrote the settings."""
     (tmp_path / "conftest.py").touch()
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}', encoding="utf-8")
 
@@ -145,8 +146,8 @@ def test_tests_of_another_language_are_told(tmp_path: Path) -> None:
     assert ((), first.test_command) == (second.others, second.test_command)
 
 
-def test_the_test_command_is_what_the_settings_say(tmp_path: Path) -> None:
-    """Settings that were there before are not guessed about."""
+def test_the_test_command_of_existing_settings_stays(tmp_path: Path) -> None:
+    """Or is missing, as a person left it."""
     (tmp_path / "go.mod").write_text("module x\n", encoding="utf-8")
     (tmp_path / ".ai").mkdir()
     (tmp_path / ".ai/handoffd.yaml").write_text("test: {command: [make, check]}\n", encoding="utf-8")
@@ -167,7 +168,7 @@ def test_settings_without_a_test_command_are_valid(tmp_path: Path) -> None:
 
 
 def test_missing_documents_are_named(tmp_path: Path) -> None:
-    """One of the two is there; that one also says that no bootstrap is needed."""
+    """Here one of two, and with the other no bootstrap is needed."""
     assert not is_bootstrapped(str(tmp_path))
     (tmp_path / "PROJECT_CONTEXT.md").write_text("x", encoding="utf-8")
 
@@ -177,7 +178,7 @@ def test_missing_documents_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entry", ["## US-007\n\nUS-007 is done\n", "### Reopen — US-007 → impl\n"])
 def test_a_project_whose_archive_has_a_story_needs_no_bootstrap(tmp_path: Path, entry: str) -> None:
-    """Whether that story is done or was reopened since."""
+    """A story that is done, or was reopened since."""
     history = tmp_path / ".ai" / "history.md"
     history.parent.mkdir()
     history.write_text("# History\n\nnothing yet\n", encoding="utf-8")

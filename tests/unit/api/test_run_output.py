@@ -48,7 +48,7 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Written]:
-    """A run that has said nothing yet."""
+    """A run without output so far."""
     written = Written(tmp_path)
     yield written
     written.ring.close()
@@ -58,7 +58,7 @@ async def _all(stream: AsyncIterator[bytes]) -> bytes:
     return b"".join([piece async for piece in stream])
 
 
-async def test_without_following_it_is_what_there_is_now(written: Written) -> None:
+async def test_without_following_the_output_ends_here(written: Written) -> None:
     """A run that goes on is shown as far as it has come."""
     written.write(b"so far\n")
 
@@ -67,7 +67,7 @@ async def test_without_following_it_is_what_there_is_now(written: Written) -> No
 
 
 async def test_following_ends_with_the_run_and_misses_nothing(written: Written) -> None:
-    """What is written just before the end is shown, too."""
+    """Also the output just before the end."""
     written.write(b"first\n")
     seen = []
 
@@ -94,8 +94,8 @@ async def test_following_ends_with_the_server(written: Written) -> None:
     assert [b"so far\n"] == seen
 
 
-def test_what_was_not_kept_is_said(tmp_path: Path) -> None:
-    """The middle of a flood is one line."""
+def test_a_line_replaces_output_that_was_not_kept(tmp_path: Path) -> None:
+    """The middle of a flood."""
     written = Written(tmp_path, head=10, tail=80)
     written.write(b"0123456789" + b"x" * 500)
     written.end()
@@ -115,8 +115,8 @@ def test_only_ids_are_looked_up(tmp_path: Path, name: str) -> None:
         find_log(tmp_path, name)
 
 
-def test_a_run_that_is_not_there_is_not_found(tmp_path: Path, written: Written) -> None:
-    """The hint says where runs are listed."""
+def test_a_missing_run_is_not_found(tmp_path: Path, written: Written) -> None:
+    """The hint lists the runs."""
     with pytest.raises(NotFound) as caught:
         find_log(tmp_path / "state", "20260131T000000-ffffffff")
 
@@ -125,7 +125,7 @@ def test_a_run_that_is_not_there_is_not_found(tmp_path: Path, written: Written) 
 
 
 def test_a_broken_record_is_an_error_of_the_store(written: Written) -> None:
-    """A damaged state directory is not mistaken for a run that never was."""
+    """A damaged state directory is not mistaken for a missing run."""
     (written.run_dir / "spec.json").write_text("{", encoding="utf-8")
 
     with pytest.raises(StoreError):

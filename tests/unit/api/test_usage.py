@@ -1,4 +1,4 @@
-"""Reports of usage: rows, what stands beside them, and what can be asked."""
+"""Reports of usage: rows, their reference values, and the questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
 
 
 def test_a_row_has_every_number() -> None:
-    """Each token once, and who reckoned the cost."""
+    """Each token once, and the origin of the cost."""
     found = row("claude", by="executor")
     assert {
         "executor": "claude", "runs": 2, "measured": 2, "unpriced": 0, "input_tokens": 4000,
@@ -43,8 +43,9 @@ def test_a_row_has_every_number() -> None:
     } == found  # fmt: skip
 
 
-def test_steps_are_compared_a_run_and_without_what_a_cache_had() -> None:
-    """The same context is read again with each call of the model."""
+def test_steps_are_compared_by_run_and_without_cached_tokens() -> None:
+    """Each call of the model reads the same context again; unmeasured runs are not compared."""
+    assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
     found = row("bdd", by="step")
     assert (6000, [2000, 5000], True) == (found["new_tokens"], found["reference"], found["above"])
     assert not row("impl", by="step")["above"]
@@ -53,17 +54,12 @@ def test_steps_are_compared_a_run_and_without_what_a_cache_had() -> None:
 
 
 def test_stories_are_compared_whole() -> None:
-    """A task of one's own has no reckoning."""
+    """A custom task has no reference."""
     found = row("/srv/shop", "US-1", by="story")
     assert ("corner", "US-1", 12_000, [15_000, 40_000], False) == (
         found["name"], found["story"], found["new_tokens"], found["reference"], found["above"],
     )  # fmt: skip
     assert row("/srv/shop", "CUSTOM-1", by="story")["reference"] is None
-
-
-def test_what_was_not_measured_is_not_compared() -> None:
-    """Nor divided by."""
-    assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
 
 
 def test_the_total_is_of_all_rows() -> None:
@@ -74,13 +70,13 @@ def test_the_total_is_of_all_rows() -> None:
     assert (0, 0, None) == (nothing["runs"], nothing["tokens"], nothing["cost_usd"])
 
 
-def test_the_reference_is_about_steps_that_there_are() -> None:
-    """A step that is renamed is renamed here, too."""
+def test_the_reference_names_existing_steps() -> None:
+    """Also after a step is renamed."""
     assert REFERENCE.keys() <= shipped_rules().steps.keys()
 
 
-def test_what_can_be_asked_is_asked_by_name() -> None:
-    """By step, when nobody says."""
+def test_a_grouping_is_asked_for_by_name() -> None:
+    """By step without a name."""
     assert "step" == grouping(None)
     assert list(get_args(Grouping)) == [grouping(by) for by in get_args(Grouping)]
     with pytest.raises(Refused, match="by must be one of step, story") as caught:
@@ -104,7 +100,7 @@ def test_a_date_is_its_midnight_here() -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
-def test_a_time_that_means_nothing_is_refused(text: str) -> None:
-    """With what would do."""
+def test_a_wrong_time_is_refused(text: str) -> None:
+    """The refusal has examples."""
     with pytest.raises(Refused, match="must be like 7d, 12h, 2w or 2026-01-31"):
         begin_of(text, NOW)
