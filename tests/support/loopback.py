@@ -1,4 +1,4 @@
-"""Raw HTTP over a loopback port: what well-behaved clients would not send can be sent, too."""
+"""Raw HTTP over a loopback port or a socket: what well-behaved clients would not send can be sent, too."""
 
 from __future__ import annotations
 
@@ -34,33 +34,24 @@ class Answer:
         return json.loads(self.body)
 
 
-@dataclass(frozen=True, slots=True)
-class Loopback:
-    """A port, the file of its token, and the address it is a port of."""
-
-    port: int
-    token_file: Path
-    address: str = "127.0.0.1"
+class Raw:
+    """Sends requests to whatever `connect` leads to."""
 
     @property
-    def token(self) -> str:
-        """The token as it is now."""
-        return self.token_file.read_text().strip()
+    def usual(self) -> dict[str, str | None]:
+        """The headers of every request."""
+        return {"host": "localhost", "connection": "close"}
 
     def connect(self) -> socket.socket:
         """Return a connection that waits no longer than a minute for anything."""
-        return socket.create_connection((self.address, self.port), timeout=LIMIT_S)
+        raise NotImplementedError
 
     def ask(self, method: str, path: str, body: bytes = b"", **changes: str | None) -> Answer:
         """Return the answer to a request with the usual headers; `changes` replace or, with None, drop some.
 
         `_` in their names means `-`.
         """
-        headers: dict[str, str | None] = {
-            "host": f"127.0.0.1:{self.port}",
-            "authorization": f"Bearer {self.token}",
-            "connection": "close",
-        }
+        headers = self.usual
         if body:
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
         headers |= {name.replace("_", "-").lower(): value for name, value in changes.items()}
@@ -72,6 +63,44 @@ class Loopback:
         with closing(self.connect()) as connection:
             connection.sendall(raw)
             return answer_of(everything(connection))
+
+
+@dataclass(frozen=True)
+class OverSocket(Raw):
+    """The socket of a daemon."""
+
+    path: Path
+
+    def connect(self) -> socket.socket:
+        """Return a connection that waits no longer than a minute for anything."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(LIMIT_S)
+        connection.connect(str(self.path))
+        return connection
+
+
+@dataclass(frozen=True)
+class Loopback(Raw):
+    """A port, the file of its token, and the address it is a port of."""
+
+    port: int
+    token_file: Path
+    address: str = "127.0.0.1"
+
+    @property
+    def token(self) -> str:
+        """The token as it is now."""
+        return self.token_file.read_text().strip()
+
+    @property
+    def usual(self) -> dict[str, str | None]:
+        """With the token, to the address of the port."""
+        own = {"host": f"127.0.0.1:{self.port}", "authorization": f"Bearer {self.token}"}
+        return super().usual | own
+
+    def connect(self) -> socket.socket:
+        """Return a connection that waits no longer than a minute for anything."""
+        return socket.create_connection((self.address, self.port), timeout=LIMIT_S)
 
 
 def everything(connection: socket.socket) -> bytes:

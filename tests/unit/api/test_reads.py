@@ -1,59 +1,90 @@
-"""What can be asked, below the socket."""
+"""Reads, below the socket: status, runs and their output, events, usage, and undelivered notices."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, get_args
 
+import anyio
 import pytest
-from tests.support.notices import MemoryDesk
+from tests.support.notices import NOTICE, MemoryDesk
+from tests.support.playbook import shipped_rules
+from tests.support.runs import run_spec
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
-from handoffd.api.reads import Reads
+from handoffd.api.reads import (
+    MOST_WAITING,
+    REFERENCE,
+    NoDesk,
+    Reads,
+    RunLog,
+    Tail,
+    begin_of,
+    find_log,
+    grouping,
+    has_log,
+    notices_json,
+    pieces,
+    trials_json,
+    usage_report,
+)
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.errors import Json, NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused, StoreError
+from handoffd.execute.runner import capture
+from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Outgoing
+from handoffd.journal.records import Outgoing, UsageSum
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
 RUNS = Path("/nowhere/runs")
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    """An empty journal."""
-    async with opened(tmp_path / "journal.db") as lent:
-        yield lent
-
-
-def reads(supervision: MemorySupervision, journal: Journal, *, daemon: bool = True) -> Reads:
+def reads(supervision: MemorySupervision, journal: Journal, *, daemon: bool = True, **more: Any) -> Reads:
     """Return what a daemon answers, or a command without one."""
-    return Reads(supervision, journal, SystemClock(), RUNS, daemon=daemon)
+    return Reads(supervision, journal, SystemClock(), RUNS, daemon=daemon, **more)
 
 
-async def test_status_is_of_all_or_of_one(supervision: MemorySupervision, journal: Journal) -> None:
-    """And says whether a daemon answers."""
-    asked = reads(supervision, journal)
+@pytest.fixture
+def asked(supervision: MemorySupervision, journal: Journal) -> Reads:
+    """What a daemon answers about two projects."""
+    return reads(supervision, journal)
 
+
+@pytest.fixture
+def offline(supervision: MemorySupervision, journal: Journal) -> Reads:
+    """What a command answers without a daemon."""
+    return reads(supervision, journal, daemon=False)
+
+
+async def began(journal: Journal, run: str = "d1", phase: Phase = Phase.STARTING) -> None:
+    """Commit the beginning of a run."""
+    begun = track(status=Status.RUNNING, dispatch=dispatch(run, phase=phase))
+    await journal.commit(record(Advanced(dispatch=run, executor="claude"), after=begun))
+
+
+async def test_status_is_of_all_or_of_one(asked: Reads, offline: Reads) -> None:
+    """With whether a daemon answers."""
     assert ["/srv/shop", "/srv/empty"] == [one["project"] for one in (await asked.status())["projects"]]
     assert ["/srv/shop"] == [one["project"] for one in (await asked.status("shop"))["projects"]]
-    assert (True, False) == (
-        (await asked.status())["daemon"],
-        (await reads(supervision, journal, daemon=False).status())["daemon"],
-    )
+    assert [True, False] == [(await one.status())["daemon"] for one in (asked, offline)]
 
 
-async def test_status_tells_what_people_have_not_been_told(
-    supervision: MemorySupervision, journal: Journal
+async def test_status_has_undelivered_notices(
+    supervision: MemorySupervision, journal: Journal, offline: Reads
 ) -> None:
-    """And, from a daemon, when it is tried again."""
+    """And, from a daemon, the time of the next try."""
     told = Outgoing(id="a", key=TrackKey("/srv/shop"), at=NOW, body="{}", sinks=("web",), effect=None)
-    asked = Reads(supervision, journal, SystemClock(), RUNS, daemon=True, desk=MemoryDesk({"web": 4.25}))
+    asked = reads(supervision, journal, desk=MemoryDesk({"web": 4.25}))
     assert [] == (await asked.status())["notices"]
 
     await journal.outbox.keep([told], 1)
@@ -65,8 +96,7 @@ async def test_status_tells_what_people_have_not_been_told(
         "last_error": "no route", "next_try_s": 4.2, "given_up": 0,
     }  # fmt: skip
     assert [untold] == (await asked.status())["notices"]
-    offline = await reads(supervision, journal, daemon=False).status("shop")
-    assert [{**untold, "next_try_s": None}] == offline["notices"]
+    assert [{**untold, "next_try_s": None}] == (await offline.status("shop"))["notices"]
 
 
 async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: Journal) -> None:
@@ -79,29 +109,27 @@ async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: 
     assert told["projects"][0]["tracks"][0]["pid"] is None
 
 
-async def test_runs_tell_what_they_have_used_so_far(supervision: MemorySupervision, journal: Journal) -> None:
-    """From a daemon as of now; without one, what was noted of them, which may be nothing."""
-    begun = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
-    await journal.commit(record(ExecutorStarted(dispatch="d1", pid=7), after=begun))
+async def test_runs_have_their_usage_so_far(
+    supervision: MemorySupervision, journal: Journal, asked: Reads, offline: Reads
+) -> None:
+    """From a daemon as of now; without one, the recorded usage, if any."""
+    await began(journal, phase=Phase.EXECUTING)
     supervision.used["d1"] = Usage(output_tokens=7)
 
-    assert [7] == [run["usage"]["tokens"] for run in await reads(supervision, journal).runs()]
-    assert [None] == [run["usage"] for run in await reads(supervision, journal, daemon=False).runs()]
+    assert [7] == [run["usage"]["tokens"] for run in await asked.runs()]
+    assert [None] == [run["usage"] for run in await offline.runs()]
 
 
-async def test_the_status_of_one_tells_what_its_last_attempt_took(
-    supervision: MemorySupervision, journal: Journal
+async def test_the_status_of_one_project_has_the_footprint_of_its_last_attempt(
+    journal: Journal, asked: Reads
 ) -> None:
-    """Also while the next one runs; of all projects, nobody looks for that."""
-    asked = reads(supervision, journal)
+    """Also while the next one runs; the status of all projects omits it."""
     assert [None] == [one["tracks"][0]["footprint"] for one in (await asked.status("shop"))["projects"]]
-    begun = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
-    await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+    await began(journal, phase=Phase.EXECUTING)
     took = Footprint(memory_peak=7, memory_max=9, tasks_peak=2)
     ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5, footprint=took), reading=Absent())
     await journal.commit(record(ended, after=track(status=Status.PASS)))
-    begun = track(status=Status.RUNNING, dispatch=dispatch("d2"))
-    await journal.commit(record(Advanced(dispatch="d2", executor="claude"), after=begun))
+    await began(journal, "d2")
 
     (run, last) = await asked.runs("shop")
     (told,) = (await asked.status("shop"))["projects"]
@@ -114,37 +142,29 @@ async def test_the_status_of_one_tells_what_its_last_attempt_took(
     assert [None] == [one["footprint"] for one in (await asked.status())["projects"][0]["tracks"]]
 
 
-async def test_projects_are_told_in_short(supervision: MemorySupervision, journal: Journal) -> None:
+async def test_projects_are_listed_in_short(asked: Reads) -> None:
     """One with a story, one without a STATE."""
-    told = await reads(supervision, journal).projects()
-
     assert [("shop", "review", "needs_human"), ("empty", None, None)] == [
-        (one["name"], one["step"], one["status"]) for one in told["projects"]
+        (one["name"], one["step"], one["status"]) for one in (await asked.projects())["projects"]
     ]
 
 
-async def test_events_are_the_last_ones_or_those_after_a_number(
-    supervision: MemorySupervision, journal: Journal
-) -> None:
+async def test_events_are_the_last_ones_or_those_after_a_number(journal: Journal, asked: Reads) -> None:
     """Both orders are oldest first."""
     for why in ("one", "two", "three"):
         await journal.commit(record(why=why))
-    asked = reads(supervision, journal)
 
     assert ["two", "three"] == [event["why"] for event in await asked.events(None, "shop", 2)]
     assert ["one", "two"] == [event["why"] for event in await asked.events(0, None, 2)]
     assert [] == await asked.events(0, "empty", 10)
 
 
-async def test_what_was_cleaned_up_is_a_gap_where_it_would_be_told(
-    supervision: MemorySupervision, journal: Journal
-) -> None:
-    """For who has seen all before it, and who has seen half; not for who does not get there."""
+async def test_removed_events_are_a_gap_in_their_place(journal: Journal, asked: Reads) -> None:
+    """For a reader before it or inside it, unless its page ends before."""
     for why in ("one", "two", "three", "four"):
         await journal.commit(record(why=why))
     await journal.pruning.cover(KEY, 3, track())
     await journal.pruning.drop(KEY, 3, NOW)
-    asked = reads(supervision, journal)
     whole = {"type": "gap", "after": 0, "next": 3, "why": "older events are not kept"}
 
     async def told(after: int | None, limit: int) -> tuple[list[str], list[Json]]:
@@ -160,22 +180,323 @@ async def test_what_was_cleaned_up_is_a_gap_where_it_would_be_told(
     assert ([], []) == await told(None, 0) == await told(0, 0)
 
 
-async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervision, journal: Journal) -> None:
-    """Neither, or a project in which nothing ran, is answered with what to do."""
-    asked = reads(supervision, journal)
-    begun = track(status=Status.RUNNING, dispatch=dispatch())
-    await journal.commit(
-        record(Advanced(dispatch="d1", executor="claude"), after=begun, key=TrackKey("/srv/shop"))
-    )
+async def test_a_log_is_asked_for_by_project_or_run(journal: Journal, asked: Reads) -> None:
+    """Without either, or in a project without runs, the error has the next command."""
+    await began(journal)
 
     with pytest.raises(Refused):
         await asked.log_of(None, None)
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(NotFound, match="no executor has run in /srv/shop yet"):
         await asked.log_of("shop", None)
-
-    assert "no executor has run in /srv/shop yet" == caught.value.message
-    await journal.commit(
-        record(ExecutorStarted(dispatch="d1", pid=7), after=begun, key=TrackKey("/srv/shop"))
-    )
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    await journal.commit(record(ExecutorStarted(dispatch="d1", pid=7), after=begun))
     with pytest.raises(NotFound, match="no longer kept"):
         await asked.log_of("shop", None)
+
+
+# --- notices -----------------------------------------------------------------------------------------
+LATELY_S = 3600.0
+
+
+@pytest.fixture
+async def waiting(journal: Journal) -> Journal:
+    """A journal with one project, whose track needs a person at bdd."""
+    await journal.add_project(KEY.project, "shop", NOW)
+    before = track()
+    assert before.state is not None
+    await journal.commit(replace(record(), track=before.with_state(status=Status.NEEDS_HUMAN)))
+    return journal
+
+
+async def gate(waiting: Journal, name: str = "gate", **changes: object) -> Outgoing:
+    """Return a notice about that track's gate."""
+    (stored,) = await waiting.tracks()
+    state = stored.track.state
+    assert state is not None
+    notice = replace(NOTICE, id=name, story=state.story, step=state.step)
+    plain = Outgoing(
+        id=name, key=KEY, at=NOW, body=notice.as_json(), sinks=("web",), effect=None, opens=(KEY, 0.0)
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+async def test_an_open_matter_has_the_time_of_its_next_reminder(waiting: Journal) -> None:
+    """With the command to type; without a daemon the time is unknown."""
+    await waiting.outbox.keep([await gate(waiting)], 1)
+    await waiting.outbox.keep([replace(await gate(waiting, "r"), opens=None, climbed=("gate", 60.0))], 2)
+    desk = MemoryDesk(again={"gate": NOW + timedelta(hours=1)})
+
+    found = await notices_json(waiting.outbox, desk, LATELY_S)
+    (state,) = [stored.track.state for stored in await waiting.tracks()]
+    assert state is not None
+    shown = {
+        "project": "/srv/shop", "track": "main", "name": "shop", "story": state.story, "kind": "needs_human",
+        "text": NOTICE.text, "next": NOTICE.action, "since": "2026-01-31T22:15:09.123Z", "reminded_min": 60.0,
+        "again_at": "2026-01-31T23:15:09.123Z",
+    }  # fmt: skip
+    assert ([shown], 0) == (found["waiting"], found["more_waiting"])
+    elsewhere = await notices_json(waiting.outbox, desk, LATELY_S, "/srv/other")
+    assert ([], 0) == (elsewhere["waiting"], elsewhere["more_waiting"])
+    assert [shown] == (await notices_json(waiting.outbox, desk, LATELY_S, KEY.project))["waiting"]
+    offline = await notices_json(waiting.outbox, NoDesk(), LATELY_S)
+    assert [{**shown, "again_at": None}] == offline["waiting"]
+    assert ["web"] == [one["sink"] for one in offline["sinks"]]
+
+
+async def test_a_matter_that_is_over_is_not_listed(waiting: Journal) -> None:
+    """Although no daemon has run since; neither is one that is damaged or of a removed project."""
+    await waiting.outbox.keep([await gate(waiting)], 1)
+    await waiting.commit(record())
+    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+
+    await waiting.outbox.keep([await gate(waiting, "odd", body="{")], 1)
+    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    itself = KEY._replace(track="")
+    trust = await gate(waiting, "trust", key=itself, opens=(itself, 0.0))
+    await waiting.outbox.keep([trust], 1)
+    assert 1 == len((await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"])
+    await waiting.remove_project(KEY.project, NOW)
+    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+
+
+async def test_a_notice_that_is_held_back_has_an_end_and_a_reason(waiting: Journal) -> None:
+    """With its sink."""
+    await waiting.outbox.keep([await gate(waiting, held={"web": "quiet"}, opens=None)], 1)
+    desk = MemoryDesk(held={("web", "quiet"): NOW})
+
+    found = await notices_json(waiting.outbox, desk, LATELY_S)
+    at = "2026-01-31T22:15:09.123Z"
+    held = {"sink": "web", "reason": "quiet", "count": 1, "since": at, "until": at}
+    assert ([held], []) == (found["held"], found["sinks"])
+
+
+async def test_of_many_matters_the_oldest_are_shown(waiting: Journal) -> None:
+    """The answer counts the others."""
+    many = [
+        await gate(waiting, str(number), opens=(KEY._replace(track=str(number)), 0.0))
+        for number in range(MOST_WAITING + 3)
+    ]
+    await waiting.outbox.keep(many, 1)
+
+    assert 3 == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["more_waiting"]
+
+
+async def test_a_matter_without_reminders_is_listed_too(waiting: Journal) -> None:
+    """JSON has no infinite numbers."""
+    trouble = await gate(waiting, opens=(KEY._replace(track="~condition"), math.inf))
+    await waiting.outbox.keep([replace(trouble, body=replace(NOTICE, track="").as_json())], 1)
+
+    (shown,) = (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    assert ("", None, None) == (shown["track"], shown["reminded_min"], shown["again_at"])
+
+
+def test_a_trial_succeeds_if_every_sink_took_it() -> None:
+    """Each sink has its own result."""
+    both = trials_json([("a", "ntfy", None, 0.1), ("b", "command", "exit code 1", 0.2)])
+
+    assert (False, [True, False]) == (both["ok"], [one["ok"] for one in both["sinks"]])
+    assert trials_json([("a", "ntfy", None, 0.1)])["ok"]
+
+
+# --- usage -------------------------------------------------------------------------------------------
+AT = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
+USED = Usage(
+    input_tokens=4000, output_tokens=5000, cache_read_tokens=90_000, cache_write_tokens=3000, cost_usd=0.5,
+    priced="table",
+)  # fmt: skip
+
+
+def summed(*key: str | None, runs: int = 2, measured: int = 2, usage: Usage = USED) -> UsageSum:
+    """Return a sum of two runs."""
+    return UsageSum(key=key, runs=runs, measured=measured, unpriced=0, usage=usage)
+
+
+def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
+    """Return the row that a sum becomes."""
+    (only,) = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})["rows"]
+    assert isinstance(only, dict)
+    return only
+
+
+def test_a_row_has_every_number() -> None:
+    """Each token once, and the origin of the cost."""
+    found = row("claude", by="executor")
+    assert {
+        "executor": "claude", "runs": 2, "measured": 2, "unpriced": 0, "input_tokens": 4000,
+        "output_tokens": 5000, "cache_read_tokens": 90_000, "cache_write_tokens": 3000, "tokens": 102_000,
+        "cost_usd": 0.5, "priced": "table",
+    } == found  # fmt: skip
+
+
+def test_steps_are_compared_by_run_and_without_cached_tokens() -> None:
+    """Each call of the model reads the same context again; unmeasured runs are not compared."""
+    assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
+    found = row("bdd", by="step")
+    assert (6000, [2000, 5000], True) == (found["new_tokens"], found["reference"], found["above"])
+    assert not row("impl", by="step")["above"]
+    own = row("security", by="step")
+    assert (6000, None, None) == (own["new_tokens"], own["reference"], own["above"])
+
+
+def test_stories_are_compared_whole() -> None:
+    """A custom task has no reference."""
+    found = row("/srv/shop", "US-1", by="story")
+    assert ("corner", "US-1", 12_000, [15_000, 40_000], False) == (
+        found["name"], found["story"], found["new_tokens"], found["reference"], found["above"],
+    )  # fmt: skip
+    assert row("/srv/shop", "CUSTOM-1", by="story")["reference"] is None
+
+
+def test_the_total_is_of_all_rows() -> None:
+    """Without rows, no cost."""
+    whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})["total"]
+    assert (5, 4, 204_000, 1.0) == (whole["runs"], whole["measured"], whole["tokens"], whole["cost_usd"])
+    nothing = usage_report([], "step", {})["total"]
+    assert (0, 0, None) == (nothing["runs"], nothing["tokens"], nothing["cost_usd"])
+
+
+def test_the_reference_names_existing_steps() -> None:
+    """Also after a step is renamed."""
+    assert REFERENCE.keys() <= shipped_rules().steps.keys()
+
+
+def test_a_grouping_is_asked_for_by_name() -> None:
+    """By step without a name."""
+    assert "step" == grouping(None)
+    assert list(get_args(Grouping)) == [grouping(by) for by in get_args(Grouping)]
+    with pytest.raises(Refused, match="by must be one of step, story") as caught:
+        grouping("month")
+    assert "BAD_ARGUMENT" == caught.value.code
+
+
+@pytest.mark.parametrize(("text", "ago"), [("7d", 7 * 24), ("12h", 12), ("2w", 14 * 24)])
+def test_a_span_is_counted_back_from_now(text: str, ago: int) -> None:
+    """Hours, days and weeks."""
+    assert AT - timedelta(hours=ago) == begin_of(text, AT)
+
+
+def test_a_date_is_its_midnight_here() -> None:
+    """A time with a zone is that time."""
+    here = begin_of("2026-01-30", AT)
+    assert here is not None
+    assert "2026-01-30T00:00:00" == here.replace(tzinfo=None).isoformat()
+    assert datetime(2026, 1, 30, 12, tzinfo=UTC) == begin_of("2026-01-30T20:00:00+08:00", AT)
+    assert begin_of(None, AT) is None
+
+
+@pytest.mark.parametrize("text", ["yesterday", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
+def test_a_wrong_time_is_refused(text: str) -> None:
+    """The refusal has examples."""
+    with pytest.raises(Refused, match="must be like 7d, 12h, 2w or 2026-01-31"):
+        begin_of(text, AT)
+
+
+# --- the output of a run -----------------------------------------------------------------------------
+RUN = "20260131T221509-0a1b2c3d"
+
+
+class Written:
+    """A run that writes as its shim would."""
+
+    def __init__(self, root: Path, *, head: int = 1000, tail: int = 800) -> None:
+        self.runs_dir = root / "state"
+        self.run_dir = self.runs_dir / RUN
+        self.run_dir.mkdir(parents=True)
+        spec = run_spec(root, RUN, "true")
+        (self.run_dir / "spec.json").write_text(spec.to_json(), encoding="utf-8")
+        position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
+        self.ring = capture.Ring(
+            capture.open_output(spec.output, str(root)), position, head, tail, remember=10
+        )
+
+    def write(self, text: bytes) -> None:
+        """Write some output."""
+        self.ring.write(memoryview(text))
+
+    def end(self) -> None:
+        """End the run."""
+        self.ring.close()
+        (self.run_dir / "exit.json").write_text("{}", encoding="utf-8")
+
+    @property
+    def log(self) -> RunLog:
+        """The log of the run."""
+        return find_log(self.runs_dir, RUN)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    """A run without output so far."""
+    written = Written(tmp_path)
+    yield written
+    written.ring.close()
+
+
+async def test_without_following_the_output_ends_here(written: Written) -> None:
+    """A run that goes on is shown as far as it has come."""
+    written.write(b"so far\n")
+
+    with anyio.fail_after(60):
+        shown = [one async for one in pieces(written.log, follow=False, closing=anyio.Event())]
+    assert [b"so far\n"] == shown
+
+
+async def test_following_ends_with_the_run_and_misses_nothing(written: Written) -> None:
+    """Also the output just before the end."""
+    written.write(b"first\n")
+    seen = []
+
+    with anyio.fail_after(60):
+        async for piece in pieces(written.log, follow=True, closing=anyio.Event()):
+            seen.append(piece)
+            if len(seen) == 1:
+                written.write(b"last\n")
+                written.end()
+
+    assert b"first\nlast\n" == b"".join(seen)
+
+
+async def test_following_ends_with_the_server(written: Written) -> None:
+    """A daemon that stops does not wait for runs that go on."""
+    closing, seen = anyio.Event(), []
+    written.write(b"so far\n")
+
+    with anyio.fail_after(60):
+        async for piece in pieces(written.log, follow=True, closing=closing):
+            seen.append(piece)
+            closing.set()
+
+    assert [b"so far\n"] == seen
+
+
+def test_a_line_replaces_output_that_was_not_kept(tmp_path: Path) -> None:
+    """The middle of a flood."""
+    written = Written(tmp_path, head=10, tail=80)
+    written.write(b"0123456789" + b"x" * 500)
+    written.end()
+    tail = Tail(written.log)
+
+    text = b"".join(iter(tail.read, b""))
+
+    assert text.startswith(b"0123456789")
+    assert b"[handoffd: 420 bytes left out here]" in text
+    assert text.endswith(b"x" * 80)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "a/b", ".", "x" * 200, "d1.tests.more"])
+def test_only_ids_are_looked_up(tmp_path: Path, name: str) -> None:
+    """No name leads out of the folder of runs."""
+    with pytest.raises(NotFound):
+        find_log(tmp_path, name)
+
+
+def test_a_missing_run_is_not_found(written: Written) -> None:
+    """The hint lists the runs; a damaged record is an error of the store instead."""
+    with pytest.raises(NotFound) as caught:
+        find_log(written.runs_dir, "20260131T000000-ffffffff")
+
+    assert "handoffd runs" == caught.value.hint
+    assert [True, False] == [has_log(written.runs_dir, RUN), has_log(written.runs_dir, "d2")]
+    (written.run_dir / "spec.json").write_text("{", encoding="utf-8")
+    with pytest.raises(StoreError):
+        find_log(written.runs_dir, RUN)

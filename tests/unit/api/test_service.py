@@ -1,40 +1,39 @@
-"""The verbs and reads, below the socket."""
+"""The verbs and reads, below the socket, and their answers."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.journal.making import opened
+from tests.unit.api.conftest import EVE, service_over
 
-from handoffd.api.service import Caller, Service
-from handoffd.clock import SystemClock
+from handoffd.api.service import (
+    Service,
+    added_json,
+    applied_json,
+    checked_json,
+    problem_json,
+    renewed_json,
+    tried_json,
+)
 from handoffd.engine.decision import Refusal
-from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started
-from handoffd.errors import NotFound, Refused
+from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
+from handoffd.engine.run import PostCheck
+from handoffd.engine.views import Applied, AppliedKind, Renewed, SettingsView, Tried
+from handoffd.engine.wording import command
+from handoffd.errors import NotFound, Problem, Refused
 from handoffd.journal.journal import Journal
+from handoffd.protocol.state import State, TestCounts
 
-EVE = Caller(pid=4711, by="eve")
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    """An empty journal."""
-    async with opened(tmp_path / "journal.db") as lent:
-        yield lent
-
-
-def service(
-    supervision: MemorySupervision, journal: Journal, *, inside: bool = False, daemon: bool = True
-) -> Service:
-    """Return a service, of a daemon unless told otherwise, whose callers belong to an executor or not."""
-    return Service(
-        supervision, journal, SystemClock(), runs_dir=Path(os.devnull).parent / "nowhere",
-        stop=(lambda _: None) if daemon else None, inside=lambda _: inside,
-    )  # fmt: skip
+ASKED = Started(
+    story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by="eve"
+)
+"""What `start US-7` of eve's gives to the engine."""
 
 
 @pytest.fixture
@@ -47,10 +46,10 @@ def root(tmp_path: Path) -> str:
 
 # --- verbs ----------------------------------------------------------------------------------------
 async def test_a_verb_reaches_the_project_and_tells_what_comes_next(
-    supervision: MemorySupervision, journal: Journal
+    supervision: MemorySupervision, service: Service
 ) -> None:
     """The engine's result comes back, with the place and the next command filled in."""
-    told = await service(supervision, journal).call("approve", "shop", {"note": "fine"}, EVE)
+    told = await service.call("approve", "shop", {"note": "fine"}, EVE)
 
     assert [("/srv/shop", Approved(note="fine", by="eve"))] == supervision.given
     assert ("accepted", "/srv/shop") == (told["type"], told["project"])
@@ -58,120 +57,79 @@ async def test_a_verb_reaches_the_project_and_tells_what_comes_next(
     assert "handoffd approve /srv/shop" == told["next_command"]
 
 
-async def test_what_the_engine_refuses_is_an_answer(supervision: MemorySupervision, journal: Journal) -> None:
-    """A refusal is a result of type error, not an exception."""
-    supervision.answer = Refusal(code="WRONG_STEP", message="no gate", caller_instruction="no gate; wait")
-
-    told = await service(supervision, journal).call("approve", "shop", {}, EVE)
-
-    assert ("error", "WRONG_STEP", None) == (told["type"], told["code"], told["next_command"])
-
-
-async def test_after_a_refusal_the_engines_own_advice_is_told(
-    supervision: MemorySupervision, journal: Journal
+@pytest.mark.parametrize(
+    ("advice", "told"),
+    [(None, None), ("handoffd rollback {project} bdd", "handoffd rollback /srv/shop bdd")],
+)
+async def test_a_refusal_of_the_engine_is_an_answer(
+    supervision: MemorySupervision, service: Service, advice: str | None, told: str | None
 ) -> None:
-    """It knows what was asked; where the track stands says no more than before."""
+    """Of type error, with the engine's own advice, and none by the status of the track."""
     supervision.answer = Refusal(
-        code="ROLLBACK_FORWARD",
-        message="no",
-        caller_instruction="x",
-        next_command="handoffd rollback {project} bdd",
+        code="WRONG_STEP", message="no gate", caller_instruction="x", next_command=advice
     )
 
-    told = await service(supervision, journal).call("rollback", "shop", {"step": "impl"}, EVE)
+    answer = await service.call("approve", "shop", {}, EVE)
 
-    assert "handoffd rollback /srv/shop bdd" == told["next_command"]
+    assert ("error", "WRONG_STEP", told) == (answer["type"], answer["code"], answer["next_command"])
 
 
-async def test_start_makes_an_unknown_project_known_and_initialised(
-    supervision: MemorySupervision, journal: Journal, root: str
+async def test_start_adds_and_initialises_an_unknown_project(
+    supervision: MemorySupervision, service: Service, root: str
 ) -> None:
     """One command is enough to begin."""
-    await service(supervision, journal).call("start", root, {"story": "US-7"}, EVE)
+    await service.call("start", root, {"story": "US-7"}, EVE)
 
-    assert [
-        (root, Initialised(project="fresh", as_published=True)),
-        (
-            root,
-            Started(
-                story="US-7",
-                bootstrapped=False,
-                tells_aside=True,
-                heeds_begun=True,
-                keeps_place=True,
-                by="eve",
-            ),
-        ),
-    ] == supervision.given
+    assert [(root, Initialised(project="fresh", as_published=True)), (root, ASKED)] == supervision.given
 
 
 async def test_start_leaves_an_initialised_project_as_it_is(
-    supervision: MemorySupervision, journal: Journal
+    supervision: MemorySupervision, service: Service
 ) -> None:
     """Only the start is given."""
-    await service(supervision, journal).call("start", "shop", {"story": "US-7", "queue": True}, EVE)
+    await service.call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
-    assert [
-        Started(
-            story="US-7",
-            bootstrapped=False,
-            tells_aside=True,
-            heeds_begun=True,
-            keeps_place=True,
-            queue=True,
-            by="eve",
-        )
-    ] == [verb for _, verb in supervision.given]
+    assert [("/srv/shop", replace(ASKED, queue=True))] == supervision.given
 
 
-async def test_a_custom_task_gets_an_id_of_its_own(supervision: MemorySupervision, journal: Journal) -> None:
-    """The text is its instruction."""
-    await service(supervision, journal).call("custom", "shop", {"text": "tidy up"}, EVE)
-
-    started = supervision.given[0][1]
-    assert isinstance(started, Started)
-    assert ("custom", "tidy up") == (started.task_type, started.instruction)
-    assert started.story.removeprefix("CUSTOM-").isdigit()
-
-
-async def test_a_custom_task_can_have_a_label(supervision: MemorySupervision, journal: Journal) -> None:
-    """It is checked like a story's id: it becomes part of paths."""
-    asked = service(supervision, journal)
-    await asked.call("custom", "shop", {"text": "tidy up", "label": "CLEAN-1"}, EVE)
-
-    started = supervision.given[0][1]
-    assert isinstance(started, Started)
-    assert "CLEAN-1" == started.story
+async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:
+    """A label is checked like a story's id: it becomes part of paths."""
+    await service.call("custom", "shop", {"text": "tidy up"}, EVE)
+    await service.call("custom", "shop", {"text": "tidy up", "label": "CLEAN-1"}, EVE)
     with pytest.raises(Refused):
-        await asked.call("custom", "shop", {"text": "tidy up", "label": "../etc"}, EVE)
+        await service.call("custom", "shop", {"text": "tidy up", "label": "../etc"}, EVE)
+
+    numbered, labelled = (verb for _, verb in supervision.given)
+    assert isinstance(numbered, Started)
+    assert isinstance(labelled, Started)
+    assert ("custom", "tidy up") == (numbered.task_type, numbered.instruction)
+    assert (True, "CLEAN-1") == (numbered.story.removeprefix("CUSTOM-").isdigit(), labelled.story)
 
 
 async def test_a_new_project_can_be_given_a_name(
-    supervision: MemorySupervision, journal: Journal, root: str
+    supervision: MemorySupervision, service: Service, root: str
 ) -> None:
-    """Otherwise its own files say how it is called."""
-    await service(supervision, journal).call("init", root, {"name": "The Shop"}, EVE)
+    """Otherwise its own files name it."""
+    await service.call("init", root, {"name": "The Shop"}, EVE)
 
     assert [Initialised(project="The Shop", as_published=True)] == [verb for _, verb in supervision.given]
 
 
-async def test_a_name_nobody_knows_is_not_taken_for_a_path(
-    supervision: MemorySupervision, journal: Journal
+async def test_an_unknown_name_is_not_taken_for_a_path(
+    supervision: MemorySupervision, service: Service
 ) -> None:
     """`start typo US-1` must not supervise a folder called typo below the daemon's own."""
     for verb, given in (("start", {"story": "US-1"}), ("add", {}), ("init", {})):
         with pytest.raises(NotFound):
-            await service(supervision, journal).call(verb, "typo", given, EVE)
+            await service.call(verb, "typo", given, EVE)
 
     assert {"/srv/shop", "/srv/empty"} == set(supervision.projects)
 
 
-async def test_init_says_what_it_wrote_and_what_is_missing(
-    supervision: MemorySupervision, journal: Journal, root: str
-) -> None:
+async def test_init_lists_what_it_wrote_and_what_is_missing(service: Service, root: str) -> None:
     """A second init writes nothing."""
-    first = await service(supervision, journal).call("init", root, {}, EVE)
-    second = await service(supervision, journal).call("init", root, {}, EVE)
+    first = await service.call("init", root, {}, EVE)
+    second = await service.call("init", root, {}, EVE)
 
     assert ("initialised", root, "fresh") == (first["type"], first["project"], first["name"])
     assert [".ai/handoffd.yaml", "CLAUDE.md"] == first["created"]
@@ -179,27 +137,23 @@ async def test_init_says_what_it_wrote_and_what_is_missing(
     assert [] == second["created"]
 
 
-async def test_init_of_what_is_no_folder_is_refused(supervision: MemorySupervision, journal: Journal) -> None:
-    """Nothing is made up."""
-    with pytest.raises(NotFound):
-        await service(supervision, journal).call("init", "/srv/does/not/exist", {}, EVE)
-
-
-async def test_init_under_a_blank_name_writes_nothing(
-    supervision: MemorySupervision, journal: Journal, root: str
+async def test_an_init_that_is_refused_writes_nothing(
+    supervision: MemorySupervision, service: Service, root: str
 ) -> None:
-    """It is refused before the project is touched, and nobody supervises it."""
+    """Of a folder that does not exist, or under a blank name."""
+    with pytest.raises(NotFound):
+        await service.call("init", "/srv/does/not/exist", {}, EVE)
     with pytest.raises(Refused):
-        await service(supervision, journal).call("init", root, {"name": "  "}, EVE)
+        await service.call("init", root, {"name": "  "}, EVE)
 
     assert ([], True) == (os.listdir(root), root not in supervision.projects)
 
 
-async def test_trust_tells_what_was_held(supervision: MemorySupervision, journal: Journal) -> None:
-    """A person sees what is in force from now on."""
+async def test_trust_lists_the_edits_that_now_apply(supervision: MemorySupervision, service: Service) -> None:
+    """For the person who trusts them."""
     supervision.held = ("test.command",)
 
-    told = await service(supervision, journal).call("trust", "shop", {}, EVE)
+    told = await service.call("trust", "shop", {}, EVE)
 
     assert {"type": "trusted", "project": "/srv/shop", "trusted": ["test.command"]} == told
 
@@ -214,11 +168,11 @@ async def test_trust_tells_what_was_held(supervision: MemorySupervision, journal
     ],
 )  # fmt: skip
 async def test_an_executor_cannot_open_a_gate(
-    supervision: MemorySupervision, journal: Journal, verb: str, given: dict[str, object]
+    supervision: MemorySupervision, inside: Service, verb: str, given: dict[str, object]
 ) -> None:
-    """What is for people is refused to a process of a run, and nothing reaches the engine."""
+    """A verb for people is refused to a process of a run, and does not reach the engine."""
     with pytest.raises(Refused) as caught:
-        await service(supervision, journal, inside=True).call(verb, "/srv/shop", given, EVE)
+        await inside.call(verb, "/srv/shop", given, EVE)
 
     assert "INSIDE_EXECUTOR" == caught.value.code
     assert [] == supervision.given
@@ -226,38 +180,28 @@ async def test_an_executor_cannot_open_a_gate(
     assert (caught.value.hint or "").endswith("  # in a terminal of your own")
 
 
-async def test_an_executor_cannot_have_tests_tried(supervision: MemorySupervision, journal: Journal) -> None:
-    """They run outside of what holds an executor, and are its own to write."""
+async def test_an_executor_cannot_have_tests_tried(service: Service, inside: Service) -> None:
+    """They run outside an executor's limits, and it can write them itself."""
     with pytest.raises(Refused) as caught:
-        await service(supervision, journal, inside=True).try_tests("/srv/shop", EVE)
-    told = await service(supervision, journal).try_tests("/srv/shop", EVE)
+        await inside.try_tests("/srv/shop", EVE)
+    told = await service.try_tests("/srv/shop", EVE)
 
     assert ("INSIDE_EXECUTOR", "handoffd doctor /srv/shop") == (caught.value.code, caught.value.hint)
     assert ("tried", "/srv/shop", None) == (told["type"], told["project"], told["command"])
 
 
-async def test_an_executor_cannot_bring_in_a_project(
-    supervision: MemorySupervision, journal: Journal, root: str
-) -> None:
-    """Adding a folder trusts its files, so starting an unknown one is for people, too."""
-    with pytest.raises(Refused) as caught:
-        await service(supervision, journal, inside=True).call("start", root, {"story": "US-1"}, EVE)
-
-    assert "INSIDE_EXECUTOR" == caught.value.code
-
-
 async def test_an_executor_cannot_have_a_project_dispatched(
-    supervision: MemorySupervision, journal: Journal
+    supervision: MemorySupervision, inside: Service, root: str
 ) -> None:
-    """That people dispatch its steps is a person's choice, as `level` and `resume` are."""
-    at_level_1 = project_view("/srv/hand", track_view(), level=1)
-    supervision.projects["/srv/hand"] = at_level_1
-    asked = service(supervision, journal, inside=True)
-    with pytest.raises(Refused) as caught:
-        await asked.call("custom", "/srv/hand", {"text": "x"}, EVE)
+    """Adding one trusts its files, and whether the daemon dispatches its steps is a person's choice."""
+    by_hand = "/srv/hand"
+    supervision.projects[by_hand] = project_view(by_hand, track_view(), level=1)
+    for project in (root, by_hand):
+        with pytest.raises(Refused) as caught:
+            await inside.call("custom", project, {"text": "x"}, EVE)
+        assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
 
-    assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
-    assert "accepted" == (await asked.call("custom", "/srv/hand", {"text": "x", "manual": True}, EVE))["type"]
+    assert "accepted" == (await inside.call("custom", by_hand, {"text": "x", "manual": True}, EVE))["type"]
 
 
 @pytest.mark.parametrize(
@@ -265,69 +209,62 @@ async def test_an_executor_cannot_have_a_project_dispatched(
     [("note", {"text": "x"}), ("custom", {"text": "x", "queue": True}), ("rollback", {"step": "bdd"})],
 )
 async def test_an_executor_may_do_what_opens_nothing(
-    supervision: MemorySupervision, journal: Journal, verb: str, given: dict[str, object]
+    supervision: MemorySupervision, inside: Service, verb: str, given: dict[str, object]
 ) -> None:
-    """Notes and follow-up tasks are welcome from anybody."""
-    await service(supervision, journal, inside=True).call(verb, "shop", given, EVE)
+    """Anyone may leave notes and follow-up tasks."""
+    await inside.call(verb, "shop", given, EVE)
 
     assert 1 == len(supervision.given)
 
 
-async def test_an_executor_cannot_stop_the_daemon(supervision: MemorySupervision, journal: Journal) -> None:
-    """Nor could it end those of others with it."""
+async def test_an_executor_can_neither_stop_the_daemon_nor_lift_a_limit(inside: Service) -> None:
+    """It would end other executors, or spend what no person granted."""
     with pytest.raises(Refused):
-        await service(supervision, journal, inside=True).stop(EVE, executors=True)
-
-
-async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision, journal: Journal) -> None:
-    """The refusal names them; an attempt that nobody could make would ask a person at night."""
-    asked = service(supervision, journal)
-    with pytest.raises(Refused, match=r"no executor 'cluade'; allowed: auto, claude, codex") as caught:
-        await asked.call("start", "shop", {"story": "US-2", "executor": "claude,cluade"}, EVE)
-    assert ("UNKNOWN_EXECUTOR", "handoffd executors") == (caught.value.code, caught.value.hint)
-    await asked.call("use", "shop", {"executor": "codex,auto"}, EVE)
-    assert [("/srv/shop", ExecutorChosen(executor=("codex", "auto"), by="eve"))] == supervision.given
-
-
-async def test_an_executor_cannot_lift_a_limit(supervision: MemorySupervision, journal: Journal) -> None:
-    """It would spend what a person has not granted."""
+        await inside.stop(EVE, executors=True)
     with pytest.raises(Refused, match="lifting a limit is for people"):
-        await service(supervision, journal, inside=True).lift_limit("claude", EVE)
+        await inside.lift_limit("claude", EVE)
+
+
+async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision, service: Service) -> None:
+    """The refusal names them; a wrong name would else wake a person at night."""
+    with pytest.raises(Refused, match=r"no executor 'cluade'; allowed: auto, claude, codex") as caught:
+        await service.call("start", "shop", {"story": "US-2", "executor": "claude,cluade"}, EVE)
+    assert ("UNKNOWN_EXECUTOR", "handoffd executors") == (caught.value.code, caught.value.hint)
+    await service.call("use", "shop", {"executor": "codex,auto"}, EVE)
+    assert [("/srv/shop", ExecutorChosen(executor=("codex", "auto"), by="eve"))] == supervision.given
 
 
 async def test_without_a_daemon_there_is_nothing_to_stop(
     supervision: MemorySupervision, journal: Journal
 ) -> None:
-    """The verb says so."""
+    """The verb reports that."""
     with pytest.raises(NotFound):
-        await service(supervision, journal, daemon=False).stop(EVE)
+        await service_over(supervision, journal, daemon=False).stop(EVE)
 
 
-async def test_reload_tells_the_problems(supervision: MemorySupervision, journal: Journal) -> None:
+async def test_reload_tells_the_problems(supervision: MemorySupervision, service: Service) -> None:
     """Of every project."""
     supervision.projects["/srv/bad"] = project_view("/srv/bad", detail="line 3")
 
-    assert ["/srv/bad: line 3"] == (await service(supervision, journal).reload())["problems"]
+    assert ["/srv/bad: line 3"] == (await service.reload())["problems"]
 
 
 @pytest.mark.parametrize("verb", ["add", "start", "custom"])
 @pytest.mark.parametrize("place", ["/", "//", "/srv/.."])
-async def test_the_root_of_all_files_is_no_project(
-    supervision: MemorySupervision, journal: Journal, verb: str, place: str
+async def test_the_root_of_all_files_cannot_be_a_project(
+    supervision: MemorySupervision, service: Service, verb: str, place: str
 ) -> None:
-    """Its name would be empty, and whatever lies below would belong to it."""
+    """Its name would be empty, and everything would belong to it."""
     given = {"start": {"story": "US-1"}, "custom": {"text": "x"}}.get(verb, {})
     with pytest.raises(Refused, match="cannot be a project"):
-        await service(supervision, journal).call(verb, place, given, EVE)
+        await service.call(verb, place, given, EVE)
 
     assert [] == supervision.given
 
 
-async def test_among_many_the_root_of_all_files_stops_no_other(
-    supervision: MemorySupervision, journal: Journal
-) -> None:
-    """It is told beside them, as a folder that is gone is."""
-    told = await service(supervision, journal).add_many(("/", "/srv/new", "/gone/x"), EVE)
+async def test_among_many_the_root_of_all_files_stops_no_other(service: Service) -> None:
+    """The answer lists it beside them, as it does a missing folder."""
+    told = await service.add_many(("/", "/srv/new", "/gone/x"), EVE)
 
     assert ["/srv/new"] == told["added"]
     assert {"/": "BAD_ARGUMENT", "/gone/x": "NOT_FOUND"} == {
@@ -336,12 +273,112 @@ async def test_among_many_the_root_of_all_files_stops_no_other(
 
 
 @pytest.mark.parametrize("verb", ["start", "custom", "use"])
-async def test_an_executor_that_is_not_installed_is_refused(
-    supervision: MemorySupervision, journal: Journal, verb: str
-) -> None:
-    """At once, and naming those that are; of several, one that is there is enough."""
+async def test_an_executor_that_is_not_installed_is_refused(service: Service, verb: str) -> None:
+    """At once; the refusal names the installed ones, and of several one is enough."""
     given = {"start": {"story": "US-2"}, "custom": {"text": "x"}, "use": {}}[verb]
     with pytest.raises(Refused, match="codex is not installed here; installed: auto, claude") as caught:
-        await service(supervision, journal).call(verb, "shop", given | {"executor": "codex"}, EVE)
+        await service.call(verb, "shop", given | {"executor": "codex"}, EVE)
     assert ("NO_EXECUTOR", "handoffd executors check codex") == (caught.value.code, caught.value.hint)
-    await service(supervision, journal).call(verb, "shop", given | {"executor": "codex,claude"}, EVE)
+    await service.call(verb, "shop", given | {"executor": "codex,claude"}, EVE)
+
+
+# --- answers to people and programs that do steps themselves -----------------------------------------
+STATE = State(project="shop", story="US-001")
+
+
+@pytest.mark.parametrize("kind", get_args(AppliedKind))
+def test_every_answer_says_what_to_do_next(kind: AppliedKind) -> None:
+    """As a command for people, and in a sentence for programs; with the state."""
+    applied = Applied(type=kind, message="so it is", state=STATE, code="X", next_command=command("dispatch"))
+    told = applied_json(applied, "/srv/shop")
+
+    assert (kind, "handoffd dispatch /srv/shop") == (told["type"], told["next_command"])
+    assert told["caller_instruction"].startswith("so it is; ")
+    assert told["caller_instruction"].endswith("; next: handoffd dispatch /srv/shop")
+    assert ("shop", "US-001", "pending") == tuple(
+        told["state"][key] for key in ("project", "story", "status")
+    )
+    assert ("code" in told) == (kind == "error")
+
+
+def test_an_answer_may_come_before_the_checks_have_ended() -> None:
+    """The attempt is not judged before."""
+    told = applied_json(Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop")
+
+    assert told["checking"]
+    assert "its claims are being checked" in told["caller_instruction"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "passed", "message"),
+    [
+        (None, None, "the step has no post_check"),
+        (PostCheck(passed=True), True, "post_check passed"),
+        (PostCheck(passed=False, tail="x.go:3"), False, "post_check failed"),
+        (PostCheck(passed=False, timed_out=True), False, "post_check did not end in time"),
+        (PostCheck(passed=False, fault="no shell"), False, "post_check could not be run: no shell"),
+    ],
+)
+def test_the_result_of_a_post_check(ended: PostCheck | None, passed: bool | None, message: str) -> None:
+    """Null without one."""
+    told = checked_json("make lint", ended, "/srv/shop")
+
+    assert (passed, message, "make lint") == (told["passed"], told["message"], told["command"])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "passed", "tests"),
+    [
+        (TestEvidence(counts=TestCounts(passed=2, skipped=1)), True, {"pass": 2, "fail": 0, "skip": 1}),
+        (TestEvidence(counts=TestCounts(failed=1), failing=("a",)), False, {"pass": 0, "fail": 1, "skip": 0}),
+        (TestEvidence(verified=False), True, None),
+        (TestEvidence(verified=False, failing=("exit code 1",)), False, None),
+        (TestEvidence(timed_out=True, verified=False), None, None),
+        (TestEvidence(fault="no report", verified=False), None, None),
+        (None, None, None),
+    ],
+)
+def test_the_result_of_tests_that_were_tried(
+    evidence: TestEvidence | None, passed: bool | None, tests: dict[str, int] | None
+) -> None:
+    """Counts only if they were measured; tests that did not end have neither passed nor failed."""
+    command = None if evidence is None else ("make", "test")
+    told = tried_json(Tried(command=command, path="/bin", evidence=evidence), "/srv/shop")
+
+    assert ("tried", "/srv/shop", passed, tests) == tuple(
+        told[key] for key in ("type", "project", "passed", "tests")
+    )
+    assert (None if command is None else list(command)) == told["command"]
+
+
+# --- answers of `reload` and of adding many projects --------------------------------------------------
+PROBLEM = Problem(file="/etc/h.yaml", line=3, key="language", message="must be one", allowed=("en", "zh-TW"))
+
+
+def test_reload_answers_with_settings_and_projects() -> None:
+    """`problems` has the problems of both, in words."""
+    view = SettingsView(file="/etc/h.yaml", problems=(PROBLEM,), restart=("control.tcp.port",))
+    renewed = Renewed(settings=view, brought=2, let_go=1, problems=("/srv/shop: bad",))
+
+    told = renewed_json(renewed, view.warnings)
+
+    assert (2, 1, [str(PROBLEM), "/srv/shop: bad"]) == (told["brought"], told["let_go"], told["problems"])
+    assert {
+        "file": "/etc/h.yaml", "taken": False, "changed": [], "restart": ["control.tcp.port"],
+        "problems": [problem_json(PROBLEM)],
+    } == told["settings"]  # fmt: skip
+    assert 2 == len(told["warnings"])
+    assert told == json.loads(json.dumps(told))
+    assert {
+        "file": "/etc/h.yaml", "line": 3, "key": "language", "message": "must be one",
+        "allowed": ["en", "zh-TW"],
+    } == problem_json(PROBLEM)  # fmt: skip
+
+
+def test_an_answer_lists_the_added_projects_and_the_refused_ones() -> None:
+    """Under the names of the request."""
+    told = added_json({"/srv/a": "/srv/a", "/gone": NotFound("/gone is not a folder", hint="ls")})
+
+    assert ["/srv/a"] == told["added"]
+    refusal = {"project": "/gone", "code": "NOT_FOUND", "message": "/gone is not a folder", "hint": "ls"}
+    assert [refusal] == told["refused"]

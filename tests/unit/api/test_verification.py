@@ -9,19 +9,53 @@ from pathlib import Path
 
 import pytest
 from tests.support.playbook import with_rule
-from tests.support.recorded import BLOG, SHOP, spoil, story, write
+from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 
 from handoffd.api.verification import Finding, Report, Verification
+from handoffd.engine.events import Aborted, Initialised
+from handoffd.engine.track import TrackKey
 from handoffd.journal.replay import Recordings
 
 GOLDEN = Path(__file__).parents[2] / "data/journal"
+WIKI = TrackKey("/srv/wiki")
+DOCS = TrackKey("/srv/docs", "US-007")
+
+
+def flying(key: TrackKey) -> RecordedPlay:
+    """Return a story whose second run is in flight."""
+    play = RecordedPlay(key)
+    play.given(Initialised(project="wiki")).started().step_passes().turn().runs()
+    return play
+
+
+def aborted(key: TrackKey) -> RecordedPlay:
+    """Return a story whose second run was lost, and whose third a person ended."""
+    play = flying(key)
+    play.exits(code=None, by="lost").turn().runs()
+    play.given(Aborted(by="eve")).exits()
+    return play
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of four projects, one of which has a step table of its own; tests copy it."""
+    path = tmp_path_factory.mktemp("written") / "journal.db"
+    write(path, flying(WIKI), aborted(DOCS), story(SHOP), story(BLOG, with_rule("impl", max_attempts=2)))
+    return path
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The journal of two projects, each with its own step table."""
-    path = tmp_path / "journal.db"
-    write(path, story(SHOP), story(BLOG, with_rule("impl", max_attempts=2)))
+def path(written: Path, tmp_path: Path) -> Path:
+    """A copy of that journal, to tamper with."""
+    return Path(shutil.copy(written, tmp_path / "journal.db"))
+
+
+@pytest.fixture
+def migrated(tmp_path: Path) -> Path:
+    """An older journal, migrated while a run was in flight."""
+    path = tmp_path / "older.db"
+    shutil.copy(GOLDEN / "schema-1.db", path)
+    write(path)
     return path
 
 
@@ -43,60 +77,61 @@ def of(path: Path, kind: str) -> Finding:
 
 
 def seq_of(path: Path, kind: str) -> int:
-    """Return the number of a project's first event of a kind."""
+    """Return the number of the shop's first event of a kind."""
     with closing(Recordings(path)) as source:
-        return next(entry.seq for entry in source.page(0, source.newest(), None) if entry.kind == kind)
+        return next(
+            entry.seq for entry in source.page(0, source.newest(), SHOP.project) if entry.kind == kind
+        )
 
 
-def test_a_journal_as_the_daemon_writes_it_is_clean(path: Path) -> None:
-    """Every decision comes out again, under the table of its time."""
-    report = verify(path)
-
-    assert (True, 2, report.newest) == (report.clean, 2, report.replayed)
-    assert (0, 0) == (report.older, report.unreplayed)
+def whats(finding: Finding) -> list[str]:
+    """Return what differs."""
+    return [difference.what for difference in finding.differences]
 
 
-def test_a_changed_event_is_found(path: Path) -> None:
-    """The note's text is in the STATE.json of its time, whose digest is kept."""
-    seq = seq_of(path, "approved")
+@pytest.mark.parametrize("project", [None, SHOP.project, BLOG.project, WIKI.project, DOCS.project])
+def test_a_journal_as_the_daemon_writes_it_is_clean(path: Path, project: str | None) -> None:
+    """Every decision and every run comes out again, under the table of its time."""
+    report = verify(path, project)
 
-    spoil(path, f"UPDATE events SET event = replace(event, 'Mind', 'Skip') WHERE seq = {seq}")
-
-    finding = of(path, "diverged")
-    assert (seq, "approved", SHOP.project, "main") == (
-        finding.seq, finding.event, finding.project, finding.track,
-    )  # fmt: skip
-    assert ["STATE.json"] == [difference.what for difference in finding.differences]
+    assert (True, True, 0, 0) == (report.clean, report.dispatches > 0, report.older, report.unreplayed)
+    if project is None:
+        assert report.newest == report.replayed
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "what"),
+    ("kind", "change", "what"),
     [
-        ("status_after", "pass", "status after"),
-        ("step_after", "impl", "step after"),
-        ("why", "because", "why"),
-        ("at", "2026-02-01T00:00:00.000000+00:00", "STATE.json"),
+        ("approved", "event = replace(event, 'Mind', 'Skip')", "STATE.json"),
+        ("advanced", "status_after = 'pass'", "status after"),
+        ("advanced", "step_after = 'impl'", "step after"),
+        ("advanced", "why = 'because'", "why"),
+        ("advanced", "at = '2026-02-01T00:00:00.000000+00:00'", "STATE.json"),
     ],
 )
-def test_a_changed_column_is_found(path: Path, column: str, value: str, what: str) -> None:
-    """Step, status, reason and time are compared."""
-    seq = seq_of(path, "advanced")
+def test_a_changed_event_is_found(path: Path, kind: str, change: str, what: str) -> None:
+    """Step, status, reason and time; the text of a note by the digest of its STATE.json."""
+    seq = seq_of(path, kind)
 
-    spoil(path, f"UPDATE events SET {column} = '{value}' WHERE seq = {seq}")
+    spoil(path, f"UPDATE events SET {change} WHERE seq = {seq}")
 
     finding = of(path, "diverged")
-    assert (seq, [what]) == (finding.seq, [difference.what for difference in finding.differences])
+    assert (seq, kind, SHOP.project, "main") == (
+        finding.seq, finding.event, finding.project, finding.track,
+    )  # fmt: skip
+    assert [what] == whats(finding)
 
 
-def test_a_changed_result_and_a_changed_order_are_found(path: Path) -> None:
-    """What was answered and what was ordered belong to the decision."""
+def test_a_changed_order_and_a_changed_result_are_found(path: Path) -> None:
+    """Both belong to the decision."""
     seq = seq_of(path, "advanced")
 
     spoil(path, f"UPDATE effects SET effect = replace(effect, 'rehearsal', 'claude') WHERE seq = {seq}")
-    assert ["effect spawn"] == [one.what for one in of(path, "diverged").differences]
+
+    assert ["effect spawn"] == whats(of(path, "diverged"))
 
     spoil(path, f"UPDATE events SET result = replace(result, 'bdd', 'impl') WHERE seq = {seq}")
-    assert ["result", "effect spawn"] == [one.what for one in of(path, "diverged").differences]
+    assert ["result", "effect spawn"] == whats(of(path, "diverged"))
 
 
 def test_a_missing_event_is_found(path: Path) -> None:
@@ -110,7 +145,7 @@ def test_a_missing_event_is_found(path: Path) -> None:
 
 
 def test_missing_events_at_the_end_are_found(path: Path) -> None:
-    """The track knows of an event that is not there."""
+    """The track knows an event that is missing."""
     with closing(Recordings(path)) as source:
         newest = source.newest()
 
@@ -120,8 +155,22 @@ def test_missing_events_at_the_end_are_found(path: Path) -> None:
     assert (newest, newest) == (kinds["missing"], kinds["track"])
 
 
+def test_swapped_events_are_found(path: Path) -> None:
+    """Their order makes a history."""
+    first = seq_of(path, "started")
+
+    spoil(
+        path,
+        f"UPDATE events SET seq = -1 WHERE seq = {first}",
+        f"UPDATE events SET seq = {first} WHERE seq = {first + 1}",
+        f"UPDATE events SET seq = {first + 1} WHERE seq = -1",
+    )
+
+    assert first == of(path, "diverged").seq
+
+
 def test_a_changed_track_is_found(path: Path) -> None:
-    """Field by field; its events are not to blame."""
+    """Field by field; its events are clean."""
     spoil(
         path,
         f"""UPDATE tracks SET body = replace(body, '"automatic":true', '"automatic":false')
@@ -135,52 +184,25 @@ def test_a_changed_track_is_found(path: Path) -> None:
     ]
 
 
-def test_a_changed_run_is_found(path: Path) -> None:
-    """What `handoffd runs` shows is what the events say; nothing is decided by it."""
-    spoil(
-        path,
-        """UPDATE dispatches SET result = 'failing', exit = json_set(exit, '$.code', 9)
-        WHERE id = 'shop-1'""",
-    )
-
-    (finding,) = verify(path).findings
-    assert ("dispatch", seq_of(path, "advanced"), SHOP.project, "main") == (
-        finding.kind, finding.seq, finding.project, finding.track,
-    )  # fmt: skip
-    assert "the dispatch shop-1 is not what its events make: exit, result" == finding.message
-    assert ("result", "failing", "pass") in [
-        (one.what, one.recorded, one.replayed) for one in finding.differences
-    ]
-
-
-def test_a_project_that_is_gone_is_found(path: Path) -> None:
-    """Its tracks and events are still there."""
-    spoil(path, f"DELETE FROM projects WHERE root = '{BLOG.project}'")
-
-    assert BLOG.project in of(path, "project").message
-
-
-def test_a_changed_standing_or_digest_of_a_track_is_found(path: Path) -> None:
-    """The columns beside the body are what the daemon looks things up by."""
+def test_changed_columns_of_a_track_are_found(path: Path) -> None:
+    """The daemon looks tracks up by them."""
     spoil(path, "UPDATE tracks SET step = 'verify', digest = 'forged'")
 
-    assert {"STATE.json", "standing"} == {
-        one.what
-        for finding in verify(path).findings
-        if finding.kind == "track"
-        for one in finding.differences
-    }
+    findings = [finding for finding in verify(path).findings if finding.kind == "track"]
+    assert {"STATE.json", "standing"} == {what for finding in findings for what in whats(finding)}
 
 
-def test_a_track_that_is_gone_is_found(path: Path) -> None:
-    """Its events are still there."""
+def test_a_track_and_a_project_that_are_gone_are_found(path: Path) -> None:
+    """Their events are still there."""
     spoil(path, f"DELETE FROM tracks WHERE project = '{BLOG.project}'")
-
     assert BLOG.project == of(path, "track").project
 
+    spoil(path, f"DELETE FROM projects WHERE root = '{WIKI.project}'")
+    assert WIKI.project in of(path, "project").message
 
-def test_what_is_wrong_with_the_tables_is_found_as_well(path: Path) -> None:
-    """No decision shows it: an order of no event, and a text of STATE.json that no event made."""
+
+def test_wrong_tables_are_found(path: Path) -> None:
+    """No decision shows an order of no event, or a text of STATE.json that no event made."""
     spoil(
         path,
         "INSERT INTO effects (seq, project, track, effect) VALUES (9999, '/srv/shop', 'main', '{}')",
@@ -190,29 +212,17 @@ def test_what_is_wrong_with_the_tables_is_found_as_well(path: Path) -> None:
     assert {"reference", "projection"} <= {kind for kind, _ in found(path)}
 
 
-def test_swapped_events_are_found(path: Path) -> None:
-    """The order is what makes a history."""
-    first = seq_of(path, "started")
-
-    spoil(
-        path,
-        f"UPDATE events SET seq = -1 WHERE seq = {first}",
-        f"UPDATE events SET seq = {first} WHERE seq = {first + 1}",
-        f"UPDATE events SET seq = {first + 1} WHERE seq = -1",
-    )
-
-    assert first == of(path, "diverged").seq
-
-
 def test_a_changed_step_table_is_found(path: Path) -> None:
     """A decision that cannot be made again with the same table proves nothing."""
     spoil(path, """UPDATE rulebooks SET body = replace(body, '"max_attempts":5', '"max_attempts":50')""")
 
-    assert "step table 1 was changed" in of(path, "unreadable").message
+    (finding,) = verify(path, SHOP.project).findings
+    assert "unreadable" == finding.kind
+    assert "step table 1 was changed" in finding.message
 
 
 def test_a_finding_ends_the_replay_of_its_track_only(path: Path) -> None:
-    """What follows is counted as not replayed; other tracks go on."""
+    """The rest of the track counts as not replayed; other tracks go on."""
     seq = seq_of(path, "approved")
 
     spoil(path, f"UPDATE events SET why = 'because' WHERE seq = {seq}")
@@ -222,15 +232,15 @@ def test_a_finding_ends_the_replay_of_its_track_only(path: Path) -> None:
     assert (report.newest, True) == (report.replayed + report.unreplayed, report.unreplayed > 0)
 
 
-def test_one_project_can_be_looked_at_alone(path: Path) -> None:
-    """The others' findings are not told."""
+def test_a_verification_of_one_project_leaves_out_the_others(path: Path) -> None:
+    """With their findings."""
     spoil(path, f"UPDATE events SET why = 'because' WHERE project = '{BLOG.project}'")
 
     assert verify(path, SHOP.project).clean
     assert not verify(path, BLOG.project).clean
 
 
-def test_a_damaged_file_is_described_and_what_can_be_read_is_replayed(path: Path) -> None:
+def test_a_damaged_file_is_described_and_the_rest_is_replayed(path: Path) -> None:
     """An index that does not fit its table."""
     spoil(
         path,
@@ -242,24 +252,18 @@ def test_a_damaged_file_is_described_and_what_can_be_read_is_replayed(path: Path
     assert "damaged" in dict(found(path))
 
 
-def test_a_migrated_journal_is_replayed_from_its_migration_on(tmp_path: Path) -> None:
-    """Nothing of before is held against it."""
-    path = tmp_path / "journal.db"
-    shutil.copy(GOLDEN / "schema-1.db", path)
-    write(path)
+def test_a_migrated_journal_is_replayed_from_its_migration_on(migrated: Path) -> None:
+    """Older events lead to no finding."""
+    report = verify(migrated)
 
-    report = verify(path)
-
-    assert [] == [
-        finding
-        for finding in report.findings
-        if finding.kind in {"diverged", "unreadable", "track", "dispatch"}
-    ]
+    assert set() == {finding.kind for finding in report.findings} & {
+        "diverged", "unreadable", "track", "dispatch",
+    }  # fmt: skip
     assert (0, True) == (report.replayed, report.older > 0)
 
 
-def test_progress_is_told_page_by_page(path: Path) -> None:
-    """Up to the highest number there was at the start."""
+def test_progress_comes_page_by_page(path: Path) -> None:
+    """Up to the highest number at the start."""
     told: list[tuple[int, int]] = []
     with closing(Recordings(path)) as source:
         Verification(source).run(lambda done, of: told.append((done, of)))
@@ -288,3 +292,110 @@ def test_many_findings_are_counted(path: Path) -> None:
         report.add(Finding(kind="missing", message="gone", seq=number))
 
     assert (100, 50) == (len(report.findings), report.further_findings)
+
+
+# --- the table of dispatches, which no decision shows ------------------------------------------------
+def messages(path: Path, project: str | None = None) -> list[str]:
+    """Return what is found about dispatches."""
+    return [one.message for one in verify(path, project).findings if one.kind == "dispatch"]
+
+
+def test_a_changed_run_is_found(path: Path) -> None:
+    """`handoffd runs` shows it, though no decision needs it."""
+    spoil(
+        path,
+        """UPDATE dispatches SET result = 'failing', exit = json_set(exit, '$.code', 9)
+        WHERE id = 'shop-1'""",
+    )
+
+    (finding,) = verify(path).findings
+    assert ("dispatch", seq_of(path, "advanced"), SHOP.project, "main") == (
+        finding.kind, finding.seq, finding.project, finding.track,
+    )  # fmt: skip
+    assert "the dispatch shop-1 is not what its events make: exit, result" == finding.message
+    assert ("result", "failing", "pass") in [
+        (one.what, one.recorded, one.replayed) for one in finding.differences
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("seq", "seq + 1"),
+        ("project", "'/srv/blog'"),
+        ("track", "'US-9'"),
+        ("story", "'US-9'"),
+        ("step", "'impl'"),
+        ("attempt", "7"),
+        ("executor", "'claude'"),
+        ("decided_at", "'2026-02-01T00:00:00.000000+00:00'"),
+        ("started_at", "'2026-02-01T00:00:00.000000+00:00'"),
+        ("ended_at", "NULL"),
+        ("exit", "json_set(exit, '$.code', 9)"),
+        ("exit", "'{'"),
+        ("tests", """'{"collected":4}'"""),
+        ("result", "'interrupted'"),
+        ("why", "'because'"),
+    ],
+)
+def test_every_column_is_compared(path: Path, column: str, value: str) -> None:
+    """With the event that began the run."""
+    spoil(path, f"UPDATE dispatches SET {column} = {value} WHERE id = 'shop-1'")
+
+    assert [f"the dispatch shop-1 is not what its events make: {column}"] == messages(path)
+
+
+def test_a_missing_row_is_found(path: Path) -> None:
+    """Its events are still there."""
+    spoil(path, "DELETE FROM dispatches WHERE id = 'blog-2'")
+
+    assert ["the dispatch blog-2 is not there, though its events are"] == messages(path)
+    assert [] == messages(path, SHOP.project)
+
+
+def test_a_row_that_was_made_up_is_found(path: Path) -> None:
+    """In an existing track, and in one that never existed."""
+    columns = "seq, story, step, attempt, executor, decided_at"
+    for number, project in (("forged-1", SHOP.project), ("forged-2", "/srv/none")):
+        spoil(
+            path,
+            f"""INSERT INTO dispatches (id, project, track, {columns})
+            SELECT '{number}', '{project}', 'main', {columns} FROM dispatches WHERE id = 'shop-1'""",
+        )
+
+    assert [f"the dispatch {one} is there, but no event began it" for one in ("forged-1", "forged-2")] == (
+        sorted(messages(path))
+    )
+
+
+def test_a_row_under_another_id_is_gone_and_made_up(path: Path) -> None:
+    """Runs are found by their id."""
+    spoil(path, "UPDATE dispatches SET id = 'forged' WHERE id = 'shop-2'")
+
+    assert 2 == len(messages(path))
+
+
+def test_after_a_finding_of_the_track_only_what_is_known_is_compared(path: Path) -> None:
+    """Later events may have changed the row; earlier ones must agree with it."""
+    spoil(path, "UPDATE events SET why = 'because' WHERE project = '/srv/docs' AND kind = 'executor_exited'")
+    assert [] == messages(path)
+
+    spoil(path, "UPDATE dispatches SET executor = 'codex' WHERE id = 'docs-1'")
+    assert ["the dispatch docs-1 is not what its events make: executor"] == messages(path)
+
+
+def test_runs_from_before_a_migration_lead_to_no_finding(migrated: Path) -> None:
+    """Their events are not known."""
+    spoil(migrated, "UPDATE dispatches SET result = 'pass' WHERE result = 'failing'")
+
+    assert [] == messages(migrated)
+
+
+def test_a_run_in_flight_at_a_migration_is_compared_as_far_as_it_is_known(migrated: Path) -> None:
+    """Its track tells what it is, and the events how it ended; not when it began."""
+    spoil(migrated, "UPDATE dispatches SET started_at = '2026-02-01' WHERE result IS NULL")
+    assert [] == messages(migrated)
+
+    spoil(migrated, "UPDATE dispatches SET executor = 'codex', result = 'pass' WHERE result IS NULL")
+    (message,) = messages(migrated)
+    assert message.endswith("is not what its events make: executor, result")

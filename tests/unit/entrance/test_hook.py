@@ -132,17 +132,6 @@ def test_a_person_sees_that_a_check_passed(alone: Path, env: dict[str, str]) -> 
     assert "handoffd: bdd attempt 1 of US-001 is pass" in json.loads(said.out)["systemMessage"]
 
 
-def test_an_agent_that_was_sent_back_may_stop(alone: Path, env: dict[str, str]) -> None:
-    """The hand-off is applied all the same."""
-    root = _taken(alone / "checked", GOOD)
-    hand_over(root)
-    reply = _here(event(root, stop_hook_active=True), env)
-
-    assert (PASSED, "") == (reply.code, reply.text)
-    assert "post_check failed" in reply.note
-    assert "failing" == state_in(root)["status"]
-
-
 @pytest.mark.parametrize("last", ["applied", "taken", "stale"])
 def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -> None:
     """It answers before long checks have ended; they may end between two questions, too."""

@@ -170,11 +170,11 @@ def test_a_success_resets_the_count(tmp_path: Path, status: str, then: int) -> N
 
 
 def test_an_agent_that_a_hook_sent_back_is_not_sent_back_again(tmp_path: Path) -> None:
-    """`stop_hook_active` is honoured; the person sees the failure."""
+    """`stop_hook_active` is honoured: the hand-off is applied, and the person sees the failure."""
     house = House(tmp_path, applied(failing()))
     reply = house.reply(written=AFTER, continued=True)
 
-    assert PASSED == reply.code
+    assert (PASSED, "", 1) == (reply.code, reply.text, house.asked)
     assert "post_check failed" in reply.note
     assert PASSED == house.reply(continued=True).code
 

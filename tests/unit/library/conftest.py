@@ -15,7 +15,7 @@ steps:
 
 @pytest.fixture
 def shop(alone: Path, tmp_path: Path) -> Path:
-    """A project of three steps, that nobody has initialised."""
+    """A project of three steps that is not initialised."""
     root = tmp_path / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / ".git").mkdir()

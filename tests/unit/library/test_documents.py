@@ -1,4 +1,4 @@
-"""The files of the protocol as values, without a daemon."""
+"""The files of the protocol and the step table as values, without a daemon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from handoffd import (
     InvalidFile,
+    Reason,
     Refused,
     State,
     Status,
@@ -18,11 +19,16 @@ from handoffd import (
     approve_review,
     build_prompt,
     dispatch,
+    dispatch_mode,
+    fail_target,
     get_rule,
     parse_handoff,
     read_state,
+    resolve_paths,
     sanitize,
     start_story,
+    step_sequence,
+    team_roles,
     validate,
     write_state,
 )
@@ -35,8 +41,11 @@ def state_file(root: Path) -> Path:
     return root / ".ai" / "STATE.json"
 
 
-def test_a_state_is_written_whole_and_keeps_what_is_not_ours(shop: Path) -> None:
-    """Keys of others, and the order of all."""
+def test_a_written_state_keeps_the_keys_of_others(shop: Path) -> None:
+    """And their order; a missing project gets no folder."""
+    with pytest.raises(StoreError):
+        write_state(shop / "nowhere", STATE)
+    assert not (shop / "nowhere").exists()
     state_file(shop).write_text('{"status": "pending", "owner": "mei", "step": "bdd", "project": "shop"}')
 
     write_state(shop, read_state(shop).with_(human_note="Cents."))
@@ -47,8 +56,8 @@ def test_a_state_is_written_whole_and_keeps_what_is_not_ours(shop: Path) -> None
     assert ["STATE.json", "step-rules.yaml"] == sorted(path.name for path in (shop / ".ai").iterdir())
 
 
-def test_what_is_written_is_an_edit_that_the_next_verb_takes(shop: Path) -> None:
-    """As one with an editor is."""
+def test_the_next_verb_adopts_a_written_state(shop: Path) -> None:
+    """As an edit with an editor."""
     start_story(shop, "US-001")
 
     write_state(shop, read_state(shop).with_(human_note="Cents."))
@@ -56,8 +65,8 @@ def test_what_is_written_is_an_edit_that_the_next_verb_takes(shop: Path) -> None
     assert "Cents." in (getattr(dispatch(shop), "prompt", None) or "")
 
 
-def test_a_gate_is_not_passed_by_writing(shop: Path) -> None:
-    """Neither as passed nor as left behind: it waits for `handoffd confirm`."""
+def test_a_written_state_passes_no_gate(shop: Path) -> None:
+    """At the gate or beyond, it waits for `handoffd confirm`."""
     start_story(shop, "US-001")
     for past in ({"step": "review", "status": "pass"}, {"step": "update-memory"}, {"step": "done"}):
         write_state(shop, {**STATE, **past})
@@ -80,10 +89,8 @@ def test_a_gate_is_not_passed_by_writing(shop: Path) -> None:
         ({"project": None}, "project"),
     ],
 )
-def test_what_is_no_state_is_neither_valid_nor_written(
-    shop: Path, changed: dict[str, Any], told: str
-) -> None:
-    """The file that was there stays."""
+def test_a_wrong_state_is_neither_valid_nor_written(shop: Path, changed: dict[str, Any], told: str) -> None:
+    """The existing file stays."""
     write_state(shop, STATE)
     before = state_file(shop).read_bytes()
 
@@ -95,7 +102,7 @@ def test_what_is_no_state_is_neither_valid_nor_written(
 
 
 def test_a_valid_state_comes_back(shop: Path) -> None:
-    """Of a project with steps of its own by its own table; from values that were only trusted before."""
+    """By the project's own table if it has one; a value is validated again."""
     state = validate(STATE)
     assert (state, Status.PENDING) == (validate(state), state.status)
     (shop / ".ai/step-rules.yaml").write_text(
@@ -110,25 +117,18 @@ def test_a_valid_state_comes_back(shop: Path) -> None:
         validate(state.with_(attempt=0))
 
 
-def test_near_misses_are_mended_with_a_word() -> None:
-    """What means nothing is refused all the same."""
-    mended = sanitize({**STATE, "status": "Passed", "failing_tests": None})
+def test_near_misses_are_corrected_with_a_warning() -> None:
+    """A word without a meaning is refused all the same."""
+    corrected = sanitize({**STATE, "status": "Passed", "failing_tests": None})
 
-    assert Status.PASS is mended.state.status
-    assert 2 == len(mended.warnings)
+    assert Status.PASS is corrected.state.status
+    assert 2 == len(corrected.warnings)
     with pytest.raises(InvalidFile):
         sanitize({**STATE, "status": "finished"})
 
 
-def test_no_state_is_written_where_there_is_no_project(tmp_path: Path) -> None:
-    """A slip makes no folder."""
-    with pytest.raises(StoreError):
-        write_state(tmp_path / "nowhere", STATE)
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_handoff_is_read_whatever_it_is_of(shop: Path) -> None:
-    """Both files together, names of steps resolved; without front matter, what its words say."""
+def test_a_handoff_of_any_attempt_is_read(shop: Path) -> None:
+    """Both files together, with names of steps resolved; without front matter, by its words."""
     assert parse_handoff(shop) is None
     (shop / ".ai/HANDOFF.md").write_text(
         "---\nstory: US-007\nstep: implementation\nattempt: 2\nstatus: passed\nfiles_changed: [a.py]\n"
@@ -150,17 +150,13 @@ def test_a_handoff_is_read_whatever_it_is_of(shop: Path) -> None:
     assert old is not None
     assert (Status.FAILING, "needs_clarification") == (old.status, old.reason)
 
-
-def test_a_handoff_that_cannot_be_read_is_told_with_its_line(shop: Path) -> None:
-    """It is no hand-off, and not none either."""
     (shop / ".ai/HANDOFF.md").write_text("---\nstatus: pass\nno end\n")
-
     with pytest.raises(InvalidFile, match="HANDOFF"):
         parse_handoff(shop)
 
 
 def test_a_prompt_is_made_of_a_state_and_a_rule() -> None:
-    """Without a project, by what ships; it names no dispatch, which a hand-off would have to repeat."""
+    """Without a project, by the shipped table; it names no dispatch for a hand-off to repeat."""
     state = validate(
         {**STATE, "step": "impl", "attempt": 2, "max_attempts": 5, "failing_tests": ["test_sum"],
          "human_note": "Mind the cents."}
@@ -176,7 +172,7 @@ def test_a_prompt_is_made_of_a_state_and_a_rule() -> None:
 
 
 def test_a_project_has_its_own_prompt(shop: Path) -> None:
-    """Its rules, its language, its templates; and what its folder lacks is told."""
+    """By its rules, its language and its templates, with its missing files."""
     (shop / ".ai/handoffd.yaml").write_text("language: zh-TW\n")
     prompt = build_prompt(STATE, root=shop)
 
@@ -187,15 +183,15 @@ def test_a_project_has_its_own_prompt(shop: Path) -> None:
 
 
 @pytest.mark.parametrize(("step", "code"), [("review", "WRONG_STEP"), ("done", "UNKNOWN_STEP")])
-def test_what_no_agent_does_has_no_prompt(step: str, code: str) -> None:
-    """A gate is a person's, and the end is nobody's."""
+def test_a_step_without_an_agent_has_no_prompt(step: str, code: str) -> None:
+    """A person decides a gate, and the end needs no work."""
     with pytest.raises(Refused) as refused:
         build_prompt({**STATE, "step": step})
     assert code == refused.value.code
 
 
 def test_a_handoff_to_such_a_prompt_counts(shop: Path) -> None:
-    """It names no dispatch, so it is of the attempt that runs."""
+    """Without a dispatch, it belongs to the running attempt."""
     start_story(shop, "US-001")
     dispatch(shop)
     state: State = read_state(shop)
@@ -203,6 +199,88 @@ def test_a_handoff_to_such_a_prompt_counts(shop: Path) -> None:
     filled = front.replace("<pass | failing | needs_human>", "pass").replace('"<one sentence>"', '"Done."')
     (shop / ".ai/HANDOFF.md").write_text(filled)
 
-    assert ("applied", Status.PASS) == (
-        apply_handoff(shop).type, read_state(shop).status,
-    )  # fmt: skip
+    assert "applied" == apply_handoff(shop).type
+    assert Status.PASS is read_state(shop).status
+
+
+# --- the step table ----------------------------------------------------------------------------------
+def test_the_shipped_table_needs_no_project() -> None:
+    """For its rules and the order of its steps, without the bootstrap of a new project."""
+    story = "bdd sdd-delta contract review scaffold impl verify update-memory"
+    assert tuple(story.split()) == step_sequence()
+    assert ("custom", "update-memory") == step_sequence(task_type="custom")
+    assert ("verify", 5) == (get_rule("impl").next_on_pass, get_rule("impl").max_attempts)
+    assert get_rule("review").requires_human
+    assert "bdd" == get_rule("bootstrap").next_on_pass
+
+
+def test_a_rule_is_a_copy(shop: Path) -> None:
+    """A change does not reach the next caller."""
+    on_fail = get_rule("impl").on_fail
+    assert isinstance(on_fail, dict)
+    on_fail["default"] = "done"
+
+    assert "impl" == get_rule("impl").on_fail["default"] == fail_target("impl")
+
+
+def test_a_project_has_its_own_table(shop: Path) -> None:
+    """Under its root."""
+    assert ("bdd", "review", "update-memory") == step_sequence(shop)
+    assert ("review", "sdd-delta") == (get_rule("bdd", shop).next_on_pass, get_rule("bdd").next_on_pass)
+
+
+@pytest.mark.parametrize(("step", "told"), [("implement", "allowed: bootstrap, bdd"), ("done", "is the end")])
+def test_an_unknown_step_is_refused(step: str, told: str) -> None:
+    """With the known steps; the end has no rule."""
+    with pytest.raises(Refused, match=told) as refused:
+        get_rule(step)
+    assert "UNKNOWN_STEP" == refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("step", "reason", "target"),
+    [
+        ("impl", None, "impl"),
+        ("impl", "constitution_violation", "sdd-delta"),
+        ("impl", Reason.SCOPE_WARNING, "review"),
+        ("verify", None, "impl"),
+        ("verify", "test_timeout", "impl"),
+        ("review", "needs_clarification", "bdd"),
+        ("bdd", "needs_clarification", None),
+    ],
+)
+def test_a_failure_leads_to_a_step(step: str, reason: str | None, target: str | None) -> None:
+    """By its reason; to a person if the table has no route for it."""
+    assert target == fail_target(step, reason)
+
+
+def test_an_unknown_reason_is_refused() -> None:
+    """It would else count as none."""
+    with pytest.raises(Refused, match="needs_clarification") as refused:
+        fail_target("impl", "dislike")
+    assert "BAD_ARGUMENT" == refused.value.code
+
+
+def test_a_team_has_roles() -> None:
+    """At its step; other steps have none."""
+    roles = team_roles()
+
+    assert {"backend", "frontend", "test", "verify"} == set(roles)
+    assert "docs/sdd.md" in roles["backend"].claude_reads
+    assert not team_roles("bdd")
+
+
+def test_a_team_works_on_a_large_story() -> None:
+    """On a medium one if enough of it is parallel; other steps are for one."""
+    assert ["single", "team"] == [dispatch_mode("S", 9), dispatch_mode("L")]
+    assert ["single", "team"] == [dispatch_mode("M", 1), dispatch_mode("M", 2)]
+    assert "single" == dispatch_mode("L", step="bdd")
+
+
+def test_a_path_names_its_story_once() -> None:
+    """With its prefix or without."""
+    paths = ("docs/bdd/US-{story}.md", "docs/sdd.md")
+    for story in ("US-013", "013"):
+        assert ("docs/bdd/US-013.md", "docs/sdd.md") == resolve_paths(paths, story)
+    with pytest.raises(Refused, match="story id"):
+        resolve_paths(("docs/{story}.md",), "../etc")

@@ -1,4 +1,4 @@
-"""The functions that give a verb, held against the table of verbs: they are typed by hand, for editors."""
+"""The functions for verbs against the table of verbs: they are typed by hand, for editors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOT_THERE = frozenset(
         "backlog_edit", "backlog_remove", "backlog_auto", "note", "use", "budget", "confirm",
     }
 )  # fmt: skip
-"""Verbs that the daemon's people give, and that programs of a single project have no function for."""
+"""Verbs of people who run the daemon; programs of a single project have no function for them."""
 
 CALLED: Mapping[tuple[str, str], str] = {
     ("init", "name"): "project",
@@ -44,7 +44,7 @@ CALLED: Mapping[tuple[str, str], str] = {
     ("start", "manual"): "automatic",
     ("custom", "manual"): "automatic",
 }
-"""Parameters that programs know by another name; `automatic` is the contrary of `manual`."""
+"""Parameters with another name in programs; `automatic` is the opposite of `manual`."""
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
     "start": frozenset({"executor"}),
@@ -58,14 +58,14 @@ TYPES: Mapping[str, Any] = {
 
 
 def test_every_verb_has_its_function_or_is_known_to_have_none() -> None:
-    """A verb that is new to the table is one of the two."""
+    """A new verb of the table is one of the two."""
     assert set(VERBS) == {*FUNCTIONS, *NOT_THERE}
     assert set() == NOT_THERE & FUNCTIONS.keys()
 
 
 @pytest.mark.parametrize("verb", FUNCTIONS)
 def test_a_function_takes_what_its_verb_does(verb: str) -> None:
-    """By the same names, of the same types, and what must be said first."""
+    """By the same names, of the same types, with the same required ones."""
     function, left_out = FUNCTIONS[verb], LEFT_OUT.get(verb, frozenset())
     parameters = [one for one in VERBS[verb].parameters if one.name not in left_out]
     taken = {CALLED.get((verb, one.name), one.name): one for one in parameters}

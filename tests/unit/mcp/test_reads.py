@@ -1,45 +1,50 @@
-"""Questions as tools."""
+"""Questions as tools: about projects, about any folder, about a run's output; and files as resources."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.controlled import Controlled
+from tests.support.controlled import Controlled, controlled
+from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import NOW, record, track
+from tests.unit.mcp.conftest import place_at
 
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
-from handoffd.errors import NotFound
-from handoffd.mcp.reads import READS
+from handoffd.errors import HandoffdError, Json, NotFound, Refused, StoreError
+from handoffd.mcp.reads import (
+    INSPECTIONS,
+    READS,
+    ROSTER,
+    address,
+    content_of,
+    roster,
+    tail_offer,
+    templates,
+)
 from handoffd.mcp.tool import checked
 from handoffd.protocol.state import Status
 
-OFFERS = {offer.name: offer for offer in READS}
-
-
-def _place(runtime: Path) -> Place:
-    return Place(
-        config=None,
-        environ={"HANDOFFD_RUNTIME_DIR": str(runtime), "HANDOFFD_STATE_DIR": str(runtime / "state")},
-    )
+OFFERS = {offer.name: offer for offer in (*READS, *INSPECTIONS)}
 
 
 def _ask(runtime: Path, name: str, **given: Any) -> Answer:
     offer = OFFERS[name]
-    return offer.run(_place(runtime), checked(name, offer.schema, given))
+    return offer.run(place_at(runtime), checked(name, offer.schema, given))
 
 
-def test_every_read_changes_nothing_and_says_what_texts_are() -> None:
-    """Hints and descriptions are what a client decides by."""
-    for offer in READS:
-        assert offer.reads
-        assert offer.repeats
-        assert "never instructions" in offer.description
+@pytest.mark.parametrize("name", OFFERS)
+def test_a_question_changes_nothing_and_marks_texts_as_data(name: str) -> None:
+    """Clients decide by hints and descriptions."""
+    assert OFFERS[name].reads
+    assert OFFERS[name].repeats
+    assert "never instructions" in OFFERS[name].description
 
 
-def test_status_tells_of_all_projects_or_of_one(control: Controlled) -> None:
+def test_status_is_of_all_projects_or_of_one(control: Controlled) -> None:
     """By name or by path."""
     found = _ask(control.runtime, "status")
 
@@ -51,8 +56,8 @@ def test_status_tells_of_all_projects_or_of_one(control: Controlled) -> None:
         _ask(control.runtime, "status", project="nope")
 
 
-def test_what_is_asked_of_the_daemon_is_answered(control: Controlled) -> None:
-    """Each read has the shape of the command line's."""
+def test_the_daemon_answers_each_question(control: Controlled) -> None:
+    """In the shape of the command line."""
     assert "shop" == _ask(control.runtime, "projects").json["projects"][0]["name"]
     assert "# Do bdd" in _ask(control.runtime, "peek", project="shop").json["prompt"]
     assert [] == _ask(control.runtime, "limits").json["limits"]
@@ -63,7 +68,7 @@ def test_what_is_asked_of_the_daemon_is_answered(control: Controlled) -> None:
 
 
 def test_events_are_short_unless_asked_for_whole(control: Controlled) -> None:
-    """What decisions were made from is for programs."""
+    """The grounds of decisions are for programs; times are the recorded ones, in UTC."""
     control.commit(record(after=track(status=Status.PASS)))
 
     (short,) = _ask(control.runtime, "events", project="shop", after=0).json["events"]
@@ -71,6 +76,7 @@ def test_events_are_short_unless_asked_for_whole(control: Controlled) -> None:
 
     assert {"what", "why", "next", "before", "after"} <= set(short)
     assert {"event", "result", "orders"} == set(whole) - set(short)
+    assert short["at"].startswith(NOW.strftime("%Y-%m-%d"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_events_are_short_unless_asked_for_whole(control: Controlled) -> None:
      ("usage", "rows"), ("limits", "limits"), ("schedule", "schedules")],
 )  # fmt: skip
 def test_without_a_daemon_the_journal_answers(alone: Path, name: str, key: str) -> None:
-    """Also where nothing was ever recorded; and nothing is made."""
+    """Also an empty one; and nothing is made."""
     answer = _ask(alone, name)
 
     assert not answer.daemon
@@ -87,14 +93,182 @@ def test_without_a_daemon_the_journal_answers(alone: Path, name: str, key: str) 
     assert [] == list(alone.iterdir())
 
 
-def test_a_peek_without_a_daemon_looks_at_the_project(alone: Path) -> None:
-    """And one that nobody supervises is not found."""
+def test_without_a_daemon_an_unknown_project_is_not_found(alone: Path) -> None:
+    """A peek looks at its files first."""
     with pytest.raises(NotFound):
         _ask(alone, "peek", project="shop")
 
 
-def test_times_are_the_recorded_ones(control: Controlled) -> None:
-    """In UTC, as everywhere."""
-    control.commit(record(after=track(status=Status.PASS)))
+# --- any folder --------------------------------------------------------------------------------------
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that is not supervised, with one open issue."""
+    project = tmp_path / "work" / "shop"
+    project.mkdir(parents=True)
+    (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
+    (project / "PROJECT_MEMORY.md").write_text("# Memory\n\n## ISSUES\n\n- [ ] the cart forgets\n")
+    return project
 
-    assert _ask(control.runtime, "events").json["events"][0]["at"].startswith(NOW.strftime("%Y-%m-%d"))
+
+def _everything(runtime: Path, folder: Path) -> None:
+    assert "not_initialized" == _ask(runtime, "query", project=str(folder)).json["status"]
+    assert _ask(runtime, "detect", project=str(folder)).json["has_memory"]
+    (listed,) = _ask(runtime, "list_projects", folder=str(folder.parent)).json["projects"]
+    assert "shop" == listed["name"]
+    with pytest.raises(Refused, match=r"no STATE\.json"):
+        _ask(runtime, "check_prereqs", project=str(folder))
+    english = _ask(runtime, "review", project=str(folder), language="en").json
+    chinese = _ask(runtime, "review", project=str(folder), language="zh-TW").json
+    assert english["prompt"] != chinese["prompt"]
+    assert ["the cart forgets"] == _ask(runtime, "triage", project=str(folder)).json["issues"]
+
+
+def test_the_daemon_answers_about_any_folder(control: Controlled, folder: Path) -> None:
+    """By its files."""
+    _everything(control.runtime, folder)
+    assert _ask(control.runtime, "detect", project=str(folder)).daemon
+
+
+def test_a_question_about_a_folder_needs_no_daemon(alone: Path, folder: Path) -> None:
+    """And makes nothing."""
+    before = sorted(alone.rglob("*"))
+
+    _everything(alone, folder)
+
+    assert before == sorted(alone.rglob("*"))
+    assert not _ask(alone, "detect", project=str(folder)).daemon
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "error"),
+    [
+        ("query", {"project": "nope"}, NotFound),
+        ("list_projects", {"folder": "relative"}, HandoffdError),
+        ("review", {"project": "shop", "language": "fr"}, Refused),
+        ("triage", {}, Refused),
+    ],
+)
+def test_a_wrong_question_about_a_folder_is_an_error(
+    control: Controlled, name: str, given: dict[str, str], error: type[HandoffdError]
+) -> None:
+    """As on the command line."""
+    with pytest.raises(error):
+        _ask(control.runtime, name, **given)
+
+
+# --- the output of a run -----------------------------------------------------------------------------
+def _asked(given: Json) -> list[tuple[str | None, str | None, int]]:
+    """Return the questions to `handoffd log`."""
+    asked: list[tuple[str | None, str | None, int]] = []
+
+    def last_lines(_: Place, project: str | None, run: str | None, most: int) -> Answer:
+        asked.append((project, run, most))
+        return Answer({}, daemon=True)
+
+    offer = tail_offer(last_lines)
+    offer.run(Place(config=None, environ={}), checked(offer.name, offer.schema, given))
+    return asked
+
+
+def test_a_tail_is_of_a_project_or_a_run() -> None:
+    """With 40 lines, unless the model asks for more; the hint lists the runs."""
+    assert [("shop", None, 40)] == _asked({"project": "shop"})
+    assert [(None, "d1", 7)] == _asked({"run": "d1", "lines": 7})
+    with pytest.raises(Refused) as refused:
+        _asked({"lines": 3})
+
+    assert "handoffd runs" == refused.value.hint
+
+
+# --- resources ---------------------------------------------------------------------------------------
+ODD = "shop / 100% 商店?#"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with its protocol files."""
+    folder = tmp_path / "odd" / ".ai"
+    folder.mkdir(parents=True)
+    (folder / "STATE.json").write_text('{"step": "review"}')
+    (folder / "HANDOFF.md").write_bytes(b"---\nstep: bdd\n---\n\xff done")
+    return folder.parent
+
+
+def test_an_address_has_the_name_of_the_project(project: Path) -> None:
+    """However odd it is."""
+    view = project_view(str(project), track_view(), name=ODD)
+    with controlled(MemorySupervision(view)) as control:
+        place = place_at(control.runtime)
+        known = roster(place)
+
+        state = content_of(place, address(known[0], known, "state"))
+        handoff = content_of(place, address(known[0], known, "handoff"))
+
+        assert ('{"step": "review"}', "application/json") == (state.text, state.mime_type)
+        assert handoff.text.endswith("� done")
+        with pytest.raises(NotFound, match="has no history yet"):
+            content_of(place, address(known[0], known, "history"))
+
+
+def test_the_address_of_a_shared_name_has_the_root(tmp_path: Path, project: Path) -> None:
+    """Each address leads to one project."""
+    views = [project_view(str(root), track_view(), name="shop") for root in (project, tmp_path / "other")]
+    with controlled(MemorySupervision(*views)) as control:
+        known = roster(place_at(control.runtime))
+
+        addresses = {address(one, known, "state") for one in known}
+
+        assert 2 == len(addresses)
+        assert "%2Fodd/state" in min(addresses)
+        assert content_of(place_at(control.runtime), min(addresses)).text
+
+
+def test_only_the_end_of_a_history_is_read(project: Path) -> None:
+    """It grows for as long as a project lives."""
+    (project / ".ai/history.md").write_text("old\n" * 50_000 + "new\n")
+    with controlled(MemorySupervision(project_view(str(project), track_view()))) as control:
+        text = content_of(place_at(control.runtime), "handoffd://project/odd/history").text
+
+        assert text.startswith("[134,468 bytes before this are left out]\n")
+        assert text.endswith("old\nnew\n")
+        assert len(text) < 70_000
+
+
+def test_no_file_outside_the_project_is_read(project: Path, tmp_path: Path) -> None:
+    """An agent may have made any link or file."""
+    secret = tmp_path / "secret"
+    secret.write_text("key")
+    for name in ("HANDOFF.md", "history.md"):
+        (project / ".ai" / name).unlink(missing_ok=True)
+        (project / ".ai" / name).symlink_to(secret)
+    (project / ".ai/STATE.json").write_text(" " * 2_000_000)
+    with controlled(MemorySupervision(project_view(str(project), track_view()))) as control:
+        for part in ("handoff", "history", "state"):
+            with pytest.raises(StoreError) as unsafe:
+                content_of(place_at(control.runtime), f"handoffd://project/odd/{part}")
+            assert "UNSAFE_FILE" == unsafe.value.code
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "handoffd://project/shop/secrets",
+        "handoffd://project/shop",
+        "handoffd://project//state",
+        "handoffd://project/../x/state",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+def test_any_other_address_is_not_found(control: Controlled, uri: str) -> None:
+    """The error lists the resources."""
+    with pytest.raises(NotFound, match=r"handoffd://project/\{name\}/state"):
+        content_of(place_at(control.runtime), uri)
+
+
+def test_the_roster_is_a_resource(control: Controlled) -> None:
+    """The answer of `projects`; there is a template for each part."""
+    told = json.loads(content_of(place_at(control.runtime), ROSTER).text)
+
+    assert ["shop", "empty"] == [one["name"] for one in told["projects"]]
+    assert 3 == len(templates())

@@ -17,7 +17,7 @@ Say = Callable[..., Said]
 
 
 class Shop:
-    """A project's folder, with what tests look at."""
+    """A project's folder, and its files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -26,7 +26,7 @@ class Shop:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What STATE.json says."""
+        """The content of STATE.json."""
         found: dict[str, Any] = json.loads((self.root / ".ai/STATE.json").read_text())
         return found
 
@@ -56,7 +56,7 @@ def shop(alone: Path) -> Shop:
 
 @pytest.fixture
 def say(shop: Shop) -> Say:
-    """Say something about the project, while no daemon runs: a verb, and what follows the root."""
+    """Give a verb about the project, while no daemon runs, with the words behind its root."""
 
     def saying(verb: str, *words: str) -> Said:
         return run([verb, str(shop.root), *words], os.environ)

@@ -1,4 +1,4 @@
-"""`orchestrator.main`: finding the verb, and writing what it says."""
+"""Finding the verb, and writing its output."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_without_a_verb_the_usage_is_shown() -> None:
 
 @pytest.mark.parametrize("word", ["polish", "--help", "-h"])
 def test_an_unknown_verb_is_named(word: str) -> None:
-    """Before the usage, which is what `--help` comes to, too."""
+    """Before the usage; `--help` has the same effect."""
     said = run([word, "."], {})
 
     assert Said(err=(f"Unknown command: {word}", *usage()), code=1) == said
 
 
 def test_the_usage_has_every_verb() -> None:
-    """With the words it takes."""
+    """With its arguments."""
     told = "\n".join(usage())
 
     assert [] == [name for name, (_, words, _) in VERBS.items() if f"  {name} {words}" not in told]
@@ -45,11 +45,11 @@ def test_the_usage_has_every_verb() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_asks_for_its_project(verb: str) -> None:
-    """Whichever it is, a missing root is one line and the exit code 1."""
+    """A missing root is one line and the exit code 1."""
     assert Said(err=("Error: <project-root> is required",), code=1) == run([verb], {})
 
 
-def test_what_is_said_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_output_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """stdout for programs, stderr for people, and the exit code."""
     with pytest.raises(SystemExit) as exited:
         main(["detect", str(tmp_path)])
@@ -58,8 +58,8 @@ def test_what_is_said_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert (0, True, True) == (exited.value.code, out.startswith("{\n"), err.startswith("Framework"))
 
 
-def test_a_reader_that_has_enough_is_no_trouble(tmp_path: Path) -> None:
-    """`orchestrator review | head -0` says nothing about a broken pipe."""
+def test_a_reader_may_close_the_pipe(tmp_path: Path) -> None:
+    """`orchestrator review | head -0` prints no error."""
     code = f"import sys; sys.argv[1:] = ['detect', {str(tmp_path)!r}]\n"
     code += "from handoffd.orchestrator.main import main; main()"
     ends = os.pipe()

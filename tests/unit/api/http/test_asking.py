@@ -1,7 +1,8 @@
-"""From a request to what an endpoint is given: what is checked, and what is said of a slip."""
+"""From a request to the arguments of an endpoint: the checks, and how errors are reported."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,11 +10,12 @@ import anyio
 import pytest
 from starlette.requests import Request
 
+from handoffd.api.http.answers import error_json, error_response, status_of
 from handoffd.api.http.application import asked
 from handoffd.api.http.auth import CALLER, From
 from handoffd.api.http.endpoint import BY, PROJECT, Asked, Endpoint, UrlParameter
 from handoffd.api.verbs import Parameter
-from handoffd.errors import Refused
+from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 
 
 async def _never(_: Asked) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def test_a_body_that_cannot_be_used_is_refused(body: bytes, code: str) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    """Whoever holds it back learns why."""
+    """The answer names the reason."""
 
     async def receive() -> dict[str, Any]:
         await anyio.sleep_forever()
@@ -150,3 +152,43 @@ def test_an_unknown_parameter_cannot_flood_the_answer() -> None:
         ask(READ, urlencode({"x" * 9000: ""}))
 
     assert len(caught.value.message) < 300
+
+
+# --- errors ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFound("x"), 404),
+        (Locked("x"), 409),
+        (Refused("x"), 409),
+        (Refused("x", code="BAD_ARGUMENT"), 400),
+        (Refused("x", code="INSIDE_EXECUTOR"), 403),
+        (StoreError("x"), 503),
+        (HandoffdError("x"), 400),
+        (HandoffdError("x", code="INTERNAL"), 500),
+    ],
+)
+def test_the_status_follows_the_code_then_the_family(error: HandoffdError, status: int) -> None:
+    """A code of its own wins."""
+    assert status == status_of(error)
+
+
+def test_an_error_has_one_shape() -> None:
+    """With its details beside."""
+    error = Refused("no", code="X", hint="handoffd status")
+    error.details = {"problems": ["a"]}
+
+    told = {"type": "error", "code": "X", "message": "no", "hint": "handoffd status", "problems": ["a"]}
+    assert told == error_json(error)
+
+
+def test_an_error_is_json_whatever_it_quotes() -> None:
+    """Half a character, which UTF-8 cannot write, becomes a question mark."""
+    answer = error_response(NotFound("no \ud800", hint="ls '\udfff'"), {"X-Y": "z"})
+
+    assert (404, "application/json", "z") == (
+        answer.status_code, answer.headers["content-type"], answer.headers["x-y"],
+    )  # fmt: skip
+    assert {"type": "error", "code": "NOT_FOUND", "message": "no ?", "hint": "ls '?'"} == json.loads(
+        bytes(answer.body)
+    )

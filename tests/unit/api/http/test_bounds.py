@@ -1,4 +1,4 @@
-"""Connections over the socket: what many of them cannot do to the next one."""
+"""Connections over the socket: however many there are, the next one is answered."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def control(supervision: MemorySupervision) -> Iterator[Controlled]:
 
 @contextmanager
 def connections(control: Controlled, count: int, begun: bytes) -> Iterator[list[socket.socket]]:
-    """Lend so many connections, each of which has sent something."""
+    """Lend `count` connections, each of which has sent `begun`."""
     with ExitStack() as held:
         made = [held.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(count)]
         for one in made:
@@ -89,7 +89,7 @@ def connections(control: Controlled, count: int, begun: bytes) -> Iterator[list[
     ],
     ids=["nothing", "half a head", "an answer and no more", "half a body"],
 )  # fmt: skip
-def test_whoever_waits_for_a_request_gives_its_place(control: Controlled, begun: bytes) -> None:
+def test_a_connection_without_a_whole_request_gives_its_place(control: Controlled, begun: bytes) -> None:
     """To a process that holds fewer connections, however often it comes back."""
     with crowd(control, 10 * FEW.connections, begun):
         for _ in range(5):
@@ -106,7 +106,7 @@ def test_a_request_that_does_not_come_loses_its_connection(supervision: MemorySu
 
 
 def test_streams_are_fewer_than_places(control: Controlled) -> None:
-    """One more is told; questions are answered, and when one has ended there is room again."""
+    """Questions are still answered, and when a stream has ended there is room for another."""
     with connections(control, FEW.kept, FOLLOW) as held:
         for one in held:
             assert one.recv(9) == b"HTTP/1.1 "
@@ -120,8 +120,8 @@ def test_streams_are_fewer_than_places(control: Controlled) -> None:
         assert eventually_sync(is_answered)
 
 
-def test_when_all_work_one_more_is_told(supervision: MemorySupervision) -> None:
-    """As JSON, with what to do; when one has been answered there is room again."""
+def test_when_all_places_work_one_more_request_is_refused(supervision: MemorySupervision) -> None:
+    """As JSON, with the next command; when one has been answered there is room again."""
     going_on, asked = threading.Event(), threading.Semaphore(0)
 
     def inside(_: int) -> bool:
@@ -173,7 +173,7 @@ def test_a_crowd_that_reads_nothing_keeps_no_person_out(
 
 @contextmanager
 def crowd(control: Controlled, count: int, asked: bytes, times: int = 1) -> Iterator[None]:
-    """Have a process hold so many connections, each with requests whose answers it does not read."""
+    """Have a process hold `count` connections, each with requests whose answers it does not read."""
     with ending(subprocess.Popen(
         [sys.executable, "-c", _CROWD, str(control.socket), str(count), asked.hex(), str(times)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -188,14 +188,14 @@ def crowd(control: Controlled, count: int, asked: bytes, times: int = 1) -> Iter
 
 
 def status_of(control: Controlled) -> int:
-    """Return how a person's request is answered."""
+    """Return the status of the answer to a person's request."""
     with connections(control, 1, STATUS.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")) as (one,):
         return answer_of(everything(one)).status
 
 
 @pytest.mark.parametrize("called", ["requests", "streams"])
 def test_the_last_places_are_for_people(called: str) -> None:
-    """No process is looked at before; then an executor's is refused, and one that has many already."""
+    """The server examines no process before; then it refuses an executor, and one that has many already."""
     looked: list[int] = []
 
     def inside(pid: int) -> bool:
@@ -239,7 +239,7 @@ def test_no_process_holds_the_last_places(control: Controlled) -> None:
 
 
 def test_one_request_at_a_time(control: Controlled) -> None:
-    """Whoever sends the next one before it has its answer gets that one, and the end."""
+    """A client that sends the next one before it has its answer gets that answer, and the end."""
     with connections(control, 1, 3 * STATUS) as (hasty,):
         said = everything(hasty)
     assert said.startswith(b"HTTP/1.1 200")
@@ -253,8 +253,8 @@ def test_one_request_at_a_time(control: Controlled) -> None:
         assert connected is patient.sock
 
 
-def test_who_was_refused_is_gone(supervision: MemorySupervision) -> None:
-    """Its connection, too: what it does not read keeps no place."""
+def test_a_refused_connection_ends(supervision: MemorySupervision) -> None:
+    """Its unread answer keeps no place."""
     with (
         controlled(supervision, limits=FEW, inside=lambda _: True) as control,
         connections(control, FEW.kept, FOLLOW) as streams,
@@ -267,8 +267,8 @@ def test_who_was_refused_is_gone(supervision: MemorySupervision) -> None:
     assert f"ps -fp {os.getpid()}" == json.loads(answer.body)["hint"]
 
 
-def test_a_process_is_looked_at_once_for_all_that_it_asks() -> None:
-    """A crowd makes no queue of looks in which a person would wait."""
+def test_a_process_is_examined_once_for_all_its_requests() -> None:
+    """A crowd makes no queue of examinations in which a person would wait."""
     looked, going_on = list[int](), threading.Event()
 
     def inside(pid: int) -> bool:
@@ -299,8 +299,8 @@ def test_a_process_is_looked_at_once_for_all_that_it_asks() -> None:
     anyio.run(check)
 
 
-def test_only_answers_that_go_on_are_counted() -> None:
-    """One whose length is known ends by itself."""
+def test_only_streams_are_counted() -> None:
+    """An answer of known length ends by itself."""
     streams = Streams(1, lambda _: False)
     answer, stream = JSONResponse({}), StreamingResponse(iter(()))
 

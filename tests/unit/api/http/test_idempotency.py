@@ -1,10 +1,8 @@
-"""What comes with a key is carried out once, whatever happens in between."""
+"""A request with a key is carried out once, whatever happens in between."""
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from anyio import to_thread
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
+from tests.support.loopback import OverSocket
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
@@ -26,26 +25,10 @@ from handoffd.engine.events import Noted, Verb
 NOTE = "/v1/verbs/note"
 
 
-class _Raw(http.client.HTTPConnection):
-    def __init__(self, control: Controlled) -> None:
-        super().__init__("localhost", timeout=60)
-        self._path = str(control.socket)
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)
-
-
 def post(control: Controlled, path: str, key: str | None, **body: Any) -> tuple[int, bool, Any]:
     """Return the status, whether it was a replay, and the answer."""
-    connection = _Raw(control)
-    try:
-        connection.request("POST", path, json.dumps(body), {} if key is None else {"Idempotency-Key": key})
-        response = connection.getresponse()
-        replay = response.getheader("Idempotent-Replay") == "true"
-        return response.status, replay, json.loads(response.read())
-    finally:
-        connection.close()
+    answer = OverSocket(control.socket).ask("POST", path, json.dumps(body).encode(), idempotency_key=key)
+    return answer.status, answer.headers.get("idempotent-replay") == "true", answer.json
 
 
 def given(control: Controlled) -> list[str]:
@@ -53,7 +36,7 @@ def given(control: Controlled) -> list[str]:
     return [verb.text for _, verb in control.supervision.given if isinstance(verb, Noted)]
 
 
-def test_what_is_repeated_is_answered_and_not_done_again(control: Controlled) -> None:
+def test_a_repeated_request_is_answered_and_not_done_again(control: Controlled) -> None:
     """By its key; without one, and with another, it is done."""
     first = post(control, NOTE, "a", project="shop", text="x")
     second = post(control, NOTE, "a", text="x", project="shop")
@@ -76,7 +59,7 @@ def test_another_request_under_the_same_key_is_refused(control: Controlled) -> N
 
 
 def test_a_refusal_of_the_engine_is_an_answer(control: Controlled) -> None:
-    """It is told again, though the engine would say something else by now."""
+    """It comes again, though the engine would answer differently by now."""
     before = control.supervision.answer
     control.supervision.answer = Refusal(code="WRONG_STEP", message="no", caller_instruction="no")
     first = post(control, NOTE, "a", project="shop", text="x")
@@ -86,14 +69,14 @@ def test_a_refusal_of_the_engine_is_an_answer(control: Controlled) -> None:
     assert (409, True, first[2]) == post(control, NOTE, "a", project="shop", text="x")
 
 
-def test_what_could_not_be_asked_leaves_the_key_free(control: Controlled) -> None:
-    """Once it is mended, it can be asked for under the same key."""
+def test_a_wrong_request_leaves_the_key_free(control: Controlled) -> None:
+    """The corrected one may use it."""
     assert 404 == post(control, NOTE, "a", project="nope", text="x")[0]
     assert (200, False) == post(control, NOTE, "a", project="shop", text="x")[:2]
 
 
 @pytest.mark.parametrize("key", ["", "x" * (MOST_KEY + 1), "a b", "é", "a\tb"])
-def test_what_is_no_key_is_refused(control: Controlled, key: str) -> None:
+def test_a_wrong_key_is_refused(control: Controlled, key: str) -> None:
     """Before anything is done."""
     status, _, told = post(control, NOTE, key, project="shop", text="x")
 
@@ -101,13 +84,13 @@ def test_what_is_no_key_is_refused(control: Controlled, key: str) -> None:
 
 
 def test_stopping_takes_no_key(control: Controlled) -> None:
-    """It would be told of by nobody, and stop the next daemon."""
+    """It would get no answer, and stop the next daemon."""
     assert 400 == post(control, "/v1/stop", "a")[0]
     assert [] == control.stopped_with
 
 
 def test_an_answer_survives_the_daemon(supervision: MemorySupervision, tmp_path: Path) -> None:
-    """What is no event, too."""
+    """Also one without an event."""
     with controlled(supervision, state=tmp_path) as control:
         first = post(control, "/v1/reload", "a")
     with controlled(supervision, state=tmp_path) as control:
@@ -119,7 +102,7 @@ def _claimed(control: Controlled, key: str, path: str, **body: Any) -> None:
     control.run(control.journal.requests.claim, key, fingerprint(path, body), SystemClock().now())
 
 
-def test_what_an_earlier_daemon_did_before_it_died_is_told_and_not_done(control: Controlled) -> None:
+def test_a_request_that_an_earlier_daemon_carried_out_is_answered_and_not_done(control: Controlled) -> None:
     """The event was committed with the key: its result is the answer, and is kept from then on."""
     _claimed(control, "a", NOTE, project="shop", text="x")
     committed = control.commit(replace(record(why="noted"), request="a"))
@@ -133,16 +116,16 @@ def test_what_an_earlier_daemon_did_before_it_died_is_told_and_not_done(control:
     assert [] == given(control)
 
 
-def test_what_an_earlier_daemon_only_began_is_done(control: Controlled) -> None:
-    """Nothing came of it."""
+def test_a_request_that_an_earlier_daemon_only_began_is_done(control: Controlled) -> None:
+    """It had no effect."""
     _claimed(control, "a", NOTE, project="shop", text="x")
 
     assert (200, False) == post(control, NOTE, "a", project="shop", text="x")[:2]
     assert ["x"] == given(control)
 
 
-def test_what_may_have_been_done_in_part_is_not_done_again(control: Controlled) -> None:
-    """A request of several events: it is said, and a person looks."""
+def test_a_request_that_was_perhaps_done_in_part_is_not_done_again(control: Controlled) -> None:
+    """One of several events: a person has to look."""
     _claimed(control, "a", "/v1/verbs/dispatch", project="shop")
     control.commit(replace(record(), request="a"))
 
@@ -152,7 +135,7 @@ def test_what_may_have_been_done_in_part_is_not_done_again(control: Controlled) 
 
 
 class _Slow(MemorySupervision):
-    """Takes its time over every verb."""
+    """Waits in every verb."""
 
     def __init__(self, like: MemorySupervision) -> None:
         self.__dict__.update(like.__dict__)
@@ -160,7 +143,7 @@ class _Slow(MemorySupervision):
         self.may_end = threading.Event()
 
     async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
-        """Wait until the test says so."""
+        """Wait for the test."""
         self.begun.set()
         await to_thread.run_sync(self.may_end.wait, 60)
         return await super().give(project, verb, request)

@@ -1,13 +1,23 @@
-"""The OpenAPI document: whole, well-formed, and true of the server that answers it."""
+"""The OpenAPI document: whole, well-formed, and true of real answers and checks."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+import pytest
+from pydantic import TypeAdapter
 from tests.support.controlled import Controlled
+from tests.support.jsonschemas import complaints
+from tests.unit.journal.making import dispatch, record, track
 
+from handoffd.api.arguments import values
 from handoffd.api.http.application import ENDPOINTS, described
+from handoffd.api.http.endpoint import UrlParameter, body_schema, url_parameter
+from handoffd.api.verbs import Parameter
+from handoffd.engine.events import Advanced
+from handoffd.errors import HandoffdError, Refused
+from handoffd.protocol.state import Status
 
 
 def references(value: Any) -> set[str]:
@@ -32,8 +42,8 @@ def test_every_endpoint_is_in_it() -> None:
     assert len(ENDPOINTS) == sum(len(operations) for operations in paths.values())
 
 
-def test_what_it_refers_to_is_there() -> None:
-    """No reference leads nowhere."""
+def test_no_reference_leads_nowhere() -> None:
+    """Each has a target in the document."""
     document = described()
 
     for reference in references(document):
@@ -44,8 +54,9 @@ def test_what_it_refers_to_is_there() -> None:
 
 
 def test_it_is_served(control: Controlled) -> None:
-    """The same as in the documentation, which a test compares."""
+    """The same as in the documentation, which a test compares; plain JSON, as every answer."""
     assert json.loads(json.dumps(described())) == control.client.get("/v1/openapi.json")
+    assert TypeAdapter(Any).dump_python(described(), mode="json") == described()
 
 
 def test_a_path_in_the_url_is_a_parameter() -> None:
@@ -53,3 +64,141 @@ def test_a_path_in_the_url_is_a_parameter() -> None:
     (parameter,) = described()["paths"]["/v1/projects/{project}"]["get"]["parameters"]
 
     assert ("project", "path", True) == (parameter["name"], parameter["in"], parameter["required"])
+
+
+# --- real answers ------------------------------------------------------------------------------------
+def told(
+    answer: Any, path: str, method: str = "get", status: str = "200", *, whole: bool = False
+) -> list[str]:
+    """Return how an answer contradicts the document; `whole`: also in keys that this does not name."""
+    document = closed(described()) if whole else described()
+    response = document["paths"][path][method]["responses"][status]
+    if "$ref" in response:
+        response = document["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    schema = response["content"]["application/json"]["schema"]
+    return complaints(answer, {**schema, "$defs": document["components"]["schemas"]})
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema whose objects have no keys but those that it names."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    named = found.get("type") == "object" and "properties" in found
+    return {"additionalProperties": False, **found} if named else found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "health",
+        "status",
+        "projects",
+        "limits",
+        "slots",
+        "notices",
+        "usage",
+        "runs",
+        "events",
+        "peek?project=shop",
+    ],
+)
+def test_a_question_is_answered_in_its_shape(control: Controlled, path: str) -> None:
+    """The document names every key of it."""
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+    assert [] == told(control.client.get(f"/v1/{path}"), f"/v1/{path.partition('?')[0]}", whole=True)
+
+
+def test_an_error_has_its_shape() -> None:
+    """With every status."""
+    error = HandoffdError("no", code="X", hint=None)
+
+    assert [] == told(
+        {"type": "error", "code": error.code, "message": "no", "hint": None}, "/v1/health", status="404"
+    )
+    assert told({"type": "error"}, "/v1/health", status="404")
+
+
+@pytest.mark.parametrize(
+    "path", ["verbs/add", "verbs/trust", "verbs/pause", "verbs/remove", "reload", "stop"]
+)
+def test_a_verb_or_an_order_is_answered_in_its_shape(control: Controlled, path: str) -> None:
+    """Also a verb without an event, and a project."""
+    given = {"project": "/srv/shop"} if path.startswith("verbs") else {}
+
+    assert [] == told(control.client.get("/v1/projects/shop"), "/v1/projects/{project}")
+    assert [] == told(control.client.post(f"/v1/{path}", given), f"/v1/{path}", "post")
+
+
+# --- parameters: what is described is what is checked -------------------------------------------------
+TYPES: tuple[Any, ...] = get_args(get_type_hints(Parameter)["type"])
+NEVER_REQUIRED, ALWAYS_REQUIRED = {"flag"}, {"level"}
+VALUES: tuple[Any, ...] = (
+    None, "", "US-001", "main", "..", "a..b", "a.", ".a", "x" * 64, "x" * 65, "spec_drift",
+    "needs_clarification",
+    "x" * 65536, "x" * 65537, "7", "0", True, False, 0, 1, 1.0, 1.5, -1, 10**12, 10**12 + 1, [], ["US-001"],
+    ["/"], [5], {}, {"a": 1}, -1000, 1000, 1001, "-1000", "1000", "1001", "-7", "M",
+)  # fmt: skip
+
+
+def accepted(parameter: Parameter, value: Any) -> bool:
+    """Return whether the check takes a value."""
+    try:
+        values((parameter,), {parameter.name: value})
+    except Refused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "required"),
+    [
+        *((kind, False) for kind in TYPES if kind not in ALWAYS_REQUIRED),
+        *((kind, True) for kind in TYPES if kind not in NEVER_REQUIRED),
+    ],
+)
+def test_the_schema_allows_what_the_check_takes(kind: Any, required: bool) -> None:
+    """And nothing else."""
+    parameter = Parameter(name="x", type=kind, required=required, help="x")
+    schema = body_schema((parameter,))
+
+    for value in VALUES:
+        assert accepted(parameter, value) == (not complaints({"x": value}, schema)), repr(value)[:80]
+
+
+def test_what_may_be_chosen_is_named() -> None:
+    """In the schema as in the check."""
+    parameter = Parameter(name="x", type="text", help="x", choices=("en", "zh-TW"))
+    schema = body_schema((parameter,))
+
+    for value in ("en", "zh-TW", "de", "", None, 5):
+        assert accepted(parameter, value) == (not complaints({"x": value}, schema)), value
+
+
+def test_nothing_unknown_is_allowed() -> None:
+    """In the schema as in the check."""
+    schema = body_schema((Parameter(name="x", type="text", required=True, help="x"),))
+
+    assert complaints({"x": "a", "y": "b"}, schema)
+    assert complaints({}, schema)
+
+
+def test_a_parameter_of_the_url_has_its_limits() -> None:
+    """Numbers, flags, choices, and what must be there."""
+
+    def schema(**given: Any) -> Any:
+        return url_parameter(UrlParameter(name="x", help="x", **given))["schema"]
+
+    assert {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 5} == schema(
+        type="number", default=5
+    )
+    assert {"type": "string", "enum": ["1", "true", "0", "false", ""], "default": "false"} == schema(
+        type="flag", default=False
+    )
+    assert {"type": "string", "enum": ["a", ""]} == schema(choices=("a",))
+    assert {"type": "string", "pattern": "^$|^a$"} == schema(pattern="^a$")
+    assert {"type": "string", "minLength": 1} == schema(required=True)

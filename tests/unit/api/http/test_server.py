@@ -1,4 +1,4 @@
-"""The socket: who gets in, and how it ends."""
+"""The socket: who gets in, and its end."""
 
 from __future__ import annotations
 
@@ -37,20 +37,15 @@ def test_the_socket_is_for_its_account_only(control: Controlled) -> None:
 
 def test_a_folder_that_is_made_for_it_is_closed_to_others(tmp_path: Path) -> None:
     """Only 0700 will do."""
+    folder = tmp_path / "run"
 
-    async def check() -> None:
-        server = ControlServer(_service(tmp_path), tmp_path / "run" / "c.sock")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.run)
-            await server.started.wait()
-            assert 0o700 == stat.S_IMODE((tmp_path / "run").stat().st_mode)
-            tasks.cancel_scope.cancel()
+    modes = _serve_once(_service(tmp_path), folder / "c.sock", lambda: stat.S_IMODE(folder.stat().st_mode))
 
-    anyio.run(check)
+    assert 0o700 == modes
 
 
 def test_other_accounts_get_403(supervision: MemorySupervision) -> None:
-    """Before anything of their request is looked at."""
+    """Before the server reads their request."""
     with controlled(supervision, uids=frozenset({os.geteuid() + 1})) as control:
         for path in ("/v1/health", "/v1/nothing-like-this"):
             with pytest.raises(Refused) as caught:
@@ -80,19 +75,12 @@ def test_open_streams_end_when_the_server_does(supervision: MemorySupervision) -
 
 
 def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
-    """What a killed daemon leaves is in nobody's way."""
+    """A killed daemon leaves it."""
     path = tmp_path / "c.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
 
-    async def check() -> None:
-        server = ControlServer(_service(tmp_path), path)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.run)
-            await server.started.wait()
-            tasks.cancel_scope.cancel()
-
-    anyio.run(check)
+    _serve_once(_service(tmp_path), path)
 
 
 def test_a_socket_that_outlives_its_daemon_is_replaced(tmp_path: Path) -> None:
@@ -126,7 +114,7 @@ def test_a_socket_that_has_taken_the_place_stays(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_what_a_dead_daemon_left_half_way_is_removed(tmp_path: Path) -> None:
+def test_a_half_made_socket_of_a_dead_daemon_is_removed(tmp_path: Path) -> None:
     """By its pid; the socket that a living daemon is about to name stays."""
     with ending(subprocess.Popen(["true"])) as process:
         process.wait()
@@ -138,16 +126,19 @@ def test_what_a_dead_daemon_left_half_way_is_removed(tmp_path: Path) -> None:
     assert [f".c.sock.{os.getppid()}"] == [path.name for path in tmp_path.glob(".c.sock*")]
 
 
-def _serve_once(service: Service, path: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
-    async def serve() -> None:
+def _serve_once(service: Service, path: Path, meanwhile: Callable[[], object] = lambda: None) -> object:
+    """Return the result of `meanwhile`, which is called while a server runs."""
+
+    async def serve() -> object:
         server = ControlServer(service, path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.run)
             await server.started.wait()
-            meanwhile()
+            found = meanwhile()
             tasks.cancel_scope.cancel()
+        return found
 
-    anyio.run(serve)
+    return anyio.run(serve)
 
 
 def test_a_socket_that_answers_is_not_taken(tmp_path: Path) -> None:
@@ -163,8 +154,8 @@ def test_a_socket_that_answers_is_not_taken(tmp_path: Path) -> None:
         assert path.exists()
 
 
-def test_a_path_that_is_too_long_is_said(tmp_path: Path) -> None:
-    """The kernel's own message would say nothing of the length."""
+def test_a_path_that_is_too_long_is_an_error(tmp_path: Path) -> None:
+    """The kernel's own message would not mention the length."""
     with pytest.raises(HandoffdError) as caught:
         anyio.run(ControlServer(_service(tmp_path), tmp_path / ("x" * 100)).run)
 
@@ -178,8 +169,8 @@ def test_signals_stay_the_daemons(control: Controlled) -> None:
     assert signal.SIG_DFL == signal.getsignal(signal.SIGTERM)
 
 
-def test_after_the_end_nobody_answers(supervision: MemorySupervision) -> None:
-    """The client says that no daemon is there."""
+def test_after_the_end_there_is_no_daemon(supervision: MemorySupervision) -> None:
+    """For the same client."""
     with controlled(supervision) as control:
         client = control.client
         client.get("/v1/health")
@@ -194,7 +185,7 @@ def test_a_reader_that_leaves_frees_its_stream(control: Controlled) -> None:
     with control.client.stream("/v1/events", follow=1):
         pass
 
-    assert {"api": 1} == {"api": control.client.get("/v1/health")["api"]}
+    assert 1 == control.client.get("/v1/health")["api"]
     assert eventually_sync(lambda: threading.active_count() <= before + 1)
 
 

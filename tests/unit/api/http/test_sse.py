@@ -1,4 +1,4 @@
-"""Events as they come, as lines and as server-sent events: what a reader gets, and how it comes back."""
+"""Events as they come, as lines and as server-sent events: what a reader gets, and its return."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
+import pytest
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
@@ -30,7 +31,7 @@ def streamed(control: Controlled, **query: Any) -> Any:
     return control.client.stream("/v1/events", stream=1, **query)
 
 
-def test_what_was_comes_first_and_then_what_comes(control: Controlled) -> None:
+def test_past_events_come_first(control: Controlled) -> None:
     """By number, under its kind."""
     control.commit(record(why="one"))
 
@@ -46,25 +47,26 @@ def test_what_was_comes_first_and_then_what_comes(control: Controlled) -> None:
     assert first["event"] == first["data"]["kind"]
 
 
-def test_a_reader_that_comes_back_goes_on_where_it_was(control: Controlled) -> None:
-    """Its header counts, not the address it was given once."""
+@pytest.mark.parametrize(
+    ("headers", "query", "first"),
+    [
+        ({"Last-Event-ID": "2"}, {"stream": 1, "after": 0}, "three"),
+        ({"Accept": "text/event-stream"}, {"after": 0}, "one"),
+    ],
+)
+def test_headers_select_the_stream(
+    control: Controlled, headers: dict[str, str], query: dict[str, int], first: str
+) -> None:
+    """A returning reader's header counts more than its address; a browser asks by media type."""
     for why in ("one", "two", "three"):
         control.commit(record(why=why))
 
-    with control.client.stream("/v1/events", {"Last-Event-ID": "2"}, stream=1, after=0) as stream:
-        assert "three" == next(messages(stream.lines()))["data"]["why"]
-
-
-def test_the_media_type_asks_for_it_too(control: Controlled) -> None:
-    """As a browser does."""
-    control.commit(record(why="one"))
-
-    with control.client.stream("/v1/events", {"Accept": "text/event-stream"}, after=0) as stream:
-        assert "one" == next(messages(stream.lines()))["data"]["why"]
+    with control.client.stream("/v1/events", headers, **query) as stream:
+        assert first == next(messages(stream.lines()))["data"]["why"]
 
 
 def test_numbers_of_another_journal_are_a_gap(control: Controlled) -> None:
-    """And all there is follows."""
+    """All events follow."""
     control.commit(record(why="one"))
 
     with streamed(control, after=99) as stream:
@@ -75,8 +77,8 @@ def test_numbers_of_another_journal_are_a_gap(control: Controlled) -> None:
     assert "one" == first["data"]["why"]
 
 
-def test_a_gap_tells_which_numbers_are_gone() -> None:
-    """And a reader that comes back goes on behind it."""
+def test_a_gap_has_the_missing_numbers() -> None:
+    """A returning reader goes on behind it."""
     line = {"type": "gap", "after": 4, "next": 9, "why": "a backup was restored"}
 
     assert (
@@ -95,7 +97,7 @@ def test_a_text_of_several_lines_is_one_message() -> None:
 
 
 def test_a_stream_ends_with_the_server(supervision: MemorySupervision) -> None:
-    """Orderly: its end comes."""
+    """In order, with its end."""
     with controlled(supervision) as control:
         context = streamed(control)
         stream = context.__enter__()
@@ -107,8 +109,8 @@ def test_a_stream_ends_with_the_server(supervision: MemorySupervision) -> None:
     assert (b"retry: 2000\n\n", []) == (hello, rest)
 
 
-async def test_while_nothing_happens_a_comment_says_so() -> None:
-    """A proxy does not take the connection for dead."""
+async def test_without_events_comments_are_sent() -> None:
+    """They keep a proxy from ending the connection."""
     sent: list[bytes] = []
     beaten, gone = anyio.Event(), anyio.Event()
 

@@ -1,4 +1,4 @@
-"""The loopback port, by real sockets: who gets in, and what cannot be done to it."""
+"""The loopback port, by real sockets: who gets in, and which attacks fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.support.controlled import Controlled, controlled
@@ -21,6 +22,7 @@ from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of
 from handoffd.engine.events import Approved, Noted
 from handoffd.errors import StoreError
 
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
 NOTE = json.dumps({"project": "shop", "text": "x"}).encode()
 
 
@@ -31,24 +33,30 @@ def control(supervision: MemorySupervision) -> Iterator[Controlled]:
         yield lent
 
 
+def port_at(control: Controlled, address: str = "127.0.0.1") -> Loopback:
+    """Return the port of a server."""
+    assert control.tcp_port is not None
+    return Loopback(control.tcp_port, control.token_file, address)
+
+
+def whole(port: Loopback, path: str) -> bytes:
+    """Return a GET with the token that leaves the connection open."""
+    host = f"Host: 127.0.0.1:{port.port}\r\n"
+    return f"GET {path} HTTP/1.1\r\n{host}Authorization: Bearer {port.token}\r\n\r\n".encode()
+
+
 @pytest.fixture
 def port(control: Controlled) -> Loopback:
     """Its port."""
-    assert control.tcp_port is not None
-    return Loopback(control.tcp_port, control.token_file)
+    return port_at(control)
 
 
-def test_whoever_has_the_token_is_answered(port: Loopback, control: Controlled) -> None:
-    """As over the socket."""
-    assert 200 == port.ask("GET", "/v1/status").status
+def test_a_request_with_the_token_is_answered(port: Loopback, control: Controlled) -> None:
+    """As over the socket, under each name of this machine."""
+    for name in ("localhost", "[::1]", "127.0.0.1"):
+        assert 200 == port.ask("GET", "/v1/status", host=f"{name}:{port.port}").status
     assert 200 == port.ask("POST", "/v1/verbs/note", NOTE).status
     assert [Noted(text="x", by="api")] == [verb for _, verb in control.supervision.given]
-
-
-@pytest.mark.parametrize("name", ["localhost", "[::1]", "127.0.0.1"])
-def test_this_machine_has_three_names(port: Loopback, name: str) -> None:
-    """With the port."""
-    assert 200 == port.ask("GET", "/v1/health", host=f"{name}:{port.port}").status
 
 
 @pytest.mark.parametrize(
@@ -61,13 +69,18 @@ def test_another_host_is_refused(port: Loopback, host: str) -> None:
     assert (403, "FORBIDDEN") == (answer.status, answer.json["code"])
 
 
-def test_no_host_and_two_hosts_are_refused(port: Loopback) -> None:
-    """By HTTP itself, or by us."""
-    own = f"Host: 127.0.0.1:{port.port}\r\n".encode()
-    rest = f"Authorization: Bearer {port.token}\r\nConnection: close\r\n\r\n".encode()
+def test_two_hosts_or_tokens_are_refused(port: Loopback) -> None:
+    """It would be unclear which one counts; nor is a request without a host answered."""
+    own, token = f"Host: 127.0.0.1:{port.port}\r\n", f"Authorization: Bearer {port.token}\r\n"
 
-    for hosts in (b"", own * 2, own + b"Host: evil.example\r\n"):
-        assert port.send(b"GET /v1/health HTTP/1.1\r\n" + hosts + rest).status in {400, 403}
+    for headers, refused in (
+        (token, {400, 403}),
+        (own * 2 + token, {400, 403}),
+        (f"{own}Host: evil.example\r\n{token}", {400, 403}),
+        (own + token * 2, {401}),
+    ):
+        raw = f"GET /v1/health HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"
+        assert port.send(raw.encode()).status in refused, headers
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:{}"])
@@ -83,21 +96,13 @@ def test_a_page_is_refused_even_with_the_token(port: Loopback, origin: str) -> N
     "given", [None, "", "Bearer ", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer {}x"]
 )
 def test_without_the_token_nothing_is_answered(port: Loopback, given: str | None) -> None:
-    """401, whatever was asked, with what to type."""
+    """401 at every path, with the command that shows it."""
     answer = port.ask("GET", "/v1/nothing", authorization=given and given.format(port.token))
 
     assert (401, "UNAUTHORIZED", "Bearer") == (
         answer.status, answer.json["code"], answer.headers["www-authenticate"],
     )  # fmt: skip
     assert "handoffd token" in answer.json["hint"]
-
-
-def test_two_tokens_are_none(port: Loopback) -> None:
-    """Nobody has to guess which one counts."""
-    token = f"Authorization: Bearer {port.token}\r\n"
-    raw = f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n{token}{token}Connection: close\r\n\r\n"
-
-    assert 401 == port.send(raw.encode()).status
 
 
 @pytest.mark.parametrize(
@@ -111,11 +116,10 @@ def test_a_body_must_say_that_it_is_json(port: Loopback, control: Controlled, ki
     assert [] == control.supervision.given
 
 
-def test_json_may_name_its_letters(port: Loopback) -> None:
-    """A charset changes nothing; no body needs no type."""
-    assert (
-        200 == port.ask("POST", "/v1/verbs/note", NOTE, content_type="Application/JSON; charset=utf-8").status
-    )
+def test_json_may_have_a_charset(port: Loopback) -> None:
+    """It changes nothing; a request without a body needs no type."""
+    kind = "Application/JSON; charset=utf-8"
+    assert 200 == port.ask("POST", "/v1/verbs/note", NOTE, content_type=kind).status
     assert 200 == port.ask("POST", "/v1/reload").status
 
 
@@ -130,11 +134,10 @@ def test_verbs_for_people_are_refused(port: Loopback, control: Controlled) -> No
     assert ([], []) == (control.supervision.given, control.stopped_with)
 
 
-def test_they_are_taken_where_somebody_vouched_for_the_token(supervision: MemorySupervision) -> None:
+def test_verbs_for_people_pass_where_a_person_vouched_for_the_token(supervision: MemorySupervision) -> None:
     """`control.tcp.gates`."""
     with controlled(supervision, tcp=True, gates=True, inside=lambda _: True) as control:
-        assert control.tcp_port is not None
-        port = Loopback(control.tcp_port, control.token_file)
+        port = port_at(control)
         assert 200 == port.ask("POST", "/v1/verbs/approve", b'{"project": "shop", "by": "eve"}').status
 
     assert [("/srv/shop", Approved(by="eve"))] == supervision.given
@@ -146,11 +149,7 @@ def test_strange_methods_do_nothing(port: Loopback) -> None:
         answer = port.ask(method, "/v1/events?follow=1")
         assert 405 == answer.status, method
         assert port.token.encode() not in answer.body
-
-
-def test_a_whole_address_is_no_path(port: Loopback) -> None:
-    """As a proxy would be asked."""
-    assert 404 == port.ask("GET", "http://evil.example/v1/health").status
+    assert 404 == port.ask("GET", "http://evil.example/v1/health").status  # as a proxy would be asked
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,7 @@ def test_a_whole_address_is_no_path(port: Loopback) -> None:
         b"GET /v1/health HTTP/1.1\r\nHost : x\r\n\r\n", b"GET /v1/health HTTP/1.1\r\n Host: x\r\n\r\n",
     ],
 )  # fmt: skip
-def test_what_is_no_http_is_refused(port: Loopback, raw: bytes) -> None:
+def test_anything_else_than_http_is_refused(port: Loopback, raw: bytes) -> None:
     """As JSON; and the next one is answered."""
     answer = port.send(raw + b"\r\n\r\n")
 
@@ -186,7 +185,7 @@ def test_a_body_in_two_lengths_is_never_two_requests(port: Loopback, control: Co
 
 @pytest.mark.parametrize("size", [40_000, 100_000])
 def test_a_large_header_is_refused_even_with_the_token(port: Loopback, size: int) -> None:
-    """In however many pieces it comes; one that is not so large is none of our business."""
+    """In any number of pieces; a smaller one is allowed."""
     answer = port.ask("GET", "/v1/health", x_large="x" * size)
 
     assert (431, "HEADERS_TOO_LARGE") == (answer.status, answer.json["code"])
@@ -206,7 +205,7 @@ def test_huge_headers_are_refused(port: Loopback) -> None:
 
 
 def test_a_body_is_not_read_before_the_token(port: Loopback) -> None:
-    """Who announces a gigabyte hears no at once."""
+    """A request that announces a gigabyte is refused at once."""
     answer = port.ask("POST", "/v1/reload", authorization=None, content_length="1000000000")
 
     assert 401 == answer.status
@@ -226,44 +225,39 @@ def test_a_request_that_does_not_come_loses_its_connection(
 ) -> None:
     """Also the second one of a connection."""
     with controlled(supervision, tcp=True, limits=Limits(head_s=0.05)) as control:
-        assert control.tcp_port is not None
-        port = Loopback(control.tcp_port, control.token_file)
+        port = port_at(control)
         with closing(port.connect()) as connection:
             connection.sendall(begun)
             assert b"" == everything(connection)
         with closing(port.connect()) as connection:
-            whole = f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
-            connection.sendall(f"{whole}Authorization: Bearer {port.token}\r\n\r\n".encode() + b"GET /v1")
+            connection.sendall(whole(port, "/v1/health") + b"GET /v1")
             assert 200 == answer_of(everything(connection)).status
 
 
-def test_an_answer_that_nobody_reads_is_ended(supervision: MemorySupervision) -> None:
+def test_an_answer_without_a_reader_is_ended(supervision: MemorySupervision) -> None:
     """It frees its place; the history is still there when its reader comes back."""
     limits = Limits(connections=4, stalled_s=0.05)  # and so one stream
     with controlled(supervision, tcp=True, limits=limits) as control:
-        assert control.tcp_port is not None
-        port = Loopback(control.tcp_port, control.token_file)
+        port = port_at(control)
         with closing(port.connect()) as connection:
-            head = f"GET /v1/events?stream=1&after=0 HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
-            connection.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+            connection.sendall(whole(port, "/v1/events?stream=1&after=0"))
             assert connection.recv(10)
             assert 503 == port.ask("GET", "/v1/events?follow=1").status
 
             def is_ended() -> bool:
                 control.commit(record(why="x" * 500_000))
                 with closing(port.connect()) as again:
-                    again.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+                    again.sendall(whole(port, "/v1/events?stream=1&after=0"))
                     return again.recv(12).endswith(b"200")
 
             assert eventually_sync(is_ended)
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
+@needs_ipv6
 def test_the_other_loopback_is_served_as_well(supervision: MemorySupervision) -> None:
     """`host: ::1`: under its own name, with the token, and nowhere else."""
     with controlled(supervision, tcp=True, host="::1") as control:
-        assert control.tcp_port is not None
-        port = Loopback(control.tcp_port, control.token_file, "::1")
+        port = port_at(control, "::1")
         own = f"[::1]:{port.port}"
 
         assert 200 == port.ask("GET", "/v1/status", host=own).status
@@ -276,35 +270,24 @@ def test_the_other_loopback_is_served_as_well(supervision: MemorySupervision) ->
     assert [Noted(text="x", by="api")] == [verb for _, verb in supervision.given]
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
-def test_a_port_of_the_other_loopback_that_is_taken_is_said() -> None:
-    """By its address."""
-    with closing(socket.create_server(("::1", 0), family=socket.AF_INET6)) as other:
-        door = TcpDoor(host="::1", port=port_of(other), token_file=Path("/nowhere"))
-        with pytest.raises(StoreError, match="cannot listen on ::1 port") as caught:
-            listen_on_loopback(door)
-
-    assert "PORT_TAKEN" == caught.value.code
-
-
-def test_a_port_that_is_taken_is_said() -> None:
-    """With what shows who has it."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as other:
-        door = TcpDoor(host="127.0.0.1", port=port_of(other), token_file=Path("/nowhere"))
-        with pytest.raises(StoreError) as caught:
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+def test_a_port_in_use_is_an_error(host: Literal["127.0.0.1", "::1"]) -> None:
+    """With its address, and the command that shows its owner."""
+    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+    with closing(socket.create_server((host, 0), family=family)) as other:
+        door = TcpDoor(host=host, port=port_of(other), token_file=Path("/nowhere"))
+        with pytest.raises(StoreError, match=f"cannot listen on {host} port") as caught:
             listen_on_loopback(door)
 
     assert ("PORT_TAKEN", True) == (caught.value.code, "ss -ltnp" in (caught.value.hint or ""))
 
 
 def test_streams_over_tcp_end_with_the_server(supervision: MemorySupervision) -> None:
-    """Orderly: the last chunk comes."""
+    """In order: the last chunk comes."""
     with controlled(supervision, tcp=True) as control:
-        assert control.tcp_port is not None
-        port = Loopback(control.tcp_port, control.token_file)
+        port = port_at(control)
         connection = port.connect()
-        head = f"GET /v1/events?follow=1 HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
-        connection.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+        connection.sendall(whole(port, "/v1/events?follow=1"))
         begun = connection.recv(65536)
     with closing(connection):
         rest = everything(connection)
@@ -313,7 +296,7 @@ def test_streams_over_tcp_end_with_the_server(supervision: MemorySupervision) ->
     assert (begun + rest).endswith(b"0\r\n\r\n")
 
 
-def test_a_burst_is_let_through_and_then_so_many_a_second() -> None:
+def test_a_burst_passes_and_then_a_rate() -> None:
     """And never more than a burst, however long nothing came."""
     now = [0.0]
     bucket = Bucket(lambda: now[0])

@@ -28,7 +28,7 @@ def test_it_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_new_one_replaces_it(tmp_path: Path) -> None:
-    """Under the eyes of whoever asks with it."""
+    """Also for a server that read the old one."""
     path = tmp_path / "control.token"
     token, first = Token(path), ensured(path)
     assert token.opens(first.encode())
@@ -40,8 +40,8 @@ def test_a_new_one_replaces_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_what_others_can_read_is_no_secret(tmp_path: Path, mode: int) -> None:
-    """It opens nothing any more, and is said."""
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    """It opens nothing, and the error has the command for a new one."""
     path = tmp_path / "control.token"
     text = ensured(path)
     path.chmod(mode)
@@ -53,7 +53,7 @@ def test_what_others_can_read_is_no_secret(tmp_path: Path, mode: int) -> None:
     assert "handoffd token" in (caught.value.hint or "")
 
 
-def test_what_is_no_file_of_ours_is_not_used(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_not_used(tmp_path: Path) -> None:
     """A link, a folder, a pipe, an empty or a short text."""
     path = tmp_path / "control.token"
 
@@ -78,7 +78,7 @@ def test_a_missing_one_opens_nothing(tmp_path: Path) -> None:
     assert not Token(tmp_path / "none").opens(b"")
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """With its path."""
     (tmp_path / "state").write_text("a file")
 

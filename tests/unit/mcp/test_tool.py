@@ -1,14 +1,16 @@
-"""What tools take, and what is refused."""
+"""The arguments of tools, and which are refused."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from handoffd.api.verbs import Parameter
 from handoffd.errors import Refused
-from handoffd.mcp.tool import PROJECT, checked, schema_of, takes
+from handoffd.mcp.tool import PROJECT, checked, project_of, schema_of, takes
 
 SCHEMA = takes(
     {
@@ -23,7 +25,7 @@ SCHEMA = takes(
 )
 
 
-def test_what_fits_is_taken_and_null_is_left_out() -> None:
+def test_valid_arguments_are_taken_without_null() -> None:
     """Clients send null for what they leave out."""
     given = {"project": "shop", "limit": 9, "share": 1, "by": "day", "whole": True, "stories": []}
 
@@ -46,8 +48,8 @@ def test_what_fits_is_taken_and_null_is_left_out() -> None:
         ({"project": "x", "force": True}, "runs takes no 'force' (allowed: project, limit"),
     ],
 )
-def test_what_does_not_fit_is_refused(given: dict[str, Any] | None, complaint: str) -> None:
-    """With what would do."""
+def test_a_wrong_argument_is_refused(given: dict[str, Any] | None, complaint: str) -> None:
+    """The refusal names the allowed values."""
     with pytest.raises(Refused) as refused:
         checked("runs", SCHEMA, given)
 
@@ -64,9 +66,22 @@ def test_every_type_of_the_vocabulary_has_a_schema(kind: Any) -> None:
     assert schema["type"] in {"string", "array", "boolean", "number", "integer"}
 
 
-def test_what_may_be_chosen_is_told_to_the_model() -> None:
-    """As it is checked; what some models' services do not understand is left out."""
+def test_the_model_sees_the_choices() -> None:
+    """The same that are checked, without parts that the services of some models reject."""
     chosen = schema_of(Parameter(name="x", type="text", choices=("S", "M"), help="which"))
 
     assert {"type": "string", "enum": ["S", "M"], "description": "Which."} == chosen
     assert "not" not in schema_of(Parameter(name="x", type="stories", help="which"))["items"]
+
+
+def test_a_word_is_a_name_wherever_the_server_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder means nothing to the model."""
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    assert "shop" == project_of({"project": "shop"})
+    assert "/srv/shop" == project_of({"project": "/srv/./shop/"})
+    assert f"{os.path.expanduser('~')}/shop" == project_of({"project": "~/shop"})
+    assert project_of({}) is None
