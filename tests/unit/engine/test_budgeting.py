@@ -33,28 +33,19 @@ def capped_run(scope: Scope = "attempt") -> Playbook:
 
 # --- what is booked --------------------------------------------------------------------------------
 def test_every_attempt_is_booked_on_its_story_and_on_the_track() -> None:
-    """Also one that failed, and one that the daemon ended: the provider does not ask why."""
+    """Also one that failed, was aborted, or ended for a cap: it was paid for. Without usage nothing is."""
     play = Playbook(track_at("impl")).turn().runs().exits(code=1, usage=RUN).turn().runs()
     play.exits(found(handoff()), usage=RUN)
     assert RUN + RUN == play.ledger.facts.usage == play.ledger.spent
-    capped_then = capped_run().exits(Absent(), by="stop", usage=RUN)
-    assert RUN == capped_then.ledger.spent
-
-
-def test_an_aborted_attempt_is_booked_as_well() -> None:
-    """It was paid for."""
-    play = Playbook(dispatched("impl")).given(Aborted()).exits(by="stop", signal=15, usage=RUN)
-    assert RUN == play.ledger.spent
-
-
-def test_an_attempt_of_which_nothing_is_known_books_nothing() -> None:
-    """A journal of an earlier release is decided on as it was."""
+    assert RUN == capped_run().exits(Absent(), by="stop", usage=RUN).ledger.spent
+    aborted = Playbook(dispatched("impl")).given(Aborted()).exits(by="stop", signal=15, usage=RUN)
+    assert RUN == aborted.ledger.spent
     track = track_at("impl")
     assert track is spend(track, None)
 
 
 def test_a_new_story_begins_at_nothing_and_the_track_goes_on_counting() -> None:
-    """What a person granted for the last story is not the next one's."""
+    """A grant for the last story is not one for the next."""
     granted: dict[Scope, Cap] = {"story": Cap(usd=8), "attempt": Cap(usd=1), "project": Cap(usd=80)}
     ledger = Ledger(automatic=True, spent=RUN, facts=Facts(usage=RUN), granted=granted, capped=over())
     play = Playbook(track_at("impl", ledger=ledger)).given(Started(story="US-2", force=True))
@@ -63,11 +54,14 @@ def test_a_new_story_begins_at_nothing_and_the_track_goes_on_counting() -> None:
 
 
 def test_a_story_that_is_taken_up_again_has_spent_what_it_had() -> None:
-    """What the other one spent meanwhile is the track's all the same, and a grant for the project stays."""
+    """The spending of the other one counts on the track, and a grant for the project stays."""
     ledger = Ledger(automatic=True, spent=RUN, facts=Facts(usage=RUN), granted={"story": Cap(usd=8)})
     play = Playbook(track_at("impl", ledger=ledger)).given(Started(story="US-2", force=True))
     play.turn().runs().exits(found(handoff()), usage=RUN)
-    play.given(BudgetRaised(scope="project", usd=80)).given(Started(story="US-1"))
+    play.given(BudgetRaised(scope="project", usd=80)).given(Aborted()).given(Started(story="US-1"))
+    play.expect(story="US-1", step="impl")
+    assert (RUN + RUN, RUN) == (play.ledger.spent, play.ledger.facts.usage)
+    assert {"story": Cap(usd=8), "project": Cap(usd=80)} == play.ledger.granted
 
 
 def test_the_end_of_a_story_tells_what_it_took() -> None:
@@ -81,9 +75,8 @@ def test_the_end_of_a_story_tells_what_it_took() -> None:
 def test_a_reached_cap_ends_the_run(phase: Phase) -> None:
     """By its stop ladder, and the journal says which cap it was."""
     play = Playbook(dispatched("impl", phase))
-    play.given(CapReached(dispatch=play.dispatch.id, finding=over("attempt"))).expect(
-        orders="stop_tree", status=Status.RUNNING
-    )
+    play.given(CapReached(dispatch=play.dispatch.id, finding=over("attempt")))
+    play.expect(orders="stop_tree", status=Status.RUNNING)
     assert (StopReason.CAP, over("attempt")) == (play.dispatch.stop, play.dispatch.cap)
     assert [StopTree(dispatch=play.dispatch.id, why=StopReason.CAP)] == list(play.decision.effects)
     assert ("settings.caps.attempt_usd", "$4.00") in [(g.rule, g.value) for g in play.decision.grounds]
@@ -97,7 +90,7 @@ def test_a_run_that_is_over_is_not_ended_for_a_cap(phase: Phase) -> None:
 
 
 def test_a_run_that_its_cap_ended_costs_no_attempt_and_waits_for_a_person() -> None:
-    """The next run would end the same way, so none is begun; a person is told what to type."""
+    """The next run would end the same way, so none is begun; the notice names the command."""
     play = capped_run().exits(by="stop", signal=15).expect(orders="notify", status=Status.PENDING, attempt=2)
     (notice,) = play.notices
     assert ("blocked", "handoffd budget {project} --attempt --usd 8") == (notice.notice, notice.action)
@@ -142,7 +135,7 @@ def test_after_a_wider_cap_the_next_turn_finds_out(scope: Scope) -> None:
 
 
 def test_an_abort_outranks_a_cap() -> None:
-    """A person has ended it for good."""
+    """A person has ended it."""
     play = capped_run().given(Aborted()).exits(by="stop", signal=15)
     assert play.ledger.closed
     assert play.ledger.capped is None
@@ -170,7 +163,7 @@ def test_raising_another_budget_does_not_lift_the_cap_of_each_attempt() -> None:
 )
 @pytest.mark.parametrize("scope", ["attempt", "story", "project"])
 def test_only_more_of_what_was_used_up_lifts_a_cap(scope: Any, raised: Any, lifted: bool) -> None:
-    """Less, or another unit, is kept for later, and is no news to tell again."""
+    """Less, or another unit, is kept for later, and makes no second notice."""
     play = Playbook(track_at("impl", ledger=Ledger(automatic=True, capped=over(scope))))
     play.given(BudgetRaised(scope=scope, **raised)).expect(result="accepted")
     assert lifted == (play.ledger.capped is None)
@@ -180,13 +173,10 @@ def test_only_more_of_what_was_used_up_lifts_a_cap(scope: Any, raised: Any, lift
 
 # --- a budget that is used up before a dispatch -------------------------------------------------------------
 @pytest.mark.parametrize("scope", ["story", "project"])
-def test_a_used_up_budget_is_waited_for_and_told_once(scope: Scope) -> None:
-    """The sum may still grow; that is no news."""
-    play = (
-        Playbook(track_at("impl"))
-        .turn(over=over(scope))
-        .expect(result="blocked", orders="notify", status=Status.PENDING)
-    )
+def test_a_used_up_budget_is_waited_for_with_one_notice(scope: Scope) -> None:
+    """The sum may still grow without another notice."""
+    play = Playbook(track_at("impl")).turn(over=over(scope))
+    play.expect(result="blocked", orders="notify", status=Status.PENDING)
     before = play.track
     play.turn(over=over(scope, spent=4.3)).expect(result="blocked", orders="")
     assert before == play.track
@@ -194,31 +184,24 @@ def test_a_used_up_budget_is_waited_for_and_told_once(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize("scope", sorted(SHARED))
-def test_of_what_all_share_not_every_track_tells(scope: Scope) -> None:
+def test_a_budget_that_all_share_makes_no_notice_of_each_track(scope: Scope) -> None:
     """A thousand notices would say the same."""
     play = Playbook(track_at("impl")).turn(over=over(scope)).expect(result="blocked", orders="")
     assert over(scope) == play.ledger.capped
-    key = f"caps.{scope}_usd"
-    assert (
-        f"handoffd config show  # raise {key} in the file it names, then restart the daemon"
-        == play.decision.result.next_command
-    )
-
-
-def test_a_gate_opens_whatever_the_budget() -> None:
-    """A person's time is not on it; and the step before has passed."""
-    play = Playbook(track_at("contract", Status.PASS)).turn(over=over())
-    play.expect(result="needs_human", step="review")
+    advice = f"raise caps.{scope}_usd in the file it names, then restart the daemon"
+    assert f"handoffd config show  # {advice}" == play.decision.result.next_command
 
 
 def test_a_step_that_passed_is_left_before_the_budget_stops_the_next() -> None:
-    """What was achieved is achieved."""
+    """What was achieved is achieved; a gate opens all the same, for a person's time is not on the budget."""
     play = Playbook(track_at("bdd", Status.PASS)).turn(over=over())
     play.expect(result="blocked", step="sdd-delta", status=Status.PENDING)
+    gate = Playbook(track_at("contract", Status.PASS)).turn(over=over())
+    gate.expect(result="needs_human", step="review")
 
 
 def test_a_dispatch_forgets_the_budget_it_waited_for() -> None:
-    """The next time it is news again."""
+    """The next wait has a notice again."""
     play = Playbook(track_at("impl")).turn(over=over()).turn()
     assert play.ledger.capped is None
 

@@ -1,4 +1,4 @@
-"""An executor that stands still: people are warned, then it is ended; its hand-off counts all the same."""
+"""An executor without activity: a warning, then its end; its hand-off counts all the same."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ SIGNS = "no output (after 41,213 bytes), 0.6 s of processor time, 192 bytes writ
 
 
 def test_people_are_warned_while_there_is_time_to_look() -> None:
-    """The notice says what was looked at, what will happen, and how to look; the attempt goes on."""
+    """The notice says what was checked, what will happen, and how to look; the attempt goes on."""
     play = Playbook(dispatched("bdd")).given(QUIET).expect(status=Status.RUNNING, orders="notify")
 
-    (told,) = play.notices
-    assert ("warning", "handoffd log {project}") == (told.notice, told.action)
-    assert "bdd: rehearsal shows no sign of life for 5.2 min" == told.text
-    assert told.why is not None
-    assert told.why.endswith("it is ended after 10 min of that")
+    (warning,) = play.notices
+    assert ("warning", "handoffd log {project}") == (warning.notice, warning.action)
+    assert "bdd: rehearsal shows no sign of life for 5.2 min" == warning.text
+    assert str(warning.why).endswith("it is ended after 10 min of that")
     assert Phase.EXECUTING is play.dispatch.phase
 
 
 def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
-    """The error names the signs that were looked at, and what it said last."""
+    """The error names the signs that were checked, and its last output."""
     play = Playbook(dispatched("bdd")).given(STALLED)
     assert (StopTree(dispatch=DISPATCH, why=StopReason.STALL),) == play.decision.effects
     assert ["settings.execute.stall_min"] == [ground.rule for ground in play.decision.grounds]
@@ -47,19 +46,19 @@ def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
 
 
 def test_a_hand_off_of_a_stalled_executor_counts() -> None:
-    """It lay there, and the agent would not end."""
+    """It was there, and the agent would not end."""
     play = Playbook(dispatched("bdd")).given(STALLED)
     play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS, last_error=None)
 
 
 def test_one_that_ended_by_itself_in_that_moment_is_judged_by_its_end() -> None:
-    """Nobody had to end it."""
+    """The stop came too late."""
     play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=3)
     play.expect(status=Status.FAILING, last_error="exited with code 3, without a hand-off")
 
 
 def test_a_shim_that_had_to_be_killed_makes_no_free_repetition_of_a_stall() -> None:
-    """An agent that cannot be ended would stand still again."""
+    """An agent that cannot be ended would stall again."""
     play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=None, by="lost")
     play.expect(status=Status.FAILING)
 
