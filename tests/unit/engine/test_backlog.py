@@ -40,7 +40,7 @@ def stories(backlog: tuple[Queued, ...]) -> list[str]:
 
 
 def test_the_more_urgent_go_first_and_equals_as_they_came() -> None:
-    """A story that is asked for again stands where its priority says, once."""
+    """A story that is asked for again has one place, by its priority."""
     backlog = filled([Queued(story="a"), Queued(story="b", priority=1), Queued(story="c")])
     assert ["b", "a", "c"] == stories(backlog)
     assert ["b", "c", "a"] == stories(behind(backlog, Queued(story="a")))
@@ -49,7 +49,7 @@ def test_the_more_urgent_go_first_and_equals_as_they_came() -> None:
 
 @given(st.lists(ENTRIES, max_size=12))
 def test_a_backlog_is_in_order_whatever_came(entries: list[Queued]) -> None:
-    """By priority; each story once, as it was said last; nobody overtakes an equal."""
+    """By priority; each story once, as it was asked for last; none overtakes an equal."""
     backlog = filled(entries)
     last = {entry.story: (place, entry) for place, entry in enumerate(entries)}
 
@@ -59,8 +59,8 @@ def test_a_backlog_is_in_order_whatever_came(entries: list[Queued]) -> None:
 
 
 @given(st.lists(ENTRIES, max_size=8), st.sets(st.sampled_from(NAMES)))
-def test_what_starts_next_is_the_first_that_waits_for_nobody(entries: list[Queued], done: set[str]) -> None:
-    """Whoever stands before it waits; when there is none, all do."""
+def test_the_first_story_that_waits_for_no_other_starts_next(entries: list[Queued], done: set[str]) -> None:
+    """All before it wait; when there is none, all do."""
     ledger = Ledger(backlog=filled(entries), stories_done=tuple(done))
     upcoming = startable(ledger)
     ahead = ledger.backlog if upcoming is None else ledger.backlog[: ledger.backlog.index(upcoming)]
@@ -71,15 +71,13 @@ def test_what_starts_next_is_the_first_that_waits_for_nobody(entries: list[Queue
 
 @given(st.lists(ENTRIES, max_size=8))
 def test_a_backlog_without_a_circle_comes_to_its_end(entries: list[Queued]) -> None:
-    """One after another is done, but for those that wait for stories nobody has; and with one, some stay."""
+    """One after another is done, but for stories that wait for unknown ones; and with a circle, some stay."""
     ledger = Ledger(backlog=filled(entries))
     found = circle(track_at("done", ledger=ledger, story="C-1"), ledger.backlog)
     known = set(stories(ledger.backlog))
     while (upcoming := startable(ledger)) is not None:
-        ledger = Ledger(
-            backlog=without(ledger.backlog, [upcoming.story]),
-            stories_done=(*ledger.stories_done, upcoming.story),
-        )
+        left, done = without(ledger.backlog, [upcoming.story]), (*ledger.stories_done, upcoming.story)
+        ledger = Ledger(backlog=left, stories_done=done)
     if found is not None:
         assert found[0] == found[-1]
         assert set(found) <= set(stories(ledger.backlog))
@@ -98,7 +96,7 @@ def test_a_place_is_counted_without_the_one_that_is_moved(index: int) -> None:
 
 
 def test_what_is_known_of_the_stories_that_one_waits_for() -> None:
-    """In flight, in the backlog, set aside, or nobody knows them; what is done is not waited for."""
+    """In flight, in the backlog, set aside, or unknown; a story that is done is not waited for."""
     entry = Queued(story="US-9", blocked_by=("US-0", "US-1", "US-2", "US-3", "US-4"))
     parked = Parked(state=state_at("impl", story="US-3"), ledger=Ledger(), give_back=False)
     ledger = Ledger(backlog=(Queued(story="US-2"), entry), parked=(parked,), stories_done=("US-0",))
@@ -108,15 +106,14 @@ def test_what_is_known_of_the_stories_that_one_waits_for() -> None:
         Blocker(story="US-1", kind="in_flight"), Blocker(story="US-2", kind="queued"),
         Blocker(story="US-3", kind="set_aside"), Blocker(story="US-4", kind="unknown"),
     ) == blockers(track, entry)  # fmt: skip
-    told = waits_in_words(track, entry)
-    assert told is not None
-    assert told.startswith("waits for US-1 (in flight) and US-2 (in the backlog) and US-3 (set aside)")
-    assert "US-4 (never started, and not in the backlog)" in told
+    words = str(waits_in_words(track, entry))
+    assert words.startswith("waits for US-1 (in flight) and US-2 (in the backlog) and US-3 (set aside)")
+    assert "US-4 (never started, and not in the backlog)" in words
     assert waits_in_words(track, Queued(story="US-2", blocked_by=("US-0",))) is None
 
 
 def test_an_aborted_story_is_not_in_flight() -> None:
-    """Whoever waits for it waits for somebody who begins it again."""
+    """A story that waits for it waits until a person begins it again."""
     track = track_at("impl", ledger=Ledger(closed=True))
     assert "unknown" == blockers(track, Queued(story="US-2", blocked_by=("US-1",)))[0].kind
 
@@ -125,9 +122,8 @@ def test_the_story_in_flight_and_those_set_aside_are_part_of_a_circle() -> None:
     """They would never be done either."""
     blocked = track_at("bdd", blocked_by=("US-2",))
     assert ("US-2", "US-1", "US-2") == circle(blocked, [Queued(story="US-2", blocked_by=("US-1",))])
-    parked = Parked(
-        state=state_at("impl", story="US-3", blocked_by=("US-2",)), ledger=Ledger(), give_back=False
-    )
+    waits = state_at("impl", story="US-3", blocked_by=("US-2",))
+    parked = Parked(state=waits, ledger=Ledger(), give_back=False)
     aside = track_at("bdd", ledger=Ledger(parked=(parked,)))
     assert ("US-2", "US-3", "US-2") == circle(aside, [Queued(story="US-2", blocked_by=("US-3",))])
 

@@ -1,4 +1,4 @@
-"""The vocabulary that the rules are written in: orders, answers, grounds, and what waits for a person."""
+"""The vocabulary that the rules are written in: orders, answers, grounds, and waits for a person."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_view_of_a_track_shows_its_state() -> None:
     assert set(State.model_fields) - hidden <= {field.name for field in fields(TrackView)}
 
 
-# --- what waits for a person ----------------------------------------------------------------------
+# --- waits for a person ---------------------------------------------------------------------------
 CAP = Finding(scope="story", unit="usd", cap=1.0, spent=2.0)
 GONE = {"paused_by": "handoffd: claude is gone", "remedy": "handoffd doctor"}
 

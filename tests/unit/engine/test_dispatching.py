@@ -23,7 +23,7 @@ from tests.support.playbook import (
 from handoffd.engine.decision import AlreadyRunning, MeasureBaseline, NeedsHuman, Spawn
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.ends import time_limit_min
-from handoffd.engine.events import BaselineMeasured, DispatchFailed, Paused, Resumed, Retried, Started
+from handoffd.engine.events import BaselineMeasured, DispatchFailed, Paused, Resumed, Retried
 from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
 from handoffd.protocol.state import Status
@@ -54,19 +54,17 @@ def test_a_paused_track_is_left_as_it_is(status: Status) -> None:
 def test_a_held_edit_holds_the_track() -> None:
     """Nothing is dispatched until a person has confirmed it."""
     held = HeldEdit(state=state_at("impl"), why="STATE.json was edited past the human step review")
-    Playbook(track_at("bdd", ledger=Ledger(automatic=True, held_edit=held))).turn().expect(
-        result="blocked", orders=""
-    )
+    Playbook(track_at("bdd").with_ledger(held_edit=held)).turn().expect(result="blocked", orders="")
 
 
-def test_an_unfinished_story_blocks_and_is_told_once() -> None:
-    """blocked_by is looked at before anything is dispatched; a person hears of it one time."""
+def test_an_unfinished_story_blocks_with_one_notice() -> None:
+    """blocked_by is checked before anything is dispatched; there is one notice."""
     play = Playbook(track_at("bdd", blocked_by=("US-0",)))
     play.turn(unmet=("US-0",)).expect(result="blocked", orders="notify", status=Status.PENDING)
     assert "US-0" in play.notices[0].text
-    told = play.track
+    before = play.track
     play.turn(unmet=("US-0",)).expect(result="blocked", orders="")
-    assert told == play.track
+    assert before == play.track
     play.turn(unmet=("US-0", "US-7")).expect(orders="notify")
     play.turn().expect(result="dispatched")
 
@@ -79,7 +77,7 @@ def test_a_blocked_gate_is_not_opened() -> None:
 
 
 # --- gates ----------------------------------------------------------------------------------------
-def test_a_gate_names_the_files_to_review_and_is_told_once() -> None:
+def test_a_gate_names_the_files_to_review_in_one_notice() -> None:
     """What was changed comes first, then what the steps before may have written."""
     ledger = Ledger(automatic=True, facts=Facts(files=("docs/bdd/US-1.md", "docs/api/openapi.yaml")))
     play = Playbook(track_at("contract", Status.PASS, ledger=ledger)).turn()
@@ -137,9 +135,8 @@ def test_a_second_pass_through_scaffold_need_not_be_red() -> None:
     added = Playbook(play.track.with_state(step="scaffold", status=Status.PENDING))
     added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
     added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
-    added.given(Retried()).turn().hands_over().checked(red("t::c", new_collected=3)).expect(
-        status=Status.PASS
-    )
+    added.given(Retried()).turn().hands_over().checked(red("t::c", new_collected=3))
+    added.expect(status=Status.PASS)
 
 
 def test_tests_of_a_failed_attempt_are_still_new_in_the_next() -> None:
@@ -162,15 +159,13 @@ def test_tests_of_a_failed_attempt_are_still_new_in_the_next() -> None:
         ("verify", Status.FAILING, "impl", 1),
     ],
 )
-def test_what_cannot_be_dispatched_stops_where_it_would_have_been(
+def test_a_failed_dispatch_stops_at_the_step_it_was_for(
     step: str, status: Status, at: str, attempt: int
 ) -> None:
-    """A broken template stops the step it is for, and a person is told which and why."""
+    """With a notice that names the step and the reason, as of a broken template."""
     play = Playbook(track_at(step, status)).given(DispatchFailed(code="BAD_TEMPLATE", message="line 3: {{"))
-    play.expect(
-        step=at, attempt=attempt, status=Status.NEEDS_HUMAN, last_error="line 3: {{", orders="notify",
-        result="needs_human",
-    )  # fmt: skip
+    play.expect(result="needs_human", orders="notify", status=Status.NEEDS_HUMAN)
+    play.expect(step=at, attempt=attempt, last_error="line 3: {{")
     assert "BAD_TEMPLATE" == play.notices[0].why
     play.given(Retried()).turn().expect(result="dispatched", step=at)
 
@@ -197,7 +192,7 @@ def test_a_level_2_track_wants_its_turn_unless_it_runs_or_waits(status: Status) 
     assert (status in goes_on) == wants_turn(track_at("bdd", status))
 
 
-def test_what_waits_for_somebody_wants_no_turn() -> None:
+def test_a_track_that_waits_for_a_person_wants_no_turn() -> None:
     """Level 1, a pause, a closed track, a held edit, no story, no STATE, the end."""
     held = HeldEdit(state=state_at(), why="?")
     waiting = [
@@ -214,14 +209,12 @@ def test_what_waits_for_somebody_wants_no_turn() -> None:
 
 def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
     """It is taken up in one turn and dispatched in the next, which knows what blocks it."""
-    play = Playbook(track_at("impl", Status.FAILING, attempt=2)).given(
-        Started(story="C-1", task_type="custom", instruction="Fix the typo.")
-    )
+    play = Playbook(track_at("impl", Status.FAILING, attempt=2))
+    play.started("C-1", task_type="custom", instruction="Fix the typo.")
     play.step_passes().step_passes().turn().expect(step="done", result="done")
     assert wants_turn(play.track)
-    play.turn().expect(
-        step="impl", story="US-1", status=Status.FAILING, attempt=2, result="accepted", orders=""
-    )
+    play.turn().expect(result="accepted", orders="")
+    play.expect(step="impl", story="US-1", status=Status.FAILING, attempt=2)
     assert ("C-1",) == play.ledger.stories_done
     play.turn(unmet=("US-0",)).expect(result="blocked", attempt=2)
     play.turn().expect(result="dispatched", step="impl", attempt=3)
@@ -229,7 +222,7 @@ def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.RUNNING])
 def test_a_story_is_given_back_in_whatever_status_it_was_parked(status: Status) -> None:
-    """What waited for a person waits for a person again."""
+    """One that waited for a person waits for a person again."""
     parked = Parked(state=state_at("impl", status), ledger=Ledger(), give_back=True)
     end = track_at("done", Status.PASS, story="C-1", ledger=Ledger(automatic=True, parked=(parked,)))
     Playbook(end).turn().expect(step="impl", status=status, story="US-1")
@@ -243,7 +236,7 @@ def test_an_aborted_track_dispatches_nothing() -> None:
 
 
 def test_an_initialised_project_waits_for_its_first_story() -> None:
-    """STATE stands at bootstrap, and nothing is dispatched."""
+    """STATE is at bootstrap, and nothing is dispatched."""
     Playbook(track_at("bootstrap", story=None)).turn().expect(result="blocked", orders="")
 
 
@@ -264,39 +257,22 @@ def test_a_dispatch_is_for_the_executor_of_the_turn() -> None:
 
 
 # --- the backlog ----------------------------------------------------------------------------------
+ENDED, NEXT = track_at("done", Status.PASS), (Queued(story="US-2"),)
+
+
 @pytest.mark.parametrize(
     ("track", "wants"),
     [
-        (track_at("done", Status.PASS, ledger=Ledger(automatic=True, backlog=(Queued(story="US-2"),))), True),
-        (
-            track_at("done", Status.PASS, ledger=Ledger(automatic=False, backlog=(Queued(story="US-2"),))),
-            False,
-        ),
-        (
-            track_at(
-                "done",
-                Status.PASS,
-                ledger=Ledger(automatic=True, backlog=(Queued(story="US-2", blocked_by=("US-9",)),)),
-            ),
-            False,
-        ),
-        (
-            track_at(
-                "done",
-                Status.PASS,
-                ledger=Ledger(automatic=True, paused_by="x", backlog=(Queued(story="b"),)),
-            ),
-            False,
-        ),
-        (
-            track_at("bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(Queued(story="b"),))),
-            True,
-        ),
-        (track_at("done", Status.PASS, ledger=Ledger(automatic=True)), False),
+        (ENDED.with_ledger(backlog=NEXT), True),
+        (ENDED.with_ledger(backlog=NEXT, automatic=False), False),
+        (ENDED.with_ledger(backlog=(Queued(story="US-2", blocked_by=("US-9",)),)), False),
+        (ENDED.with_ledger(backlog=NEXT, paused_by="x"), False),
+        (track_at("bootstrap", story=None).with_ledger(backlog=NEXT), True),
+        (ENDED, False),
     ],
 )
 def test_a_backlog_is_a_turn_where_it_goes_on_by_itself(track: Track, wants: bool) -> None:
-    """And only there; what wants a turn moves at it."""
+    """And only there; a track that wants a turn moves at it."""
     assert not wants_turn(track)
     assert wants is wants_turn(track, auto_continue=True)
     play = Playbook(track).turn(auto_continue=True)

@@ -33,7 +33,7 @@ def decided(track: Track, event: Event) -> Decision:
 
 
 def taken() -> Track:
-    """Return a track whose prompt somebody has taken."""
+    """Return a track whose prompt was taken."""
     return decided(track_at("impl", ledger=BY_HAND), TAKEN).track
 
 
@@ -50,7 +50,7 @@ def code(decision: Decision) -> str | None:
     return decision.result.code if isinstance(decision.result, Refusal) else None
 
 
-def test_whoever_takes_the_prompt_has_the_attempt() -> None:
+def test_the_attempt_belongs_to_the_one_who_takes_the_prompt() -> None:
     """No process of ours runs; the state says running all the same."""
     decision = decided(track_at("impl", ledger=BY_HAND), TAKEN)
 
@@ -63,7 +63,7 @@ def test_whoever_takes_the_prompt_has_the_attempt() -> None:
 
 
 def test_it_is_taken_once() -> None:
-    """Who comes second is told that it runs."""
+    """A second caller gets the answer that it runs."""
     assert "already_running" == decided(taken(), TAKEN).result.type
 
 
@@ -75,7 +75,7 @@ def test_a_step_that_passed_leads_to_the_next_one() -> None:
     assert "sdd-delta" == result.step
 
 
-def test_a_gate_is_opened_by_nobody_who_asks_for_a_prompt() -> None:
+def test_asking_for_a_prompt_opens_no_gate() -> None:
     """It waits for a person, and gives no prompt."""
     decision = decided(track_at("contract", Status.PASS, ledger=BY_HAND), TAKEN)
 
@@ -90,15 +90,15 @@ def test_at_level_2_the_daemon_dispatches() -> None:
     assert ("SUPERVISED", track) == (code(decision), decision.track)
 
 
-def test_a_project_that_is_to_be_set_up_needs_no_story() -> None:
+def test_the_bootstrap_of_a_project_needs_no_story() -> None:
     """Every other step does."""
     assert isinstance(decided(track_at("bootstrap", story=None, ledger=BY_HAND), TAKEN).result, Dispatched)
     assert "blocked" == decided(track_at("bdd", story=None, ledger=BY_HAND), TAKEN).result.type
 
 
 @pytest.mark.parametrize(("minutes", "kind"), [(9.9, "already_running"), (10.1, "timeout")])
-def test_an_attempt_of_others_has_its_time(minutes: float, kind: str) -> None:
-    """Nobody else may be there to notice."""
+def test_an_external_attempt_has_the_limit_of_its_step(minutes: float, kind: str) -> None:
+    """The caller may be the only one to notice."""
     begun = T0 - timedelta(minutes=minutes)
     track = track_at("impl", Status.RUNNING, ledger=BY_HAND, dispatched_at=begun, timeout_min=10)
 
@@ -115,20 +115,20 @@ def test_a_handoff_of_others_is_judged_under_their_dispatch() -> None:
 
 @pytest.mark.parametrize("changes", [{"step": "verify"}, {"attempt": 2}])
 def test_a_handoff_that_was_read_for_another_attempt_is_too_late(changes: dict[str, object]) -> None:
-    """Two who heard the same file: the track has gone on in between."""
+    """The same file was read twice: the track has gone on in between."""
     assert "STALE_FACT" == code(decided(taken(), arrival(mark(2), **changes)))
 
 
 def test_a_handoff_counts_once() -> None:
-    """Also for an attempt with the same number: after a rollback the old file still lies there."""
+    """Also for an attempt with the same number: after a rollback the old file is still there."""
     again = taken().with_ledger(last_mark=mark(2))
 
     assert "STALE_FACT" == code(decided(again, arrival(mark(2))))
     assert code(decided(again, arrival(mark(3)))) is None
 
 
-def test_nothing_is_no_handoff() -> None:
-    """Whoever heard it told of a file that says nothing."""
+def test_an_empty_file_is_not_a_handoff() -> None:
+    """Its arrival was reported, but it says nothing."""
     assert "NO_HANDOFF" == code(decided(taken(), arrival(mark(2), reading=Absent())))
 
 
@@ -136,17 +136,15 @@ def test_nothing_is_no_handoff() -> None:
 def test_the_level_says_who_dispatches(level: int, automatic: bool) -> None:
     """In any status, and back again."""
     for status in Status:
-        decision = decided(
-            track_at("impl", status, ledger=Ledger(automatic=not automatic)),
-            LevelChosen(level=level),  # type: ignore[arg-type]
-        )
+        before = track_at("impl", status, ledger=Ledger(automatic=not automatic))
+        decision = decided(before, LevelChosen(level=level))  # type: ignore[arg-type]
         assert automatic == decision.track.ledger.automatic
         assert decision.track.state is not None
         assert status == decision.track.state.status
 
 
-def test_a_post_check_is_noted_and_decides_nothing() -> None:
-    """What was measured outside a judgement."""
+def test_a_post_check_outside_a_judgement_decides_nothing() -> None:
+    """It is noted."""
     track = track_at("impl", Status.PASS)
     decision = decided(track, PostChecked(passed=False))
 
@@ -154,14 +152,12 @@ def test_a_post_check_is_noted_and_decides_nothing() -> None:
 
 
 def test_a_level_that_a_person_chose_is_not_changed_by_a_start() -> None:
-    """Where nobody chose, a start is how a project gets to level 2; a resume is what somebody says."""
+    """Without a choice a start leads to level 2; a resume is a person's choice."""
     fresh = track_at("done", Status.PASS, ledger=BY_HAND)
     chosen = decided(fresh, LevelChosen(level=1)).track
     started = decided(chosen, Started(story="US-2")).track
 
-    assert (True, False) == (
-        decided(fresh, Started(story="US-2")).track.ledger.automatic,
-        started.ledger.automatic,
-    )
+    assert decided(fresh, Started(story="US-2")).track.ledger.automatic
+    assert not started.ledger.automatic
     assert decided(started, Resumed()).track.ledger.automatic
     assert not decided(started, Resumed()).track.ledger.by_hand

@@ -39,7 +39,7 @@ def order(play: Playbook) -> list[tuple[str, int]]:
 
 # --- continue -------------------------------------------------------------------------------------
 def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
-    """And leaves the level as it is; whoever was passed over stands in the grounds."""
+    """And leaves the level as it is; the stories that were passed over are in the grounds."""
     entry = Queued(story="US-3", agent_teams=True, executor=("codex",), complexity="L", schedule="nightly")
     play = waiting(Queued(story="US-2", blocked_by=("US-9",)), entry, automatic=False).given(Continued())
 
@@ -55,30 +55,27 @@ def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
 def test_continue_after_an_abort_starts_the_next() -> None:
     """The aborted one is closed."""
     ledger = Ledger(closed=True, backlog=(Queued(story="US-2"),))
-    Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued()).expect(
-        story="US-2", step="bdd", status=Status.PENDING
-    )
+    play = Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued())
+    play.expect(story="US-2", step="bdd", status=Status.PENDING)
 
 
 def test_continue_in_a_new_project_begins_with_its_bootstrap() -> None:
-    """What was known of it when the story was asked for."""
+    """As it was when the story was asked for."""
     ledger = Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
-    Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued()).expect(
-        story="US-1", step="bootstrap"
-    )
+    play = Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued())
+    play.expect(story="US-1", step="bootstrap")
 
 
 def test_continue_gives_a_story_back_that_a_task_set_aside() -> None:
     """What was interrupted comes before what is new."""
     parked = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
     ledger = Ledger(parked=(parked,), backlog=(Queued(story="US-2"),))
-    Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued()).expect(
-        story="US-1", step="impl"
-    )
+    play = Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued())
+    play.expect(story="US-1", step="impl")
 
 
 def test_continue_is_refused_where_it_would_start_nothing() -> None:
-    """In flight, paused, blocked with what blocks, or nothing waits."""
+    """In flight, paused, blocked with the reason, or nothing waits."""
     Playbook(track_at("impl")).refused(Continued(), "STORY_IN_PROGRESS")
     Playbook(dispatched("impl")).refused(Continued(), "ALREADY_RUNNING")
     waiting(*THREE, paused_by="mei").refused(Continued(), "PAUSED")
@@ -101,13 +98,13 @@ def test_continue_is_refused_where_it_would_start_nothing() -> None:
         (BacklogMoved(story="a"), [("a", 5), ("b", 0), ("c", -5)]),
     ],
 )
-def test_a_story_stands_where_it_was_moved_to(event: BacklogMoved, after: list[tuple[str, int]]) -> None:
+def test_a_story_is_where_it_was_moved_to(event: BacklogMoved, after: list[tuple[str, int]]) -> None:
     """With the nearest priority that belongs there."""
     assert after == order(waiting(*THREE).given(event))
 
 
-def test_what_is_not_in_the_backlog_cannot_be_moved() -> None:
-    """The answer names what is."""
+def test_only_a_story_of_the_backlog_can_be_moved() -> None:
+    """The answer names them."""
     play = waiting(*THREE).refused(BacklogMoved(story="d"), "NOT_IN_BACKLOG")
     assert "waiting: a, b, c" in play.decision.why
     play.refused(BacklogMoved(story="a", before="d"), "NOT_IN_BACKLOG")
@@ -123,9 +120,8 @@ def test_an_edit_changes_what_was_given_and_no_more() -> None:
 
     play.given(BacklogEdited(story="c", blocked_by=("a",), executor=("codex",)))
     entry = play.ledger.backlog[1]
-    assert (("a",), ("codex",), "M", 5) == (
-        entry.blocked_by, entry.executor, entry.complexity, entry.priority,
-    )  # fmt: skip
+    assert (("a",), ("codex",)) == (entry.blocked_by, entry.executor)
+    assert ("M", 5) == (entry.complexity, entry.priority)
     play.given(BacklogEdited(story="c", blocked_by=()))
     assert () == play.ledger.backlog[1].blocked_by
 
@@ -155,7 +151,7 @@ def test_a_person_may_choose_whether_it_goes_on_by_itself() -> None:
         assert on is play.given(AutoContinueChosen(on=on)).ledger.auto_continue
 
 
-def test_what_a_person_chose_outlives_a_task_in_between() -> None:
+def test_a_persons_choice_outlives_a_task_in_between() -> None:
     """It is the project's, and no story's."""
     play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
     play.given(AutoContinueChosen(on=True)).step_passes().step_passes().turn().turn()
@@ -211,7 +207,7 @@ HELD = HeldEdit(state=state_at("review"), why="STATE.json was edited")
     "ledger", [{"automatic": False}, {"paused_by": "mei"}, {"closed": True}, {"held_edit": HELD}]
 )
 def test_what_a_schedule_queued_waits_where_people_dispatch(ledger: dict[str, object]) -> None:
-    """Nobody is told that it starts by itself: what a `continue` starts is next, and that is said."""
+    """It does not start by itself: the answer names what a `continue` starts."""
     play = waiting(Queued(story="a"), Queued(story="NIGHT", schedule="b"), **ledger).turn()
     assert unasked(play.ledger, auto_continue=True) is None
     play.expect(story="US-1", step="done")
@@ -228,23 +224,22 @@ def test_what_was_set_aside_goes_on_when_its_turn_in_the_backlog_comes() -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "told"),
+    ("status", "error", "expected"),
     [
         (Status.NEEDS_HUMAN, None, ("needs_human", "review of NIGHT waits for a person")),
         (Status.TIMEOUT, "out of time", ("timeout", "out of time")),
     ],
 )
-def test_what_waited_when_it_was_set_aside_is_told_of_again(
-    status: Status, error: str | None, told: tuple[str, str]
+def test_a_story_that_waited_when_it_was_set_aside_has_a_notice_again(
+    status: Status, error: str | None, expected: tuple[str, str]
 ) -> None:
-    """Whoever takes it up, after whatever: what people were told before is settled by now."""
-    parked = Parked(
-        state=state_at("review", status, story="NIGHT", last_error=error), ledger=Ledger(), give_back=False
+    """However it is taken up: the earlier notice is settled by now."""
+    waited = state_at("review", status, story="NIGHT", last_error=error)
+    parked, entry = (
+        Parked(state=waited, ledger=Ledger(), give_back=False),
+        Queued(story="NIGHT", schedule="b"),
     )
-    entry = Queued(story="NIGHT", schedule="b")
-    idle = track_at(
-        "bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(entry,), parked=(parked,))
-    )
+    idle = track_at("bootstrap", story=None).with_ledger(backlog=(entry,), parked=(parked,))
     aborted = Playbook(track_at("impl", ledger=idle.ledger)).given(Aborted())
     for play in (
         waiting(entry, parked=(parked,)).turn(),
@@ -256,12 +251,12 @@ def test_what_waited_when_it_was_set_aside_is_told_of_again(
     ):
         play.expect(story="NIGHT", step="review", status=status)
         [notice] = play.notices
-        assert told == (notice.notice, notice.text)
+        assert expected == (notice.notice, notice.text)
         assert notice.action is not None
 
 
 def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:
-    """Whoever took the last prompt is not to wait for what a schedule queued."""
+    """A person who took the last prompt need not wait for what a schedule queued."""
     backlog = (Queued(story="US-2"), Queued(story="NIGHT", schedule="b"))
     ledger = Ledger(automatic=False, backlog=backlog)
     play = Playbook(track_at("update-memory", Status.PASS, ledger=ledger)).given(PromptTaken(dispatch="d1"))

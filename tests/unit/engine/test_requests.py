@@ -1,4 +1,4 @@
-"""What people ask for: when a choice of executors is taken, and for how long it holds."""
+"""A choice of executors: when it is taken, and for how long it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USE_CODEX = ExecutorChosen(executor=("codex", "claude"), by="mei")
 
 @pytest.mark.parametrize("track", [track_at("impl"), track_at("impl", Status.FAILING), dispatched("impl")])
 def test_a_choice_is_kept_whatever_the_story_does_just_now(track: Track) -> None:
-    """What runs goes on with whom it has."""
+    """An attempt that runs goes on with the executor that it has."""
     play = Playbook(track).given(USE_CODEX)
     assert ("codex", "claude") == play.ledger.executor
     assert track.ledger.dispatch == play.ledger.dispatch
@@ -54,7 +54,7 @@ def test_a_story_may_be_started_with_its_executors_also_behind_another() -> None
     assert ("US-3", ("gemini",)) == (ended.state.story, ended.ledger.executor)
 
 
-def test_the_event_of_a_dispatch_says_who_was_passed_over() -> None:
+def test_the_event_of_a_dispatch_names_executors_that_were_passed_over() -> None:
     """It is a ground of the decision, and the dispatch keeps its account."""
     over = "claude is limited until 22:20 UTC (in 5 min)"
     play = Playbook(track_at("impl")).turn(executor="codex", account="work", passed_over=(over,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import fields
 from functools import lru_cache
 from typing import get_args, get_type_hints
 
@@ -12,8 +13,8 @@ from tests.support.playbook import T0
 
 from handoffd.engine.decide import RULES, TRANSITIONS, decide, diagram
 from handoffd.engine.decision import Notify, Refusal
-from handoffd.engine.events import Event
-from handoffd.engine.track import Phase, Track
+from handoffd.engine.events import Event, Fact, Verb
+from handoffd.engine.track import Ledger, Phase, Track
 from handoffd.protocol.state import Status
 
 
@@ -41,13 +42,10 @@ def walked() -> dict[tuple[Status | None, str], set[Status]]:
 def assert_sound(track: Track) -> None:
     """Check what holds of every track, however it came about."""
     assert track.state is not None
-    if track.ledger.dispatch is not None:
+    if (dispatch := track.ledger.dispatch) is not None:
         assert Status.RUNNING is track.state.status
-        assert (track.state.step, track.state.attempt) == (
-            track.ledger.dispatch.step,
-            track.ledger.dispatch.attempt,
-        )
-        assert (track.ledger.dispatch.claim is not None) == (track.ledger.dispatch.phase is Phase.CHECKING)
+        assert (track.state.step, track.state.attempt) == (dispatch.step, dispatch.attempt)
+        assert (dispatch.claim is not None) == (dispatch.phase is Phase.CHECKING)
     if track.state.step == "done":
         assert Status.PASS is track.state.status
 
@@ -86,9 +84,7 @@ def test_the_same_fact_gives_the_same_decision() -> None:
 
 def test_the_walk_meets_every_kind_of_fact() -> None:
     """A new kind of fact must be added to the walk, or this fails."""
-    kinds = {kind.__dataclass_fields__["kind"].default for kind in get_args(Event)}
-    assert kinds == {event.kind for event in events()}
-    assert {kind for row in TRANSITIONS.values() for kind in row} <= kinds
+    assert set(KINDS.values()) == {event.kind for event in events()}
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -120,6 +116,29 @@ def test_no_status_but_running_is_reached_by_a_stale_fact() -> None:
     for status in AT_REST:
         assert not of_a_dispatch & TRANSITIONS[status].keys()
     assert of_a_dispatch <= TRANSITIONS[Status.RUNNING].keys()
+
+
+# --- the facts ------------------------------------------------------------------------------------
+KINDS = {event: event.__dataclass_fields__["kind"].default for event in get_args(Event)}
+
+
+def test_every_fact_has_a_name_of_its_own_and_can_happen_somewhere() -> None:
+    """The journal tells them apart by it; one that no row of the table has would always be refused."""
+    spelt = {kind: "".join(part.title() for part in name.split("_")) for kind, name in KINDS.items()}
+    assert {kind: kind.__name__ for kind in KINDS} == spelt
+    assert set(KINDS.values()) == {kind for row in TRANSITIONS.values() for kind in row}
+
+
+def test_every_verb_says_who_gave_it() -> None:
+    """But for the first one: a project is initialised by the one who adds it."""
+    nameless = [verb for verb in get_args(Verb) if "by" not in {field.name for field in fields(verb)}]
+    assert ["Initialised"] == [verb.__name__ for verb in nameless]
+    assert not set(get_args(Verb)) & set(get_args(Fact))
+
+
+def test_facts_and_tracks_are_frozen() -> None:
+    """What has happened does not change, and decisions are made of copies."""
+    assert {kind for kind in (*KINDS, Track, Ledger) if not kind.__dataclass_params__.frozen} == set()
 
 
 # --- the diagram ----------------------------------------------------------------------------------

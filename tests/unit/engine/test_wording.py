@@ -198,7 +198,7 @@ def test_a_notice_that_was_given_up_is_remembered_and_changes_nothing() -> None:
 
 
 def test_every_notice_of_the_engine_says_why_and_what_to_type() -> None:
-    """Project, story and step are those of the track; what happened is the text."""
+    """Project, story and step come from the track; what happened is the text."""
     calls = {
         f"{module.name}:{node.lineno}": {keyword.arg for keyword in node.keywords}
         for module in Path(wording.__file__).parent.glob("*.py")

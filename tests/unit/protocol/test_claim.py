@@ -40,7 +40,7 @@ def claim(front: str) -> Claim:
         ("status: pass\nreason: ~", Status.PASS, None),
     ],
 )
-def test_status_and_reason(front: str, status: Status | None, reason: Reason | None) -> None:
+def test_status_and_reason_of_a_claim(front: str, status: Status | None, reason: Reason | None) -> None:
     """A valid reason outranks pass and a missing status; failing tests stand for a missing status."""
     found = claim(front)
 
@@ -60,14 +60,14 @@ def test_a_status_that_no_hand_off_has_is_a_failure(status: str) -> None:
 
 @pytest.mark.parametrize("reason", ["because", "[scope_warning]", "{a: b}"])
 def test_an_unknown_reason_is_none(reason: str) -> None:
-    """Its text is kept; the status stands."""
+    """Its text is kept, and so is the status."""
     found = claim(f"status: pass\nreason: {reason}")
 
     assert (Status.PASS, None) == (found.status, found.reason)
     assert "unknown reason" in found.errors[0]
 
 
-def test_all_fields() -> None:
+def test_all_fields_of_a_claim() -> None:
     """Ids and hashes are kept as they were written, digits or not."""
     found = claim(
         "story: 013\nstep: api_contract\nattempt: 2\ndispatch: 20261121T073312-4f9a1c\ncommit_hash: 1234567\n"
@@ -92,10 +92,7 @@ def test_all_fields() -> None:
         ("files_changed: none", ()),
         ("files_changed: [none]", ()),
         ("files_changed:", ()),
-        (
-            "files_changed:\n  - '`a.py`'\n  - b.py: rounding\n  - {path: c.py, lines: 3}",
-            ("a.py", "b.py", "c.py"),
-        ),
+        ("files_changed:\n - '`a.py`'\n - b.py: it\n - {path: c.py, n: 3}", ("a.py", "b.py", "c.py")),
     ],
 )
 def test_lists_of_files(front: str, files: tuple[str, ...]) -> None:
@@ -122,7 +119,7 @@ def test_lists_of_files(front: str, files: tuple[str, ...]) -> None:
         ("status: pass\nreason: scope_warning", "outranks"),
     ],
 )
-def test_what_cannot_be_used_is_left_out_with_a_warning(front: str, warning: str) -> None:
+def test_an_unusable_value_is_left_out_with_a_warning(front: str, warning: str) -> None:
     """The warning names file, line and key; the rest of the claim counts."""
     found = claim(front)
 
@@ -133,7 +130,7 @@ def test_what_cannot_be_used_is_left_out_with_a_warning(front: str, warning: str
 
 
 def test_numbers_with_words_around_them() -> None:
-    """`2 of 5` is attempt 2; that it was read so is said."""
+    """`2 of 5` is attempt 2, with a warning."""
     found = claim("attempt: 2 of 5\ntests_pass: 12 passed")
 
     assert 2 == found.attempt
@@ -143,7 +140,7 @@ def test_numbers_with_words_around_them() -> None:
 
 
 def test_sizes_are_limited() -> None:
-    """What goes into prompts and the journal has an end."""
+    """Prompts and the journal take only so much of a text."""
     names = ", ".join(f"t{number}" for number in range(MAX_ITEMS + 1))
     found = claim_of_result(result_pieces(f"summary: {'x' * 5000}\nfailing_tests: {names}".encode()))
 
@@ -153,25 +150,19 @@ def test_sizes_are_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "status", "reason"),
     [
-        ("- [NEEDS CLARIFICATION] which?", Reason.NEEDS_CLARIFICATION),
-        ("a CONSTITUTION VIOLATION", Reason.CONSTITUTION_VIOLATION),
-        ("SCOPE WARNING: too much", Reason.SCOPE_WARNING),
+        ("- [NEEDS CLARIFICATION] which?", Status.FAILING, Reason.NEEDS_CLARIFICATION),
+        ("a CONSTITUTION VIOLATION", Status.FAILING, Reason.CONSTITUTION_VIOLATION),
+        ("SCOPE WARNING: too much", Status.FAILING, Reason.SCOPE_WARNING),
+        ("All done, no scope warning.\n", None, None),
     ],
 )
-def test_the_old_format_is_searched(body: str, reason: Reason) -> None:
-    """Without front matter the body's own words fail the attempt."""
+def test_the_old_format_is_searched(body: str, status: Status | None, reason: Reason | None) -> None:
+    """Without front matter the body's own words fail the attempt; without these the exit code decides."""
     found = claim_of_handoff(handoff_pieces(body.encode()))
 
-    assert (True, Status.FAILING, reason) == (found.old_format, found.status, found.reason)
-
-
-def test_the_old_format_may_say_nothing() -> None:
-    """Then the status is open: the exit code decides."""
-    found = claim_of_handoff(handoff_pieces(b"All done, no scope warning.\n"))
-
-    assert (True, None, None) == (found.old_format, found.status, found.reason)
+    assert (True, status, reason) == (found.old_format, found.status, found.reason)
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_any_difference_makes_another_mark(change: dict[str, object]) -> None:
     assert HandoffMark(handoff=mark) == HandoffMark(handoff=mark.model_copy())
 
 
-def test_files_that_are_there_repeat_an_earlier_mark_or_are_news() -> None:
-    """One that is gone since is no news; no file at all repeats nothing."""
+def test_files_that_are_there_repeat_an_earlier_mark_or_are_new() -> None:
+    """A file that is gone since does not count; without any file nothing is repeated."""
     mark, other = (FileMark(digest="a", inode=number, mtime_ns=1) for number in (1, 2))
     both = HandoffMark(handoff=mark, result=mark)
 

@@ -93,7 +93,7 @@ def test_front_matter_that_cannot_be_read(text: str, line: int | None, message: 
     assert (".ai/HANDOFF.md", line) == (problem.file, problem.line)
 
 
-def test_what_is_no_text_is_replaced_and_said() -> None:
+def test_bytes_that_are_not_text_are_replaced_with_a_warning() -> None:
     """Broken encoding and terminal colours in a value do not void the claim."""
     pieces = handoff_pieces(b"---\nstatus: pass\nsummary: a\xffb\x1b[31m\x00\n---\n")
 
@@ -119,7 +119,7 @@ def test_executor_result_is_read_generously(text: str) -> None:
 
 
 def test_other_lines_of_executor_result_are_left_out() -> None:
-    """They are named in warnings, with their lines; a hash in prose is no comment."""
+    """They are named in warnings, with their lines; a hash in prose begins no comment."""
     pieces = result_pieces(b"hello\nstatus: pass\n!!\nsummary: fixed #12\n")
 
     assert {"status": "pass", "summary": "fixed #12"} == values(pieces)

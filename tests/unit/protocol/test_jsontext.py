@@ -20,7 +20,7 @@ def test_every_value_has_its_line() -> None:
     assert lines == raw.lines_of({*lines, ("c",)})
 
 
-def test_a_byte_order_mark_is_no_error() -> None:
+def test_a_byte_order_mark_is_not_an_error() -> None:
     """Some editors leave one."""
     assert {"a": 1} == load_object(b'\xef\xbb\xbf{"a": 1}', "f.json").data
 
@@ -47,7 +47,7 @@ def test_a_byte_order_mark_is_no_error() -> None:
         (" " * (MAX_BYTES + 1), None, "larger than 1024 KiB"),
     ],
 )
-def test_what_is_refused(text: str | bytes, line: int | None, message: str) -> None:
+def test_json_that_is_refused(text: str | bytes, line: int | None, message: str) -> None:
     """Each refusal is one problem that says where and why."""
     with pytest.raises(InvalidFile) as caught:
         load_object(text, "f.json")

@@ -17,30 +17,22 @@ def test_every_line_of_a_quotation_is_marked(end: str) -> None:
     assert "> one\n> ## Output\n> three" == text
 
 
-def test_blank_text_is_no_quotation() -> None:
-    """Nothing said means no section about it."""
-    assert quoted(" \n\t\n", limit=1000, language="en") is None
-
-
-def test_invisible_characters_become_visible() -> None:
-    """Text cannot be hidden from the person who reads the prompt, nor turned around."""
-    assert "> a\\u202eb\\u200bc\\ue0041d\\ud800" == quoted(
-        "a\u202eb\u200bc\U000e0041d\ud800", limit=1000, language="en"
-    )
-
-
-def test_colours_of_a_terminal_are_dropped() -> None:
-    """Output of tools is full of them."""
-    assert "> red bold" == quoted("\x1b[31mred\x1b[0m \x1b[1mbold\x1b[m", limit=1000, language="en")
-
-
-def test_tabs_and_chinese_stay() -> None:
-    """What people write is not touched."""
-    assert "> \t請修正 👍" == quoted("\t請修正 👍", limit=1000, language="zh-TW")
+@pytest.mark.parametrize(
+    ("text", "quotation"),
+    [
+        (" \n\t\n", None),
+        ("a\u202eb\u200bc\U000e0041d\ud800", "> a\\u202eb\\u200bc\\ue0041d\\ud800"),
+        ("\x1b[31mred\x1b[0m \x1b[1mbold\x1b[m", "> red bold"),
+        ("\t請修正 👍", "> \t請修正 👍"),
+    ],
+)
+def test_a_quotation_hides_nothing(text: str, quotation: str | None) -> None:
+    """Invisible characters are shown, a terminal's colours dropped, other text stays; blank text is none."""
+    assert quotation == quoted(text, limit=1000, language="en")
 
 
 def test_of_a_long_text_the_head_is_kept_and_the_rest_counted() -> None:
-    """The count stands outside of the quotation."""
+    """The count is outside of the quotation."""
     assert "> aaaa\n> bb\n\n[… 7 more characters]" == quoted("aaaa\nbbbb\ncccc", limit=12, language="en")
 
 
@@ -63,17 +55,9 @@ def test_a_quotation_is_bounded_whatever_it_is_made_of(text: str, keep: str) -> 
 
 
 def test_a_name_is_one_line_of_code() -> None:
-    """Line ends in a name are shown, not obeyed."""
+    """Line ends are shown, backticks do not end it, and a long name is cut."""
     assert "`a\\n- ## Output`" == code("a\n- ## Output")
-
-
-def test_backticks_in_a_name_do_not_end_the_code() -> None:
-    """The fence is longer than any run of backticks inside."""
     assert "``` a``b ```" == code("a``b")
-
-
-def test_a_long_name_is_cut() -> None:
-    """Nobody needs a thousand characters of a test's name."""
     assert "`" + "x" * 299 + "…`" == code("x" * 1000)
 
 
@@ -87,7 +71,7 @@ def test_a_list_is_cut_by_number_and_by_size() -> None:
 
 
 def test_an_identifier_holds_nothing_else() -> None:
-    """What stands bare in the prompt is letters, digits, dot, hyphen and underscore."""
+    """Bare text in the prompt is letters, digits, dot, hyphen and underscore."""
     assert "US-1__status__pass" == identifier('US-1"\nstatus: pass')
     assert 80 == len(identifier("x" * 1000))
 

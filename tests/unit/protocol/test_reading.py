@@ -33,11 +33,9 @@ def mark(content: bytes | None, *, inode: int = 1, mtime_ns: int = 1) -> FileMar
 def texts(
     handoff: bytes | None = None, result: bytes | None = None, *, inode: int = 1, mtime_ns: int = 1
 ) -> HandoffTexts:
-    """Return both files as they lie there, each with its mark."""
-    marks = (mark(content, inode=inode, mtime_ns=mtime_ns) for content in (handoff, result))
-    return HandoffTexts(
-        handoff=handoff, result=result, mark=HandoffMark(handoff=next(marks), result=next(marks))
-    )
+    """Return both files as they are, each with its mark."""
+    one, other = (mark(content, inode=inode, mtime_ns=mtime_ns) for content in (handoff, result))
+    return HandoffTexts(handoff=handoff, result=result, mark=HandoffMark(handoff=one, result=other))
 
 
 def found(handoff: bytes | None = None, result: bytes | None = None, expected: Expected = EXPECTED) -> Found:
@@ -68,7 +66,7 @@ def test_block_lists() -> None:
 
 
 def test_inline_lists_and_an_alias_of_the_step() -> None:
-    """The alias is resolved, and that it was is said."""
+    """The alias is resolved, with a warning."""
     reading = found((HANDOFFS / "inline-lists.md").read_bytes())
 
     assert (Status.PASS, "impl") == (reading.handoff.status, reading.handoff.step)
@@ -80,10 +78,8 @@ def test_a_code_fence_around_the_front_matter() -> None:
     """The claim counts; `005` is story US-005."""
     reading = found((HANDOFFS / "fenced.md").read_bytes())
 
-    assert (Status.NEEDS_HUMAN, Reason.NEEDS_CLARIFICATION) == (
-        reading.handoff.status,
-        reading.handoff.reason,
-    )
+    assert Status.NEEDS_HUMAN == reading.handoff.status
+    assert Reason.NEEDS_CLARIFICATION == reading.handoff.reason
     assert "fence" in reading.warnings[0]
 
 
@@ -115,7 +111,7 @@ def test_nothing_written_is_absent(blank: bytes | None) -> None:
 
 # --- which hand-off counts ----------------------------------------------------------------------------
 def test_a_file_as_it_was_at_the_dispatch_is_stale() -> None:
-    """It was written by somebody before."""
+    """It was written before."""
     before = texts(PASS, b"status: pass")
 
     reading = read_handoff(before, Expected(story="US-005", step="impl", mark=before.mark))
@@ -134,19 +130,15 @@ def test_a_byte_identical_rewrite_counts(inode: int, mtime_ns: int) -> None:
 
 def test_only_the_fresh_one_of_two_files_is_read() -> None:
     """An old HANDOFF.md says nothing beside a new executor-result, and the reverse."""
-    old_handoff = Expected(
-        story="US-005", step="impl", mark=texts(front(status="failing", summary="old")).mark
-    )
+    old = front(status="failing", summary="old")
+    old_handoff = Expected(story="US-005", step="impl", mark=texts(old).mark)
     old_result = Expected(story="US-005", step="impl", mark=texts(None, b"status: failing").mark)
 
-    newer = found(front(status="failing", summary="old"), b"status: pass", old_handoff)
+    newer = found(old, b"status: pass", old_handoff)
     other = found(PASS, b"status: failing", old_result)
 
-    assert ("executor-result", Status.PASS, None) == (
-        newer.source,
-        newer.handoff.status,
-        newer.handoff.summary,
-    )
+    assert ("executor-result", Status.PASS) == (newer.source, newer.handoff.status)
+    assert newer.handoff.summary is None
     assert ("front-matter", Status.PASS, ()) == (other.source, other.handoff.status, other.warnings)
 
 
@@ -183,17 +175,12 @@ def test_a_hand_off_that_names_the_attempt_or_nothing_counts(fields: dict[str, A
     assert Status.PASS == found(front(status="pass", **fields)).handoff.status
 
 
-def test_what_is_not_known_of_the_dispatch_is_not_compared() -> None:
+def test_unknown_parts_of_the_dispatch_are_not_compared() -> None:
     """A dispatch that was not ours has no id and a project that boots has no story."""
-    expected = Expected(story=None, step="bootstrap")
+    text = front(status="pass", story="US-001", attempt=7, dispatch="other")
+    handoff = found(text, expected=Expected(story=None, step="bootstrap")).handoff
 
-    reading = found(front(status="pass", story="US-001", attempt=7, dispatch="other"), expected=expected)
-
-    assert ("US-001", 7, "other") == (
-        reading.handoff.story,
-        reading.handoff.attempt,
-        reading.handoff.dispatch,
-    )
+    assert ("US-001", 7, "other") == (handoff.story, handoff.attempt, handoff.dispatch)
 
 
 @pytest.mark.parametrize(("seconds", "counts"), [(-3.0, False), (-2.0, True), (0.0, True), (60.0, True)])
@@ -243,21 +230,19 @@ def test_status_reason_and_source_of_two_files(
     assert (status, reason, source) == (reading.handoff.status, reading.handoff.reason, reading.source)
 
 
-def test_a_disagreement_is_said() -> None:
-    """First of all warnings."""
+def test_a_disagreement_is_the_first_warning() -> None:
+    """Two files that agree have none."""
     reading = found(front(status="passed"), b"status: failing")
 
-    assert (
-        ".ai/HANDOFF.md says pass, .ai/executor-result says failing: the worse counts" == reading.warnings[0]
-    )
+    warning = ".ai/HANDOFF.md says pass, .ai/executor-result says failing: the worse counts"
+    assert warning == reading.warnings[0]
     assert () == found(PASS, b"status: pass").warnings
 
 
 def test_other_fields_come_from_handoff_md_first() -> None:
     """executor-result fills in what is missing there."""
-    handoff = found(
-        front(summary="long", tests_pass=3), b"status: pass\nsummary: short\ncommit_hash: abcdef1"
-    ).handoff
+    result = b"status: pass\nsummary: short\ncommit_hash: abcdef1"
+    handoff = found(front(summary="long", tests_pass=3), result).handoff
 
     assert ("long", "abcdef1") == (handoff.summary, handoff.commit_hash)
     assert handoff.tests is not None
@@ -286,7 +271,7 @@ def test_an_unreadable_handoff_md_cannot_be_made_good_by_a_pass(result: bytes | 
 
 
 def test_a_failure_in_executor_result_counts_beside_an_unreadable_handoff_md() -> None:
-    """So that its reason is not lost; the problem is told with it."""
+    """So that its reason is not lost; the error has the problem, too."""
     reading = found(UNCLOSED, b"status: failing\nreason: needs_clarification")
 
     assert (Status.FAILING, Reason.NEEDS_CLARIFICATION) == (reading.handoff.status, reading.handoff.reason)
@@ -294,7 +279,7 @@ def test_a_failure_in_executor_result_counts_beside_an_unreadable_handoff_md() -
 
 
 def test_an_unreadable_executor_result_does_not_void_handoff_md() -> None:
-    """It is optional; what is wrong with it is said."""
+    """It is optional; a warning has the problem."""
     reading = found(PASS, b"x" * 70_000)
 
     assert Status.PASS == reading.handoff.status
@@ -311,41 +296,10 @@ def test_an_executor_result_alone_must_have_a_status_or_a_reason(result: bytes) 
 
 
 # --- hostile bytes ------------------------------------------------------------------------------------
-VALUES = st.sampled_from(
-    [
-        "pass",
-        "failing",
-        "[",
-        "[a, b]",
-        "{a: b}",
-        "'",
-        "~",
-        "-1",
-        "9" * 30,
-        "US-005",
-        "*x",
-        "!t x",
-        "|",
-        "\ufffd",
-        "a: b",
-    ]
-)
-KEYS = st.sampled_from(
-    [
-        "story",
-        "step",
-        "attempt",
-        "status",
-        "reason",
-        "files_changed",
-        "tests_fail",
-        "dispatch",
-        "summary",
-        "x",
-        "- y",
-        "?",
-    ]
-)
+SOUND = ["pass", "failing", "-1", "9" * 30, "US-005", "~"]
+VALUES = st.sampled_from([*SOUND, "[", "[a, b]", "{a: b}", "'", "*x", "!t x", "|", "\ufffd", "a: b"])
+FIELDS = "story step attempt status reason files_changed tests_fail dispatch summary"
+KEYS = st.sampled_from([*FIELDS.split(), "x", "- y", "?"])
 LINES = st.lists(st.tuples(KEYS, VALUES), max_size=8).map(
     lambda pairs: "".join(f"{key}: {value}\n" for key, value in pairs)
 )
@@ -369,16 +323,12 @@ def test_no_bytes_raise(handoff: bytes | None, result: bytes | None) -> None:
 
 
 def test_claims_are_read_whatever_attempt_they_are_of() -> None:
-    """The worse counts as ever; nothing is stale, and no file is no claim."""
-    said = read_claims(
-        HandoffTexts(handoff=front(story="US-9", step="sdd_delta", status="pass"), result=b"failing")
-    )
+    """The worse counts as ever; nothing is stale, and without a file there is no claim."""
+    text = front(story="US-9", step="sdd_delta", status="pass")
+    reading = read_claims(HandoffTexts(handoff=text, result=b"failing"))
 
-    assert isinstance(said, Found)
-    assert ("US-9", "sdd-delta", Status.FAILING) == (
-        said.handoff.story,
-        said.handoff.step,
-        said.handoff.status,
-    )
+    assert isinstance(reading, Found)
+    assert ("US-9", "sdd-delta") == (reading.handoff.story, reading.handoff.step)
+    assert Status.FAILING == reading.handoff.status
     assert read_claims(HandoffTexts(handoff=b" \n")) == Absent()
     assert isinstance(read_claims(HandoffTexts(handoff=b"---\nstatus: pass\n")), Malformed)

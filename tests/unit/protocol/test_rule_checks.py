@@ -42,7 +42,7 @@ def test_an_unknown_target_of_a_pass_lists_the_steps_and_done() -> None:
 
 
 def test_an_unknown_target_of_a_failure_names_the_key_as_written() -> None:
-    """Who wrote next_on_fail looks for next_on_fail."""
+    """A person who wrote next_on_fail looks for next_on_fail."""
     said = _said("steps: {plan: {next_on_fail: nowhere}, build: {on_fail: {nfr_missing: nowhere}}}")
 
     assert [
@@ -59,21 +59,16 @@ def test_a_failure_never_leads_to_done() -> None:
 
 
 def test_a_circle_of_passes_is_blamed_on_the_layer_that_closed_it() -> None:
-    """The table below was sound, so the upper value is the wrong one; the circle is told once."""
+    """The table below was sound, so the upper value is the wrong one; there is one problem."""
     said = _said("steps:\n  build: {next_on_pass: plan}\n")
 
     assert ["layer-1.yaml:2 steps.build.next_on_pass: plan → build → plan never reaches done"] == said
-
-
-def test_a_step_that_passes_to_itself_never_ends() -> None:
-    """The smallest circle is one, too."""
-    (said,) = _said("steps: {custom: {next_on_pass: custom}}")
-
-    assert "custom → custom never reaches done" in said
+    (smallest,) = _said("steps: {custom: {next_on_pass: custom}}")
+    assert "custom → custom never reaches done" in smallest
 
 
 def test_a_new_step_needs_routes_and_an_instruction() -> None:
-    """All that is missing is told at once, at the step."""
+    """All missing parts are named at once, at the step."""
     assert [
         "layer-1.yaml:1 steps.lint: the step has no next_on_pass",
         "layer-1.yaml:1 steps.lint: the step has no on_fail.default",
@@ -90,25 +85,21 @@ def test_a_new_step_may_have_its_instruction_as_text_or_template_or_be_a_persons
     assert [] == _said(f"steps: {{lint: {{{step}, requires_human: true}}}}")
 
 
-def test_what_is_missing_because_it_was_wrong_is_told_once() -> None:
-    """A value of the wrong shape is one problem, not two."""
+def test_a_value_that_is_missing_because_it_was_wrong_is_one_problem() -> None:
+    """Not two."""
     step = "{next_on_pass: 5, next_on_fail: [], step_instruction: text}"
 
     assert 3 == len(_problems(f"steps: {{lint: {step}}}"))
 
 
-def test_a_pipeline_may_be_added() -> None:
-    """Kinds of task are an open set."""
-    assert [] == _said("pipelines: {hotfix: {first: build}}")
-
-
 def test_a_pipeline_needs_a_first_step_that_exists() -> None:
-    """Missing and unknown are told apart."""
+    """Missing and unknown are two problems. Kinds of task are an open set."""
     assert [
         "layer-1.yaml:1 pipelines.a: the pipeline has no first step",
         "layer-1.yaml:1 pipelines.b.first: there is no step 'nowhere'",
         "layer-1.yaml:1 pipelines.c.bootstrap: there is no step 'nowhere'",
     ] == _said("pipelines: {a: {}, b: {first: nowhere}, c: {first: plan, bootstrap: nowhere}}")
+    assert [] == _said("pipelines: {hotfix: {first: build}}")
 
 
 def test_a_bootstrap_must_lead_into_its_pipeline() -> None:
@@ -127,11 +118,10 @@ def test_the_pipelines_everything_relies_on_must_exist() -> None:
     assert ["pipelines.story", "pipelines.custom"] == [problem.key for problem in problems]
 
 
-def test_a_misspelt_name_is_reported_once_and_offered_to_nobody() -> None:
+def test_a_misspelt_name_is_reported_once_and_never_offered() -> None:
     """Routes to a step whose name is wrong are not wrong themselves."""
-    problems = _problems(
-        "steps: {plan: {next_on_pass: Lint}, Lint: {next_on_pass: build}, build: {next_on_fail: x}}"
-    )
+    steps = "{plan: {next_on_pass: Lint}, Lint: {next_on_pass: build}, build: {next_on_fail: x}}"
+    problems = _problems(f"steps: {steps}")
 
     assert ["steps.Lint", "steps.build.next_on_fail"] == [problem.key for problem in problems]
     assert "Lint" not in problems[1].allowed

@@ -68,8 +68,8 @@ def test_an_executor_is_a_name_or_several(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", ["", [], "a b", "-p", ["claude", 7], {"a": 1}, True, "x" * 65])
-def test_what_cannot_be_an_executors_name_is_refused(value: object) -> None:
-    """Whether there is one of that name is known elsewhere."""
+def test_other_values_of_an_executor_are_refused(value: object) -> None:
+    """Whether there is an executor of that name is checked elsewhere."""
     wrong = _executors(value)
     assert wrong is not None
     assert wrong.message.startswith("must be the name of an executor, or a list of names")

@@ -22,91 +22,44 @@ CONTEXT, MEMORY, HANDOFF = "PROJECT_CONTEXT.md", "PROJECT_MEMORY.md", ".ai/HANDO
 BDD, DELTA, SDD = "docs/bdd/US-{story}.md", "docs/deltas/US-{story}.md", "docs/sdd.md"
 API, CONSTITUTION = "docs/api/openapi.yaml", "docs/constitution.md"
 TO_DELTA = {"constitution_violation": "sdd-delta"}
+FROM_REVIEW = {"default": "bdd", "needs_clarification": "bdd", "scope_warning": "sdd-delta"}
+FROM_IMPL = {"default": "impl", "needs_clarification": "review", "scope_warning": "review"}
 
 
 class Row(NamedTuple):
     """One row of the shipped step table."""
 
-    next: str
+    next_on_pass: str
     on_fail: Mapping[str, str]
-    max: int
-    timeout: float
-    human: bool
+    max_attempts: int
+    timeout_min: float
+    requires_human: bool
     tests: str | None
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
+    claude_reads: tuple[str, ...]
+    claude_writes: tuple[str, ...]
 
+
+TO_PLAN = (CONTEXT, MEMORY, BDD, SDD, HANDOFF)
+TO_TEST = (BDD, "docs/nfr.md", API, HANDOFF)
+TO_VERIFY = (BDD, DELTA, SDD, API, CONSTITUTION, HANDOFF)
+CODE = ("**", "!docs/**", "!.ai/**", "!PROJECT_*.md")
+FOR_ALL = (CONTEXT, MEMORY, SDD, CONSTITUTION, HANDOFF)
+NOTED = (MEMORY, ".ai/history.md")
 
 PROTOCOL = {
     "bootstrap": Row("bdd", {"default": "bootstrap"}, 1, 10, False, None, (), (CONTEXT, "docs/**", MEMORY)),
     "bdd": Row("sdd-delta", {"default": "bdd"}, 3, 5, False, None, (CONTEXT, MEMORY, HANDOFF), (BDD,)),
-    "sdd-delta": Row(
-        "contract",
-        {"default": "sdd-delta"},
-        3,
-        5,
-        False,
-        None,
-        (CONTEXT, MEMORY, BDD, SDD, HANDOFF),
-        (DELTA,),
-    ),
+    "sdd-delta": Row("contract", {"default": "sdd-delta"}, 3, 5, False, None, TO_PLAN, (DELTA,)),
     "contract": Row(
         "review", {"default": "contract"}, 2, 5, False, None, (SDD, DELTA, API, HANDOFF), ("docs/api/**",)
     ),
-    "review": Row(
-        "scaffold",
-        {"default": "bdd", "needs_clarification": "bdd", "scope_warning": "sdd-delta"} | TO_DELTA,
-        1,
-        0,
-        True,
-        None,
-        (),
-        (),
-    ),
-    "scaffold": Row(
-        "impl",
-        {"default": "scaffold"} | TO_DELTA,
-        2,
-        5,
-        False,
-        "red",
-        (BDD, "docs/nfr.md", API, HANDOFF),
-        TEST_FILES,
-    ),
-    "impl": Row(
-        "verify",
-        {"default": "impl", "needs_clarification": "review", "scope_warning": "review"} | TO_DELTA,
-        5,
-        10,
-        False,
-        "green",
-        (BDD, SDD, API, HANDOFF),
-        ("**", "!docs/**", "!.ai/**", "!PROJECT_*.md"),
-    ),
-    "verify": Row(
-        "update-memory",
-        {"default": "impl"} | TO_DELTA,
-        2,
-        5,
-        False,
-        "green",
-        (BDD, DELTA, SDD, API, CONSTITUTION, HANDOFF),
-        (SDD,),
-    ),
+    "review": Row("scaffold", FROM_REVIEW | TO_DELTA, 1, 0, True, None, (), ()),
+    "scaffold": Row("impl", {"default": "scaffold"} | TO_DELTA, 2, 5, False, "red", TO_TEST, TEST_FILES),
+    "impl": Row("verify", FROM_IMPL | TO_DELTA, 5, 10, False, "green", (BDD, SDD, API, HANDOFF), CODE),
+    "verify": Row("update-memory", {"default": "impl"} | TO_DELTA, 2, 5, False, "green", TO_VERIFY, (SDD,)),
     "commit": Row("update-memory", {"default": "commit"}, 2, 3, False, None, (MEMORY, HANDOFF), ()),
-    "update-memory": Row(
-        "done", {"default": "update-memory"}, 2, 3, False, None, (MEMORY, HANDOFF), (MEMORY, ".ai/history.md")
-    ),
-    "custom": Row(
-        "update-memory",
-        {"default": "custom"},
-        3,
-        15,
-        False,
-        None,
-        (CONTEXT, MEMORY, SDD, CONSTITUTION, HANDOFF),
-        ("**",),
-    ),
+    "update-memory": Row("done", {"default": "update-memory"}, 2, 3, False, None, (MEMORY, HANDOFF), NOTED),
+    "custom": Row("update-memory", {"default": "custom"}, 3, 15, False, None, FOR_ALL, ("**",)),
 }
 STORY = ("bootstrap", "bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")
 
@@ -116,9 +69,8 @@ def _shipped() -> Layer:
 
 
 def _preset(name: str) -> Layer:
-    return Layer(
-        f"config/presets/{name}.yaml", shared("config", "presets", f"{name}.yaml").read_text("utf-8")
-    )
+    text = shared("config", "presets", f"{name}.yaml").read_text("utf-8")
+    return Layer(f"config/presets/{name}.yaml", text)
 
 
 def _book(*own: str) -> RuleBook:
@@ -135,30 +87,15 @@ def test_a_shipped_step_is_as_the_protocol_has_it(step: str) -> None:
     """Routes, limits, expectation, files to read and write scope are the protocol's."""
     rule = _book().steps[step]
 
-    assert PROTOCOL[step] == Row(
-        rule.next_on_pass,
-        rule.on_fail,
-        rule.max_attempts,
-        rule.timeout_min,
-        rule.requires_human,
-        rule.tests,
-        rule.claude_reads,
-        rule.claude_writes,
-    )
+    assert PROTOCOL[step] == Row(*(getattr(rule, field) for field in Row._fields))
 
 
 def test_shipped_steps_share_the_protocols_defaults() -> None:
-    """No check, no repetition after a timeout, six visits, sixty seconds and ten minutes."""
+    """No check, no repeated timeout, six visits, sixty seconds, ten minutes; a name in each language."""
     for rule in _book().steps.values():
-        assert rule.post_check is None
-        assert (0, 6, 60, 10) == (
-            rule.retry_on_timeout, rule.max_visits, rule.post_check_timeout_s, rule.check_timeout_min,
-        )  # fmt: skip
-
-
-def test_every_shipped_step_has_a_name_in_both_languages() -> None:
-    """Prompts and displays call a step by its name."""
-    assert {"en", "zh-TW"} == set.intersection(*(set(rule.display_name) for rule in _book().steps.values()))
+        assert (None, 0, 6) == (rule.post_check, rule.retry_on_timeout, rule.max_visits)
+        assert (60, 10) == (rule.post_check_timeout_s, rule.check_timeout_min)
+        assert {"en", "zh-TW"} <= set(rule.display_name)
 
 
 def test_the_shipped_pipelines() -> None:
@@ -183,9 +120,8 @@ def test_the_default_preset_changes_nothing() -> None:
 
 def test_the_preset_with_commit_puts_commit_before_the_memory_update() -> None:
     """Commit is on the path, and nothing else changes."""
-    assert (*STORY[:-1], "commit", "update-memory") == build_rulebook(
-        [_shipped(), _preset("with-commit")]
-    ).path("story")
+    book = build_rulebook([_shipped(), _preset("with-commit")])
+    assert (*STORY[:-1], "commit", "update-memory") == book.path("story")
 
 
 @pytest.mark.parametrize(
@@ -199,9 +135,8 @@ def test_a_language_preset_checks_the_steps_that_leave_working_code(preset: str,
     """Only impl and verify are followed by a check."""
     book = build_rulebook([_shipped(), _preset(preset)])
 
-    assert {"impl": command, "verify": command} == {
-        name: rule.post_check for name, rule in book.steps.items() if rule.post_check
-    }
+    checks = {name: rule.post_check for name, rule in book.steps.items() if rule.post_check}
+    assert {"impl": command, "verify": command} == checks
 
 
 def test_a_project_adds_a_step_and_a_pipeline() -> None:
@@ -219,10 +154,9 @@ pipelines:
 
 
 def test_null_removes_a_route_a_check_and_an_expectation() -> None:
-    """What a lower layer asks for can be taken back."""
-    rule = _book("steps: {impl: {on_fail: {scope_warning: null}, tests: null, post_check: null}}").steps[
-        "impl"
-    ]
+    """Of a lower layer."""
+    own = "steps: {impl: {on_fail: {scope_warning: null}, tests: null, post_check: null}}"
+    rule = _book(own).steps["impl"]
 
     assert "scope_warning" not in rule.on_fail
     assert rule.tests is None
@@ -231,11 +165,8 @@ def test_null_removes_a_route_a_check_and_an_expectation() -> None:
 
 def test_roles_of_a_team_are_merged_too() -> None:
     """A project may narrow one role and add another, even an empty one."""
-    roles = (
-        _book("steps: {impl: {team_roles: {backend: {claude_writes: [server/**]}, docs: {}}}}")
-        .steps["impl"]
-        .team_roles
-    )
+    own = "steps: {impl: {team_roles: {backend: {claude_writes: [server/**]}, docs: {}}}}"
+    roles = _book(own).steps["impl"].team_roles
 
     assert ("server/**",) == roles["backend"].claude_writes
     assert roles["backend"].claude_reads
@@ -243,16 +174,15 @@ def test_roles_of_a_team_are_merged_too() -> None:
 
 
 def test_all_problems_come_in_one_error_in_order_of_files_and_lines() -> None:
-    """Nobody corrects a file ten times for ten mistakes."""
+    """Ten mistakes are corrected in one go."""
     preset = Layer("preset.yaml", "steps:\n  impl: {tests: yellow}\n")
     own = Layer(OWN, "steps:\n  impl:\n    max_attempts: 0\n    next_on_pass: nowhere\n  bdd: {color: red}\n")
 
     with pytest.raises(InvalidFile) as caught:
         build_rulebook([_shipped(), preset, own])
 
-    assert [("preset.yaml", 2), (OWN, 3), (OWN, 4), (OWN, 5)] == [
-        (problem.file, problem.line) for problem in caught.value.problems
-    ]
+    places = [(problem.file, problem.line) for problem in caught.value.problems]
+    assert [("preset.yaml", 2), (OWN, 3), (OWN, 4), (OWN, 5)] == places
     assert caught.value.hint is not None
 
 
@@ -290,6 +220,9 @@ def test_explaining_an_invalid_table_fails_as_building_it_does() -> None:
         explain([_shipped(), Layer(OWN, "steps: {impl: {max_attempts: 0}}")])
 
 
+ROLE = "{verify: {claude_writes: ['**']}}"
+
+
 @pytest.mark.parametrize(
     ("edit", "held"),
     [
@@ -308,10 +241,7 @@ def test_explaining_an_invalid_table_fails_as_building_it_does() -> None:
         ("steps: {impl: {tests: null}}", "steps.impl.tests"),
         ("steps: {impl: {dispatch_mode: {S: team}}}", "steps.impl.dispatch_mode.S"),
         ("steps: {verify: {claude_writes: ['**']}}", "steps.verify.claude_writes"),
-        (
-            "steps: {impl: {team_roles: {verify: {claude_writes: ['**']}}}}",
-            "steps.impl.team_roles.verify.claude_writes",
-        ),
+        (f"steps: {{impl: {{team_roles: {ROLE}}}}}", "steps.impl.team_roles.verify.claude_writes"),
         ("steps: {x: {next_on_pass: done, next_on_fail: x, requires_human: true}}", "steps.x"),
         ("pipelines: {story: {bootstrap: null}}", "pipelines.story.bootstrap"),
         ("pipelines: {hotfix: {first: impl}}", "pipelines.hotfix"),

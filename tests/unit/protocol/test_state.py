@@ -57,7 +57,7 @@ def test_every_alias_names_its_step(alias: str, step: str) -> None:
     assert step == canonical_step(alias.upper().replace("-", "_"))
 
 
-def test_a_step_of_ones_own_is_no_alias() -> None:
+def test_a_step_of_ones_own_is_not_an_alias() -> None:
     """A name that is not known stays, but for its spelling."""
     assert "load-test" == canonical_step(" Load test ")
     assert same_step("load_test", "load-test")
