@@ -1,4 +1,4 @@
-"""Ends that cost no attempt: repeated, paused with a remedy, asked again. All of it bounded."""
+"""Ends that cost no attempt: repeated, paused with a remedy, asked again; and stalls. All of it bounded."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import Ground, Spawn, next_command, still_waits
+from handoffd.engine.decision import Ground, Spawn, StopTree, next_command, still_waits
 from handoffd.engine.events import (
+    Aborted,
     CauseEnded,
     DeadlinePassed,
     DispatchFailed,
     Event,
     ExecutorChosen,
+    ExecutorQuiet,
+    ExecutorStalled,
     Interrupted,
     Paused,
     Resumed,
@@ -32,14 +35,15 @@ from handoffd.engine.events import (
     SpawnRefused,
     Started,
 )
-from handoffd.engine.run import POLICIES, End, Footprint, Then, Usage
-from handoffd.engine.track import AgentSession, Asking, Fault, Standby, StopReason
+from handoffd.engine.run import POLICIES, End, Footprint, Silence, Then, Usage
+from handoffd.engine.track import AgentSession, Asking, Fault, Phase, Standby, StopReason
 from handoffd.engine.wording import command
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
 from handoffd.protocol.state import Status
 
 PAUSING = [end for end, policy in POLICIES.items() if policy.then is Then.PAUSE and not policy.free]
+
 HALF = Malformed(problem=Problem(file=".ai/HANDOFF.md", line=7, key="status", message="is never closed"))
 
 
@@ -401,6 +405,7 @@ def test_a_pause_of_our_own_ends_with_its_cause(lifts: Event) -> None:
 
 
 REMOTE = Standby(sign="a", tries_again=True)
+
 TRIAL = CauseEnded(executors=("rehearsal",), trial=True)
 
 
@@ -524,3 +529,71 @@ def test_the_end_of_an_unknown_cause_changes_nothing() -> None:
     """The poller may have seen it twice."""
     play = faulty(ALONE).given(CauseEnded(executors=("codex",)))
     assert play.ledger.self_paused
+
+
+# --- stalls ------------------------------------------------------------------------------------------
+QUIET = ExecutorQuiet(
+    dispatch=DISPATCH,
+    silence=Silence(quiet_min=5.2, limit_min=10, output_bytes=41_213, cpu_s=0.31, written_bytes=96),
+)
+
+STALLED = ExecutorStalled(
+    dispatch=DISPATCH,
+    silence=Silence(quiet_min=10.1, limit_min=10, output_bytes=41_213, cpu_s=0.64, written_bytes=192),
+)
+
+SIGNS = "no output (after 41,213 bytes), 0.6 s of processor time, 192 bytes written"
+
+
+def test_people_are_warned_while_there_is_time_to_look() -> None:
+    """The notice says what was checked, what will happen, and how to look; the attempt goes on."""
+    play = Playbook(dispatched("bdd")).given(QUIET).expect(status=Status.RUNNING, orders="notify")
+
+    (warning,) = play.notices
+    assert ("warning", "handoffd log {project}") == (warning.notice, warning.action)
+    assert "bdd: rehearsal shows no sign of life for 5.2 min" == warning.text
+    assert str(warning.why).endswith("it is ended after 10 min of that")
+    assert Phase.EXECUTING is play.dispatch.phase
+
+
+def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
+    """The error names the signs that were checked, and its last output."""
+    play = Playbook(dispatched("bdd")).given(STALLED)
+    assert (StopTree(dispatch=DISPATCH, why=StopReason.STALL),) == play.decision.effects
+    assert ["settings.execute.stall_min"] == [ground.rule for ground in play.decision.grounds]
+
+    play.exits(Absent(), code=None, signal=15, by="stop", tail="waiting for the model\n")
+    error = f"ended without a hand-off, it showed no activity for 10.1 min: {SIGNS} (waiting for the model)"
+    play.expect(status=Status.FAILING, last_error=error).turn().expect(attempt=2)
+
+
+def test_a_hand_off_of_a_stalled_executor_counts() -> None:
+    """It was there, and the agent would not end."""
+    play = Playbook(dispatched("bdd")).given(STALLED)
+    play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS, last_error=None)
+
+
+def test_one_that_ended_by_itself_in_that_moment_is_judged_by_its_end() -> None:
+    """The stop came too late."""
+    play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=3)
+    play.expect(status=Status.FAILING, last_error="exited with code 3, without a hand-off")
+
+
+def test_a_shim_that_had_to_be_killed_makes_no_free_repetition_of_a_stall() -> None:
+    """An agent that cannot be ended would stall again."""
+    play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=None, by="lost")
+    play.expect(status=Status.FAILING)
+
+
+def test_a_person_may_abort_what_is_being_ended() -> None:
+    """As with every other reason to end it."""
+    play = Playbook(dispatched("bdd")).given(STALLED).given(Aborted(by="mei")).expect(orders="stop_tree")
+    play.exits(Absent(), code=None, signal=9, by="stop")
+    play.expect(status=Status.NEEDS_HUMAN, last_error="aborted by mei")
+
+
+@pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.STOPPING, Phase.CHECKING])
+def test_silence_is_asked_of_the_executor_only(phase: Phase) -> None:
+    """Checks have limits of their own, and what is being ended already is."""
+    play = Playbook(dispatched("impl", phase))
+    play.refused(QUIET, "STALE_FACT").refused(STALLED, "STALE_FACT")
