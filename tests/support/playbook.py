@@ -24,7 +24,7 @@ from handoffd.engine.events import (
     TestEvidence,
 )
 from handoffd.engine.run import Exit, PostCheck
-from handoffd.engine.track import Dispatch, Ledger, Phase, Track
+from handoffd.engine.track import Dispatch, Ledger, Phase, Standby, Track
 from handoffd.protocol.handoff import Absent, FileMark, Found, Handoff, HandoffMark, Reading
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
@@ -183,7 +183,14 @@ class Playbook:
         """Tell that the executor's process runs."""
         return self.given(ExecutorStarted(dispatch=self.dispatch.id, pid=4711))
 
-    def exits(self, reading: Reading | None = None, *, after_min: float = 1, **exit_fields: Any) -> Playbook:
+    def exits(
+        self,
+        reading: Reading | None = None,
+        *,
+        after_min: float = 1,
+        standby: Standby | None = None,
+        **exit_fields: Any,
+    ) -> Playbook:
         """Tell that the executor is gone, and what it left (nothing)."""
         exit_ = replace(Exit(code=0, seconds=after_min * 60), **exit_fields)
         event = ExecutorExited(
@@ -191,6 +198,7 @@ class Playbook:
             exit=exit_,
             reading=reading or Absent(),
             mark=mark(1000 + self._numbers),
+            standby=standby,
         )
         return self.given(event, after_min=after_min)
 

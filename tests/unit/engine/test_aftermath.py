@@ -1,10 +1,9 @@
-"""Ends that cost no attempt: repeated, paused with a remedy, asked again. All of it bounded."""
+"""Ends that cost no attempt: repeated, paused with a remedy, asked again; and stalls. All of it bounded."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from tests.support.playbook import (
@@ -19,14 +18,16 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import Ground, Spawn, next_command, still_waits
+from handoffd.engine.decision import Ground, Spawn, StopTree, next_command, still_waits
 from handoffd.engine.events import (
+    Aborted,
     CauseEnded,
     DeadlinePassed,
     DispatchFailed,
     Event,
     ExecutorChosen,
-    ExecutorExited,
+    ExecutorQuiet,
+    ExecutorStalled,
     Interrupted,
     Paused,
     Resumed,
@@ -34,14 +35,15 @@ from handoffd.engine.events import (
     SpawnRefused,
     Started,
 )
-from handoffd.engine.run import POLICIES, End, Exit, Footprint, Then, Usage
-from handoffd.engine.track import AgentSession, Asking, Fault, Standby, StopReason
+from handoffd.engine.run import POLICIES, End, Footprint, Silence, Then, Usage
+from handoffd.engine.track import AgentSession, Asking, Fault, Phase, Standby, StopReason
 from handoffd.engine.wording import command
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
 from handoffd.protocol.state import Status
 
 PAUSING = [end for end, policy in POLICIES.items() if policy.then is Then.PAUSE and not policy.free]
+
 HALF = Malformed(problem=Problem(file=".ai/HANDOFF.md", line=7, key="status", message="is never closed"))
 
 
@@ -54,7 +56,7 @@ def ends(play: Playbook, end: End, reading: Reading | None = None, **exit_fields
 # --- faults of the environment --------------------------------------------------------------------
 @pytest.mark.parametrize("end", PAUSING)
 def test_a_fault_of_the_environment_pauses_the_project_at_once(end: End) -> None:
-    """No attempt is spent; a person is told once what is wrong and what to type."""
+    """No attempt is spent; one notice says what is wrong and what to type."""
     play = ends(Playbook(dispatched("impl", attempt=2)), end, tail="bad key")
     play.expect(status=Status.PENDING, attempt=2, result="blocked", orders="notify", completed_at=play.now)
     fault = f"rehearsal {POLICIES[end].fault}"
@@ -79,13 +81,11 @@ def test_a_resume_after_the_remedy_makes_the_same_attempt_again() -> None:
 
 
 def test_a_project_that_a_person_paused_meanwhile_stays_theirs() -> None:
-    """The fault is told all the same, and its remedy kept."""
+    """The notice comes all the same, and the remedy is kept."""
     play = Playbook(dispatched("impl")).given(Paused(by="mei"))
     ends(play, End.BAD_CALL).expect(orders="notify")
-    assert ("mei", POLICIES[End.BAD_CALL].remedy.format(executor="rehearsal")) == (
-        play.ledger.paused_by,
-        play.ledger.remedy,
-    )
+    assert "mei" == play.ledger.paused_by
+    assert POLICIES[End.BAD_CALL].remedy.format(executor="rehearsal") == play.ledger.remedy
 
 
 def test_a_program_that_is_not_there_pauses_the_project_before_it_ran() -> None:
@@ -98,13 +98,10 @@ def test_a_program_that_is_not_there_pauses_the_project_before_it_ran() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.PENDING, Status.PASS, Status.FAILING])
-def test_an_executor_that_nobody_defined_pauses_where_it_would_have_been_dispatched(status: Status) -> None:
+def test_an_executor_without_a_definition_pauses_where_it_would_have_been_dispatched(status: Status) -> None:
     """The settings are at fault, not the story."""
-    play = Playbook(track_at("bdd", status)).given(
-        DispatchFailed(
-            code="UNKNOWN_EXECUTOR", message="no executor 'x y'", end=End.MISSING_BINARY, executor="x y"
-        )
-    )
+    failed = DispatchFailed(code="UNKNOWN_EXECUTOR", message="no executor 'x y'", executor="x y")
+    play = Playbook(track_at("bdd", status)).given(replace(failed, end=End.MISSING_BINARY))
     play.expect(status=Status.PENDING, result="blocked", orders="notify")
     assert ("sdd-delta", 1) == (play.state.step, play.state.attempt) or status is not Status.PASS
     assert POLICIES[End.MISSING_BINARY].remedy.format(executor="'x y'") == play.ledger.remedy
@@ -129,15 +126,13 @@ def test_a_want_of_memory_is_repeated_once_and_then_pauses() -> None:
     play = ends(Playbook(track_at("bdd")).turn(), End.OUT_OF_MEMORY).expect(status=Status.PENDING)
     assert not play.ledger.paused_by
     ends(play.turn(), End.OUT_OF_MEMORY).expect(status=Status.PENDING, attempt=1, result="blocked")
-    assert ("handoffd: rehearsal ran out of memory", "handoffd doctor") == (
-        play.ledger.paused_by,
-        play.ledger.remedy,
-    )
+    pause = ("handoffd: rehearsal ran out of memory", "handoffd doctor")
+    assert pause == (play.ledger.paused_by, play.ledger.remedy)
     ends(play.given(Resumed()).turn(), End.OUT_OF_MEMORY)
     assert play.ledger.paused_by is None, "with the resume the free repetition is there again"
 
 
-def test_a_run_that_met_its_own_limit_is_told_as_that() -> None:
+def test_a_run_that_met_its_own_limit_is_reported_as_that() -> None:
     """Once it may have been chance; then a person raises the limit, or the work has to become smaller."""
     limit = Footprint(memory_peak=4 << 30, memory_max=4 << 30, memory_kills=1)
     play = ends(Playbook(track_at("bdd")).turn(), End.MEMORY_LIMIT, code=None, signal=9, footprint=limit)
@@ -145,13 +140,11 @@ def test_a_run_that_met_its_own_limit_is_told_as_that() -> None:
     ends(play.turn(), End.MEMORY_LIMIT, code=None, signal=9, footprint=limit)
     why = "ended by the kernel at its memory limit (execute.memory_max: 4 GiB), without a hand-off"
     play.expect(status=Status.PENDING, attempt=1, result="blocked", last_error=why)
-    assert (
-        "handoffd: rehearsal needs more memory than execute.memory_max allows",
-        "handoffd config show",
-    ) == (play.ledger.paused_by, play.ledger.remedy)
+    assert "handoffd: rehearsal needs more memory than execute.memory_max allows" == play.ledger.paused_by
+    assert "handoffd config show" == play.ledger.remedy
 
 
-def test_an_agent_that_goes_on_after_its_limit_is_told_of_it() -> None:
+def test_the_error_of_an_agent_that_went_on_after_its_limit_names_that() -> None:
     """The kernel ends the largest process, which may be a compiler that the agent has started."""
     limit = Footprint(memory_max=1536 << 20, memory_kills=2, tasks_max=64, tasks_refused=1)
     ends(Playbook(dispatched("bdd")), End.FAILED, footprint=limit).expect(
@@ -164,12 +157,9 @@ def test_an_agent_that_goes_on_after_its_limit_is_told_of_it() -> None:
 
 def test_no_time_ends_the_pause_after_a_limit_of_ours() -> None:
     """Unlike the machine's, it does not pass by itself; another setting is another sign, which ends it."""
-    play = faulty(REMOTE)
-    play.track = play.track.with_ledger(faults=(), paused_by=None, remedy=None, self_paused=False)
+    play = Playbook(track_at("impl", attempt=2))
     for _ in range(2):
-        play.turn().runs()
-        exit_ = Exit(code=None, signal=9, end=End.MEMORY_LIMIT)
-        play.given(ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE))
+        play.turn().exits(code=None, signal=9, end=End.MEMORY_LIMIT, standby=REMOTE)
     (fault,) = play.ledger.faults
     assert fault.again_at is None
     play.given(CauseEnded(executors=(fault.executor,)))
@@ -183,7 +173,7 @@ def test_free_repetitions_of_all_kinds_are_one_row() -> None:
 
 
 def test_an_error_that_nothing_explains_counts() -> None:
-    """It is the agent's own failure, as far as anybody knows."""
+    """It is the agent's own failure, as far as is known."""
     ends(Playbook(dispatched("bdd")), End.FAILED).expect(
         status=Status.FAILING, last_error="exited with code 1, without a hand-off"
     )
@@ -191,7 +181,7 @@ def test_an_error_that_nothing_explains_counts() -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_a_valid_hand_off_always_wins(end: End) -> None:
-    """The work was done and said so, however the process ended after it."""
+    """The work was done and handed over, however the process ended after it."""
     play = ends(Playbook(dispatched("bdd")), end, found(handoff()))
     play.expect(status=Status.PASS)
     assert play.ledger.paused_by is None
@@ -239,7 +229,7 @@ def test_who_is_asked_in_vain_has_failed_and_the_error_says_both() -> None:
 
 @pytest.mark.parametrize("by", ["deadline", "stop"])
 def test_who_is_asked_and_takes_too_long_has_failed(by: str) -> None:
-    """Nobody is called for a hand-off that did not come in time: the attempt has failed."""
+    """No person is called for a hand-off that did not come in time: the attempt has failed."""
     play = ends(Playbook(track_at("bdd")).turn(), End.CLEAN).turn().runs()
     if by == "stop":
         play.given(DeadlinePassed(dispatch=play.dispatch.id, elapsed_min=5.1))
@@ -265,7 +255,7 @@ def test_a_person_who_asks_for_another_try_gets_the_whole_step() -> None:
 
 
 @pytest.mark.parametrize("exit_fields", [{"end": None}, {"end": None, "by": "stop", "signal": 15}])
-def test_nobody_is_asked_whose_end_was_not_told_apart(exit_fields: dict[str, object]) -> None:
+def test_an_end_without_a_class_is_not_asked_for_its_hand_off(exit_fields: dict[str, object]) -> None:
     """Journals of older releases, also of what was ended from outside, are judged as they always were."""
     play = Playbook(dispatched("bdd")).exits(**{"code": None, **exit_fields})  # type: ignore[arg-type]
     play.expect(status=Status.FAILING)
@@ -273,7 +263,7 @@ def test_nobody_is_asked_whose_end_was_not_told_apart(exit_fields: dict[str, obj
 
 # --- sessions ---------------------------------------------------------------------------------------------
 def fails_in(play: Playbook, session: str | None) -> Playbook:
-    """Tell of a hand-off that fails, from a run that had a session."""
+    """Hand over a failure, from a run that had a session."""
     return play.exits(found(handoff(Status.FAILING)), session=session, end=End.CLEAN)
 
 
@@ -295,13 +285,13 @@ def test_a_session_is_never_continued_by_another_or_unasked() -> None:
 
 
 def test_another_step_begins_a_session_of_its_own() -> None:
-    """What was said of the last step is in the files."""
+    """The results of the last step are in the files."""
     play = Playbook(track_at("bdd")).turn().exits(found(handoff()), session="s1").turn(resume=True)
     assert ("sdd-delta", None, None) == (play.state.step, play.dispatch.session, play.ledger.session)
 
 
 def test_a_run_that_names_no_session_leaves_the_one_it_continued() -> None:
-    """It may have ended before it could say so."""
+    """It may have ended before it could name it."""
     play = fails_in(Playbook(track_at("bdd")).turn(), "s1").turn(resume=True)
     play.exits(code=None, by="lost").turn(resume=True)
     assert "s1" == play.dispatch.session
@@ -319,7 +309,7 @@ def test_what_a_session_has_used_is_the_sum_of_its_runs() -> None:
 
 
 def test_a_session_that_is_gone_is_begun_anew_at_no_cost() -> None:
-    """The next run is fresh; who continued none and says so all the same has failed."""
+    """The next run is fresh; a run that continued none and reports this end has failed."""
     play = fails_in(Playbook(track_at("bdd")).turn(), "s1").turn(resume=True)
     ends(play, End.SESSION_GONE).expect(status=Status.PENDING, attempt=2).turn(resume=True)
     assert play.dispatch.session is None
@@ -367,17 +357,16 @@ def test_a_baseline_comes_before_the_session() -> None:
 
 # --- faults that are looked after -----------------------------------------------------------------
 def faulty(standby: Standby, end: End = End.LOGGED_OUT) -> Playbook:
-    """Return a track whose executor could not be used, with what is known of the others."""
+    """Return a track whose executor could not be used, and what is known about the others."""
     play = Playbook(dispatched("impl", attempt=2))
-    exit_ = Exit(code=1, end=end, tail="bad key")
-    return play.given(ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=standby))
+    return play.exits(code=1, end=end, tail="bad key", standby=standby, after_min=0)
 
 
 ALONE = Standby(sign="a")
 
 
-def test_the_next_executor_that_is_named_takes_over_and_people_are_told() -> None:
-    """Nothing is paused, and the notice asks nobody to act before anything goes on."""
+def test_the_next_executor_that_is_named_takes_over_with_a_notice() -> None:
+    """Nothing is paused, and no person has to act."""
     play = faulty(Standby(sign="a", instead="codex"))
     play.expect(status=Status.PENDING, attempt=2, orders="notify")
     assert (None, False) == (play.ledger.paused_by, play.ledger.self_paused)
@@ -388,7 +377,7 @@ def test_the_next_executor_that_is_named_takes_over_and_people_are_told() -> Non
 
 
 def test_a_pause_names_each_executor_with_its_reason() -> None:
-    """Only when none of those that are named is left."""
+    """Only when no named executor is left."""
     gone = Fault(executor="codex", end=End.MISSING_BINARY, since=Playbook(dispatched("impl")).now)
     play = faulty(Standby(sign="a", lacking=(gone,)))
     said = "handoffd: codex is not to be found; rehearsal is not logged in"
@@ -410,30 +399,23 @@ def test_a_pause_names_each_executor_with_its_reason() -> None:
 def test_a_pause_of_our_own_ends_with_its_cause(lifts: Event) -> None:
     """Another executor, another story, a person's retry, or the fault is over: the next turn dispatches."""
     play = faulty(ALONE).given(lifts)
-    assert (None, None, False, ()) == (
-        play.ledger.paused_by,
-        play.ledger.remedy,
-        play.ledger.self_paused,
-        play.ledger.faults,
-    )
+    ledger = play.ledger
+    assert (None, None, False, ()) == (ledger.paused_by, ledger.remedy, ledger.self_paused, ledger.faults)
     play.turn().expect(status=Status.RUNNING)
 
 
 REMOTE = Standby(sign="a", tries_again=True)
+
 TRIAL = CauseEnded(executors=("rehearsal",), trial=True)
 
 
-def refused_again(play: Playbook, **exit_fields: Any) -> Playbook:
-    """Try again what handoffd has paused for, and have it end so."""
+def refused_again(play: Playbook) -> Playbook:
+    """Try again after a pause of handoffd's own, and meet the same fault."""
     play.given(TRIAL).expect(status=Status.PENDING, orders="").turn().runs()
-    values = {"code": 1, "end": End.LOGGED_OUT, **exit_fields}
-    exit_ = Exit(**values)
-    return play.given(
-        ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE), after_min=1
-    )
+    return play.exits(code=1, end=End.LOGGED_OUT, standby=REMOTE, seconds=0.0)
 
 
-def test_what_only_the_provider_knows_is_tried_ever_more_rarely() -> None:
+def test_a_fault_that_only_the_provider_sees_is_tried_ever_more_rarely() -> None:
     """The pause goes on with the notice there is, which waits meanwhile, and no attempt is spent."""
     play = faulty(REMOTE)
     pauses = []
@@ -451,7 +433,7 @@ def test_what_only_the_provider_knows_is_tried_ever_more_rarely() -> None:
     play.refused(CauseEnded(executors=("codex",), trial=True), "STALE_FACT")
 
 
-def test_a_trial_waits_for_its_outcome_before_anything_is_said_to_be_over() -> None:
+def test_a_fault_is_not_over_before_its_trial_has_an_outcome() -> None:
     """A hand-off, a run of a minute or another end shows that it is; an interruption shows nothing."""
     play = faulty(REMOTE).given(TRIAL).turn().runs()
     play.refused(TRIAL, "STALE_FACT")
@@ -460,13 +442,9 @@ def test_a_trial_waits_for_its_outcome_before_anything_is_said_to_be_over() -> N
     play.given(Interrupted()).exits(code=None, signal=15, by="stop", seconds=5.0)
     assert still_waits(play.track, "US-1", "impl")
 
-    for ended in (
-        {"end": End.CLEAN, "code": 0},
-        {"end": End.LIMIT, "code": 1},
-        {"end": End.FAILED, "code": 1},
-    ):
+    for end in (End.CLEAN, End.LIMIT, End.FAILED):
         play.track = running
-        play.exits(**ended)  # type: ignore[arg-type]
+        ends(play, end)
         assert ((), None) == (play.ledger.faults, play.ledger.remedy)
     play.track = running
     play.given(CauseEnded(executors=("rehearsal",)))
@@ -479,25 +457,23 @@ def test_a_trial_waits_for_its_outcome_before_anything_is_said_to_be_over() -> N
 
 @pytest.mark.parametrize("event", [ExecutorChosen(executor=("codex",)), Retried()])
 def test_a_person_who_acts_before_the_trial_leaves_nothing_of_the_pause(event: Event) -> None:
-    """Nothing waits for them any more."""
+    """Nothing waits for a person any more."""
     play = faulty(REMOTE).given(TRIAL).given(event)
     assert ((), None) == (play.ledger.faults, play.ledger.remedy)
     assert not still_waits(play.track, "US-1", "impl")
 
 
 def test_an_executor_that_another_one_stands_in_for_is_tried_again_in_silence() -> None:
-    """People were told once who took over."""
+    """There was one notice of who took over."""
     instead = replace(REMOTE, instead="codex")
-    play = faulty(instead).given(TRIAL).turn().runs()
-    exit_ = Exit(code=1, end=End.LOGGED_OUT)
-    play.given(ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=instead))
+    play = faulty(instead).given(TRIAL).turn().exits(code=1, end=End.LOGGED_OUT, standby=instead, after_min=0)
     play.expect(status=Status.PENDING, attempt=2, orders="")
     assert 2 == play.ledger.faults[0].answers
 
 
 @pytest.mark.parametrize("end", [End.MISSING_BINARY, End.BAD_CALL])
-def test_what_is_wrong_on_this_machine_is_tried_when_it_has_changed(end: End) -> None:
-    """Nothing else mends it."""
+def test_a_fault_of_this_machine_is_tried_when_the_machine_has_changed(end: End) -> None:
+    """Nothing else repairs it."""
     (fault,) = faulty(REMOTE, end).ledger.faults
     assert fault.again_at is None
 
@@ -506,18 +482,17 @@ def test_what_is_wrong_on_this_machine_is_tried_when_it_has_changed(end: End) ->
 def test_a_pause_by_a_person_stays_until_a_person_lifts_it(event: Event) -> None:
     """Also where an executor was at fault meanwhile, or handoffd had paused it before that."""
     meanwhile = Playbook(dispatched("impl")).given(Paused(by="mei"))
-    exit_ = Exit(code=1, end=End.LOGGED_OUT)
-    meanwhile.given(ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=ALONE))
+    meanwhile.exits(code=1, end=End.LOGGED_OUT, standby=ALONE)
     for play in (meanwhile, faulty(ALONE).given(Paused(by="mei"))):
         assert still_waits(play.track, "US-1", "impl")
         assert "mei" == play.given(event).ledger.paused_by
         assert (None, ()) == (play.ledger.remedy, play.ledger.faults)
-        assert not still_waits(play.track, "US-1", "impl"), "the cause that the notice tells of is over"
+        assert not still_waits(play.track, "US-1", "impl"), "the cause that the notice names is over"
         assert command("resume") == next_command(play.track, play.rules)
 
 
 def test_under_a_pause_by_a_person_nothing_is_tried_again() -> None:
-    """Whether what can be seen here has changed is still looked at."""
+    """A change on this machine is still noticed."""
     play = faulty(REMOTE)
     assert play.ledger.faults == play.track.passing_faults
     (fault,) = play.given(Paused(by="mei")).track.passing_faults
@@ -538,15 +513,11 @@ def test_a_fault_of_an_account_that_works_elsewhere_is_tried_sooner() -> None:
 
 def test_a_want_of_memory_is_tried_again_a_few_times() -> None:
     """It may pass by itself, and may come from the work, which each trial does again."""
-    play = faulty(REMOTE)
-    play.track = play.track.with_ledger(faults=(), paused_by=None, remedy=None, self_paused=False)
+    play = Playbook(track_at("impl", attempt=2))
     again = []
     for _ in range(6):
         for _ in range(2):  # each time it is repeated once at no cost
-            play.turn().runs()
-            exit_ = Exit(code=None, signal=9, end=End.OUT_OF_MEMORY)
-            ended = ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE)
-            play.given(ended)
+            play.turn().exits(code=None, signal=9, end=End.OUT_OF_MEMORY, standby=REMOTE, after_min=0)
         (fault,) = play.ledger.faults
         again.append(fault.again_at is not None)
         assert not fault.is_due(play.now, worked=play.now + timedelta(minutes=1)), "no account gives memory"
@@ -554,7 +525,75 @@ def test_a_want_of_memory_is_tried_again_a_few_times() -> None:
     assert [True] * 5 + [False] == again
 
 
-def test_an_end_of_a_cause_that_is_not_known_changes_nothing() -> None:
+def test_the_end_of_an_unknown_cause_changes_nothing() -> None:
     """The poller may have seen it twice."""
     play = faulty(ALONE).given(CauseEnded(executors=("codex",)))
     assert play.ledger.self_paused
+
+
+# --- stalls ------------------------------------------------------------------------------------------
+QUIET = ExecutorQuiet(
+    dispatch=DISPATCH,
+    silence=Silence(quiet_min=5.2, limit_min=10, output_bytes=41_213, cpu_s=0.31, written_bytes=96),
+)
+
+STALLED = ExecutorStalled(
+    dispatch=DISPATCH,
+    silence=Silence(quiet_min=10.1, limit_min=10, output_bytes=41_213, cpu_s=0.64, written_bytes=192),
+)
+
+SIGNS = "no output (after 41,213 bytes), 0.6 s of processor time, 192 bytes written"
+
+
+def test_people_are_warned_while_there_is_time_to_look() -> None:
+    """The notice says what was checked, what will happen, and how to look; the attempt goes on."""
+    play = Playbook(dispatched("bdd")).given(QUIET).expect(status=Status.RUNNING, orders="notify")
+
+    (warning,) = play.notices
+    assert ("warning", "handoffd log {project}") == (warning.notice, warning.action)
+    assert "bdd: rehearsal shows no sign of life for 5.2 min" == warning.text
+    assert str(warning.why).endswith("it is ended after 10 min of that")
+    assert Phase.EXECUTING is play.dispatch.phase
+
+
+def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
+    """The error names the signs that were checked, and its last output."""
+    play = Playbook(dispatched("bdd")).given(STALLED)
+    assert (StopTree(dispatch=DISPATCH, why=StopReason.STALL),) == play.decision.effects
+    assert ["settings.execute.stall_min"] == [ground.rule for ground in play.decision.grounds]
+
+    play.exits(Absent(), code=None, signal=15, by="stop", tail="waiting for the model\n")
+    error = f"ended without a hand-off, it showed no activity for 10.1 min: {SIGNS} (waiting for the model)"
+    play.expect(status=Status.FAILING, last_error=error).turn().expect(attempt=2)
+
+
+def test_a_hand_off_of_a_stalled_executor_counts() -> None:
+    """It was there, and the agent would not end."""
+    play = Playbook(dispatched("bdd")).given(STALLED)
+    play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS, last_error=None)
+
+
+def test_one_that_ended_by_itself_in_that_moment_is_judged_by_its_end() -> None:
+    """The stop came too late."""
+    play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=3)
+    play.expect(status=Status.FAILING, last_error="exited with code 3, without a hand-off")
+
+
+def test_a_shim_that_had_to_be_killed_makes_no_free_repetition_of_a_stall() -> None:
+    """An agent that cannot be ended would stall again."""
+    play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=None, by="lost")
+    play.expect(status=Status.FAILING)
+
+
+def test_a_person_may_abort_what_is_being_ended() -> None:
+    """As with every other reason to end it."""
+    play = Playbook(dispatched("bdd")).given(STALLED).given(Aborted(by="mei")).expect(orders="stop_tree")
+    play.exits(Absent(), code=None, signal=9, by="stop")
+    play.expect(status=Status.NEEDS_HUMAN, last_error="aborted by mei")
+
+
+@pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.STOPPING, Phase.CHECKING])
+def test_silence_is_asked_of_the_executor_only(phase: Phase) -> None:
+    """Checks have limits of their own, and what is being ended already is."""
+    play = Playbook(dispatched("impl", phase))
+    play.refused(QUIET, "STALE_FACT").refused(STALLED, "STALE_FACT")

@@ -1,4 +1,4 @@
-"""A track's turn, in the order of docs/reference/protocol/turns.md."""
+"""A track's turn, in the order of docs/reference/protocol/turns.md; level 1; choices of executors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.support.everything import rules
 from tests.support.playbook import (
     DISPATCH,
     T0,
     Playbook,
     dispatched,
+    found,
     green,
+    handoff,
     mark,
     red,
     shipped_rules,
@@ -20,12 +23,35 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import AlreadyRunning, MeasureBaseline, NeedsHuman, Spawn
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import (
+    AlreadyRunning,
+    Decision,
+    Dispatched,
+    MeasureBaseline,
+    NeedsHuman,
+    Refusal,
+    Spawn,
+)
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.ends import time_limit_min
-from handoffd.engine.events import BaselineMeasured, DispatchFailed, Paused, Resumed, Retried, Started
+from handoffd.engine.events import (
+    BaselineMeasured,
+    DispatchFailed,
+    Event,
+    ExecutorChosen,
+    HandoffArrived,
+    LevelChosen,
+    Paused,
+    PostChecked,
+    PromptTaken,
+    Resumed,
+    Retried,
+    Started,
+)
 from handoffd.engine.run import PostCheck
-from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.engine.track import EXTERNAL, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status
 
 
@@ -54,19 +80,17 @@ def test_a_paused_track_is_left_as_it_is(status: Status) -> None:
 def test_a_held_edit_holds_the_track() -> None:
     """Nothing is dispatched until a person has confirmed it."""
     held = HeldEdit(state=state_at("impl"), why="STATE.json was edited past the human step review")
-    Playbook(track_at("bdd", ledger=Ledger(automatic=True, held_edit=held))).turn().expect(
-        result="blocked", orders=""
-    )
+    Playbook(track_at("bdd").with_ledger(held_edit=held)).turn().expect(result="blocked", orders="")
 
 
-def test_an_unfinished_story_blocks_and_is_told_once() -> None:
-    """blocked_by is looked at before anything is dispatched; a person hears of it one time."""
+def test_an_unfinished_story_blocks_with_one_notice() -> None:
+    """blocked_by is checked before anything is dispatched; there is one notice."""
     play = Playbook(track_at("bdd", blocked_by=("US-0",)))
     play.turn(unmet=("US-0",)).expect(result="blocked", orders="notify", status=Status.PENDING)
     assert "US-0" in play.notices[0].text
-    told = play.track
+    before = play.track
     play.turn(unmet=("US-0",)).expect(result="blocked", orders="")
-    assert told == play.track
+    assert before == play.track
     play.turn(unmet=("US-0", "US-7")).expect(orders="notify")
     play.turn().expect(result="dispatched")
 
@@ -79,7 +103,7 @@ def test_a_blocked_gate_is_not_opened() -> None:
 
 
 # --- gates ----------------------------------------------------------------------------------------
-def test_a_gate_names_the_files_to_review_and_is_told_once() -> None:
+def test_a_gate_names_the_files_to_review_in_one_notice() -> None:
     """What was changed comes first, then what the steps before may have written."""
     ledger = Ledger(automatic=True, facts=Facts(files=("docs/bdd/US-1.md", "docs/api/openapi.yaml")))
     play = Playbook(track_at("contract", Status.PASS, ledger=ledger)).turn()
@@ -137,9 +161,8 @@ def test_a_second_pass_through_scaffold_need_not_be_red() -> None:
     added = Playbook(play.track.with_state(step="scaffold", status=Status.PENDING))
     added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
     added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
-    added.given(Retried()).turn().hands_over().checked(red("t::c", new_collected=3)).expect(
-        status=Status.PASS
-    )
+    added.given(Retried()).turn().hands_over().checked(red("t::c", new_collected=3))
+    added.expect(status=Status.PASS)
 
 
 def test_tests_of_a_failed_attempt_are_still_new_in_the_next() -> None:
@@ -162,15 +185,13 @@ def test_tests_of_a_failed_attempt_are_still_new_in_the_next() -> None:
         ("verify", Status.FAILING, "impl", 1),
     ],
 )
-def test_what_cannot_be_dispatched_stops_where_it_would_have_been(
+def test_a_failed_dispatch_stops_at_the_step_it_was_for(
     step: str, status: Status, at: str, attempt: int
 ) -> None:
-    """A broken template stops the step it is for, and a person is told which and why."""
+    """With a notice that names the step and the reason, as of a broken template."""
     play = Playbook(track_at(step, status)).given(DispatchFailed(code="BAD_TEMPLATE", message="line 3: {{"))
-    play.expect(
-        step=at, attempt=attempt, status=Status.NEEDS_HUMAN, last_error="line 3: {{", orders="notify",
-        result="needs_human",
-    )  # fmt: skip
+    play.expect(result="needs_human", orders="notify", status=Status.NEEDS_HUMAN)
+    play.expect(step=at, attempt=attempt, last_error="line 3: {{")
     assert "BAD_TEMPLATE" == play.notices[0].why
     play.given(Retried()).turn().expect(result="dispatched", step=at)
 
@@ -197,7 +218,7 @@ def test_a_level_2_track_wants_its_turn_unless_it_runs_or_waits(status: Status) 
     assert (status in goes_on) == wants_turn(track_at("bdd", status))
 
 
-def test_what_waits_for_somebody_wants_no_turn() -> None:
+def test_a_track_that_waits_for_a_person_wants_no_turn() -> None:
     """Level 1, a pause, a closed track, a held edit, no story, no STATE, the end."""
     held = HeldEdit(state=state_at(), why="?")
     waiting = [
@@ -214,14 +235,12 @@ def test_what_waits_for_somebody_wants_no_turn() -> None:
 
 def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
     """It is taken up in one turn and dispatched in the next, which knows what blocks it."""
-    play = Playbook(track_at("impl", Status.FAILING, attempt=2)).given(
-        Started(story="C-1", task_type="custom", instruction="Fix the typo.")
-    )
+    play = Playbook(track_at("impl", Status.FAILING, attempt=2))
+    play.started("C-1", task_type="custom", instruction="Fix the typo.")
     play.step_passes().step_passes().turn().expect(step="done", result="done")
     assert wants_turn(play.track)
-    play.turn().expect(
-        step="impl", story="US-1", status=Status.FAILING, attempt=2, result="accepted", orders=""
-    )
+    play.turn().expect(result="accepted", orders="")
+    play.expect(step="impl", story="US-1", status=Status.FAILING, attempt=2)
     assert ("C-1",) == play.ledger.stories_done
     play.turn(unmet=("US-0",)).expect(result="blocked", attempt=2)
     play.turn().expect(result="dispatched", step="impl", attempt=3)
@@ -229,7 +248,7 @@ def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.RUNNING])
 def test_a_story_is_given_back_in_whatever_status_it_was_parked(status: Status) -> None:
-    """What waited for a person waits for a person again."""
+    """One that waited for a person waits for a person again."""
     parked = Parked(state=state_at("impl", status), ledger=Ledger(), give_back=True)
     end = track_at("done", Status.PASS, story="C-1", ledger=Ledger(automatic=True, parked=(parked,)))
     Playbook(end).turn().expect(step="impl", status=status, story="US-1")
@@ -243,7 +262,7 @@ def test_an_aborted_track_dispatches_nothing() -> None:
 
 
 def test_an_initialised_project_waits_for_its_first_story() -> None:
-    """STATE stands at bootstrap, and nothing is dispatched."""
+    """STATE is at bootstrap, and nothing is dispatched."""
     Playbook(track_at("bootstrap", story=None)).turn().expect(result="blocked", orders="")
 
 
@@ -264,40 +283,218 @@ def test_a_dispatch_is_for_the_executor_of_the_turn() -> None:
 
 
 # --- the backlog ----------------------------------------------------------------------------------
+ENDED, NEXT = track_at("done", Status.PASS), (Queued(story="US-2"),)
+
+
 @pytest.mark.parametrize(
     ("track", "wants"),
     [
-        (track_at("done", Status.PASS, ledger=Ledger(automatic=True, backlog=(Queued(story="US-2"),))), True),
-        (
-            track_at("done", Status.PASS, ledger=Ledger(automatic=False, backlog=(Queued(story="US-2"),))),
-            False,
-        ),
-        (
-            track_at(
-                "done",
-                Status.PASS,
-                ledger=Ledger(automatic=True, backlog=(Queued(story="US-2", blocked_by=("US-9",)),)),
-            ),
-            False,
-        ),
-        (
-            track_at(
-                "done",
-                Status.PASS,
-                ledger=Ledger(automatic=True, paused_by="x", backlog=(Queued(story="b"),)),
-            ),
-            False,
-        ),
-        (
-            track_at("bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(Queued(story="b"),))),
-            True,
-        ),
-        (track_at("done", Status.PASS, ledger=Ledger(automatic=True)), False),
+        (ENDED.with_ledger(backlog=NEXT), True),
+        (ENDED.with_ledger(backlog=NEXT, automatic=False), False),
+        (ENDED.with_ledger(backlog=(Queued(story="US-2", blocked_by=("US-9",)),)), False),
+        (ENDED.with_ledger(backlog=NEXT, paused_by="x"), False),
+        (track_at("bootstrap", story=None).with_ledger(backlog=NEXT), True),
+        (ENDED, False),
     ],
 )
 def test_a_backlog_is_a_turn_where_it_goes_on_by_itself(track: Track, wants: bool) -> None:
-    """And only there; what wants a turn moves at it."""
+    """And only there; a track that wants a turn moves at it."""
     assert not wants_turn(track)
     assert wants is wants_turn(track, auto_continue=True)
     play = Playbook(track).turn(auto_continue=True)
     assert wants is (play.track != track)
+
+
+# --- level 1 -----------------------------------------------------------------------------------------
+BY_HAND = Ledger()
+
+TAKEN = PromptTaken(dispatch="d-7", by="mei")
+
+
+def decided(track: Track, event: Event) -> Decision:
+    """Return what follows, by the shipped table."""
+    return decide(track, event, rules(), T0)
+
+
+def taken() -> Track:
+    """Return a track whose prompt was taken."""
+    return decided(track_at("impl", ledger=BY_HAND), TAKEN).track
+
+
+def arrival(at: HandoffMark, **changes: object) -> HandoffArrived:
+    """Return a hand-off that passes impl."""
+    values: dict[str, object] = {
+        "dispatch": "d-7", "step": "impl", "attempt": 1, "reading": found(handoff(Status.PASS)),
+    }  # fmt: skip
+    return HandoffArrived(mark=at, **values | changes)  # type: ignore[arg-type]
+
+
+def code(decision: Decision) -> str | None:
+    """Return why an event was refused."""
+    return decision.result.code if isinstance(decision.result, Refusal) else None
+
+
+def test_the_attempt_belongs_to_the_one_who_takes_the_prompt() -> None:
+    """No process of ours runs; the state says running all the same."""
+    decision = decided(track_at("impl", ledger=BY_HAND), TAKEN)
+
+    assert isinstance(decision.result, Dispatched)
+    assert ("impl", 1, "d-7") == (decision.result.step, decision.result.attempt, decision.result.dispatch)
+    assert decision.track.state is not None
+    assert (Status.RUNNING, T0) == (decision.track.state.status, decision.track.state.dispatched_at)
+    assert (None, "d-7") == (decision.track.ledger.dispatch, decision.track.ledger.handed_out)
+    assert () == decision.effects
+
+
+def test_it_is_taken_once() -> None:
+    """A second caller gets the answer that it runs."""
+    assert "already_running" == decided(taken(), TAKEN).result.type
+
+
+def test_a_step_that_passed_leads_to_the_next_one() -> None:
+    """As at any other turn."""
+    result = decided(track_at("bdd", Status.PASS, ledger=BY_HAND), TAKEN).result
+
+    assert isinstance(result, Dispatched)
+    assert "sdd-delta" == result.step
+
+
+def test_asking_for_a_prompt_opens_no_gate() -> None:
+    """It waits for a person, and gives no prompt."""
+    decision = decided(track_at("contract", Status.PASS, ledger=BY_HAND), TAKEN)
+
+    assert ("needs_human", None) == (decision.result.type, decision.track.ledger.handed_out)
+
+
+def test_at_level_2_the_daemon_dispatches() -> None:
+    """Nothing is changed by asking, not even the step."""
+    track = track_at("bdd", Status.PASS)
+    decision = decided(track, TAKEN)
+
+    assert ("SUPERVISED", track) == (code(decision), decision.track)
+
+
+def test_the_bootstrap_of_a_project_needs_no_story() -> None:
+    """Every other step does."""
+    assert isinstance(decided(track_at("bootstrap", story=None, ledger=BY_HAND), TAKEN).result, Dispatched)
+    assert "blocked" == decided(track_at("bdd", story=None, ledger=BY_HAND), TAKEN).result.type
+
+
+@pytest.mark.parametrize(("minutes", "kind"), [(9.9, "already_running"), (10.1, "timeout")])
+def test_an_external_attempt_has_the_limit_of_its_step(minutes: float, kind: str) -> None:
+    """The caller may be the only one to notice."""
+    begun = T0 - timedelta(minutes=minutes)
+    track = track_at("impl", Status.RUNNING, ledger=BY_HAND, dispatched_at=begun, timeout_min=10)
+
+    assert kind == decided(track, TAKEN).result.type
+
+
+def test_a_handoff_of_others_is_judged_under_their_dispatch() -> None:
+    """At a step whose claims are checked, that is next."""
+    dispatch = decided(taken(), arrival(mark(2))).track.ledger.dispatch
+
+    assert dispatch is not None
+    assert ("d-7", EXTERNAL) == (dispatch.id, dispatch.executor)
+
+
+@pytest.mark.parametrize("changes", [{"step": "verify"}, {"attempt": 2}])
+def test_a_handoff_that_was_read_for_another_attempt_is_too_late(changes: dict[str, object]) -> None:
+    """The same file was read twice: the track has gone on in between."""
+    assert "STALE_FACT" == code(decided(taken(), arrival(mark(2), **changes)))
+
+
+def test_a_handoff_counts_once() -> None:
+    """Also for an attempt with the same number: after a rollback the old file is still there."""
+    again = taken().with_ledger(last_mark=mark(2))
+
+    assert "STALE_FACT" == code(decided(again, arrival(mark(2))))
+    assert code(decided(again, arrival(mark(3)))) is None
+
+
+def test_an_empty_file_is_not_a_handoff() -> None:
+    """Its arrival was reported, but it says nothing."""
+    assert "NO_HANDOFF" == code(decided(taken(), arrival(mark(2), reading=Absent())))
+
+
+@pytest.mark.parametrize(("level", "automatic"), [(1, False), (2, True)])
+def test_the_level_says_who_dispatches(level: int, automatic: bool) -> None:
+    """In any status, and back again."""
+    for status in Status:
+        before = track_at("impl", status, ledger=Ledger(automatic=not automatic))
+        decision = decided(before, LevelChosen(level=level))  # type: ignore[arg-type]
+        assert automatic == decision.track.ledger.automatic
+        assert decision.track.state is not None
+        assert status == decision.track.state.status
+
+
+def test_a_post_check_outside_a_judgement_decides_nothing() -> None:
+    """It is noted."""
+    track = track_at("impl", Status.PASS)
+    decision = decided(track, PostChecked(passed=False))
+
+    assert track.with_state(lint_pass=False) == decision.track
+
+
+def test_a_level_that_a_person_chose_is_not_changed_by_a_start() -> None:
+    """Without a choice a start leads to level 2; a resume is a person's choice."""
+    fresh = track_at("done", Status.PASS, ledger=BY_HAND)
+    chosen = decided(fresh, LevelChosen(level=1)).track
+    started = decided(chosen, Started(story="US-2")).track
+
+    assert decided(fresh, Started(story="US-2")).track.ledger.automatic
+    assert not started.ledger.automatic
+    assert decided(started, Resumed()).track.ledger.automatic
+    assert not decided(started, Resumed()).track.ledger.by_hand
+
+
+# --- choices of executors ----------------------------------------------------------------------------
+USE_CODEX = ExecutorChosen(executor=("codex", "claude"), by="mei")
+
+
+@pytest.mark.parametrize("track", [track_at("impl"), track_at("impl", Status.FAILING), dispatched("impl")])
+def test_a_choice_is_kept_whatever_the_story_does_just_now(track: Track) -> None:
+    """An attempt that runs goes on with the executor that it has."""
+    play = Playbook(track).given(USE_CODEX)
+    assert ("codex", "claude") == play.ledger.executor
+    assert track.ledger.dispatch == play.ledger.dispatch
+    assert () == play.given(ExecutorChosen()).ledger.executor
+
+
+@pytest.mark.parametrize(
+    "track",
+    [track_at("done", Status.PASS), track_at("bootstrap", story=None), track_at(ledger=Ledger(closed=True))],
+)
+def test_without_a_story_in_flight_there_is_nothing_to_choose_for(track: Track) -> None:
+    """The refusal says what to do instead."""
+    decision = Playbook(track).given(USE_CODEX).decision
+    assert isinstance(decision.result, Refusal)
+    assert decision.result.next_command is not None
+
+
+def test_a_choice_is_the_storys_own() -> None:
+    """The next one has what it was started with; one that is set aside finds its own again."""
+    play = Playbook(track_at("impl")).given(USE_CODEX)
+    play.started("C-1", task_type="custom", instruction="Fix.")
+    assert ("C-1", ()) == (play.state.story, play.ledger.executor)
+    for _ in play.rules.path("custom"):
+        play.turn().hands_over()
+    play.turn().turn()
+    assert ("US-1", ("codex", "claude")) == (play.state.story, play.ledger.executor)
+
+
+def test_a_story_may_be_started_with_its_executors_also_behind_another() -> None:
+    """They wait with it."""
+    play = Playbook(track_at("done", Status.PASS)).started("US-2", executor=("codex",))
+    assert ("codex",) == play.ledger.executor
+    play.started("US-3", queue=True, executor=("gemini",))
+    assert ("gemini",) == play.ledger.backlog[0].executor
+    ended = Playbook(track_at("done", Status.PASS, ledger=play.ledger)).given(Resumed())
+    assert ("US-3", ("gemini",)) == (ended.state.story, ended.ledger.executor)
+
+
+def test_the_event_of_a_dispatch_names_executors_that_were_passed_over() -> None:
+    """It is a ground of the decision, and the dispatch keeps its account."""
+    over = "claude is limited until 22:20 UTC (in 5 min)"
+    play = Playbook(track_at("impl")).turn(executor="codex", account="work", passed_over=(over,))
+    assert ("codex", "work") == (play.dispatch.executor, play.dispatch.account)
+    assert ("executor.passed_over", over) in [(one.rule, one.value) for one in play.decision.grounds]

@@ -1,4 +1,4 @@
-"""STATE.json changed by somebody else: adopted, held, or undone; and a journal older than it."""
+"""STATE.json changed outside handoffd: adopted, held, or undone; and a journal older than it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_state_found_in_a_project_is_adopted() -> None:
 
 
 def test_a_story_that_was_done_before_is_done() -> None:
-    """Nobody does it again, others may wait for it, and a project that has done one needs no bootstrap."""
+    """It is not done again, others may wait for it, and a project that has done one needs no bootstrap."""
     found = StateEdited(state=state_at("done", Status.PASS), done=("US-0", "US-1"))
     play = Playbook(Track()).given(found)
     assert ("US-0", "US-1") == play.ledger.stories_done
@@ -55,9 +55,8 @@ def test_a_story_that_was_done_before_is_done() -> None:
 
 def test_an_edit_that_is_held_brings_no_story_to_its_end_before_it_is_confirmed() -> None:
     """What others claim opens no gate, and nothing that waits for the story."""
-    play = Playbook(track_at("contract")).given(
-        StateEdited(state=state_at("done", Status.PASS), done=("US-1",))
-    )
+    edit = StateEdited(state=state_at("done", Status.PASS), done=("US-1",))
+    play = Playbook(track_at("contract")).given(edit)
     assert () == play.ledger.stories_done
     assert ("US-1",) == play.given(EditConfirmed()).ledger.stories_done
 
@@ -72,7 +71,7 @@ def test_an_edit_that_passes_no_gate_is_adopted(status: Status, policy: str) -> 
 
 
 def test_an_edit_passes_no_gate_that_was_turned_off_while_a_person_was_asked() -> None:
-    """It is held as before; at a gate that nobody was asked at, there is nothing to pass."""
+    """It is held as before; a gate without a question to a person is not passed."""
     off = with_rule("review", requires_human=False)
     play = Playbook(track_at("contract", Status.PASS)).turn()
     play.rules = off
@@ -89,36 +88,33 @@ def test_an_edit_passes_no_gate_that_was_turned_off_while_a_person_was_asked() -
         ("review", Status.NEEDS_HUMAN, "needs_human", "review"),
     ],
 )
-def test_what_waits_for_a_person_since_an_edit_is_in_a_notice(
+def test_a_wait_for_a_person_since_an_edit_is_in_a_notice(
     step: str, status: Status, kind: str, gate: str | None
 ) -> None:
-    """With the command that leads on; the same once more is no news."""
+    """With the command that leads on; the same edit again makes no second notice."""
     event = replace(edited(step, status), tells=True)
     play = Playbook(track_at("impl")).given(event)
-    (told,) = play.notices
-    assert (kind, step, next_command(play.track, play.rules)) == (told.notice, told.step, told.action)
+    (notice,) = play.notices
+    assert (kind, step, next_command(play.track, play.rules)) == (notice.notice, notice.step, notice.action)
     assert gate == play.ledger.gate
     play.given(replace(event, state=event.state.with_(human_note="?"))).expect(orders="")
     Playbook(track_at("impl")).given(edited(step, status)).expect(orders="")  # of an earlier release
 
 
-def test_an_edit_that_moves_a_story_tells_of_our_own_pause_where_it_is_now() -> None:
-    """What was told of it names another step."""
+def test_an_edit_that_moves_a_story_makes_another_notice_of_our_own_pause() -> None:
+    """The first one names another step."""
     ledger = Ledger(automatic=True, paused_by="handoffd: claude is gone", remedy="handoffd doctor")
     play = Playbook(track_at("impl", ledger=ledger)).given(replace(edited("bdd", Status.PENDING), tells=True))
-    (told,) = play.notices
-    assert ("blocked", "bdd", "handoffd doctor && handoffd resume {project}") == (
-        told.notice,
-        told.step,
-        told.action,
-    )
+    (notice,) = play.notices
+    assert ("blocked", "bdd") == (notice.notice, notice.step)
+    assert "handoffd doctor && handoffd resume {project}" == notice.action
 
 
 @pytest.mark.parametrize(("step", "capped"), [("bdd", False), ("impl", True)])
 def test_a_cap_of_one_step_is_not_that_of_another_to_which_an_edit_moves_the_story(
     step: str, capped: bool
 ) -> None:
-    """What was told of it names the first one; the next turn counts again."""
+    """Its notice names the first one; the next turn counts again."""
     ledger = Ledger(automatic=True, capped=Finding(scope="attempt", unit="usd", spent=9, cap=8))
     event = replace(edited(step, Status.PENDING), tells=True)
     play = Playbook(track_at("impl", Status.FAILING, ledger=ledger)).given(event).expect(orders="")
@@ -142,22 +138,16 @@ def test_an_attempt_that_is_not_ours_may_be_finished_by_an_edit() -> None:
 
 def test_the_same_story_keeps_its_ledger_and_another_begins_with_its_own() -> None:
     """What was proved for one story is not taken for proof of the next."""
-    ledger = Ledger(
-        automatic=True,
-        red_done=True,
-        new_tests=2,
-        visits={"impl": 2},
-        facts=Facts(files=("a",)),
-        stories_done=("US-0",),
-    )
+    kept = Ledger(automatic=True, stories_done=("US-0",))
+    ledger = replace(kept, red_done=True, new_tests=2, visits={"impl": 2}, facts=Facts(files=("a",)))
     play = Playbook(track_at("impl", ledger=ledger))
     assert ledger == Playbook(play.track).given(edited("scaffold")).ledger
     other = play.given(edited("bdd", story="US-2"))
-    assert Ledger(automatic=True, stories_done=("US-0",)) == other.ledger
+    assert kept == other.ledger
 
 
 def test_what_counts_within_a_step_begins_anew_at_another() -> None:
-    """Answered timeouts and free repetitions are those of the step in hand; people hear of a wait again."""
+    """Timeouts and free repetitions count for one step; a wait has a new notice."""
     ledger = Ledger(automatic=True, timeouts=1, free_repeats=2, told="blocked by US-0")
     play = Playbook(track_at("impl", ledger=ledger))
     same = Playbook(play.track).given(edited("impl", Status.FAILING))
@@ -167,9 +157,8 @@ def test_what_counts_within_a_step_begins_anew_at_another() -> None:
 
 def test_the_end_has_one_status() -> None:
     """`done` is a step that has passed, whatever else the file says."""
-    Playbook(track_at("update-memory")).given(edited("done", Status.PENDING)).expect(
-        step="done", status=Status.PASS
-    )
+    play = Playbook(track_at("update-memory")).given(edited("done", Status.PENDING))
+    play.expect(step="done", status=Status.PASS)
 
 
 # --- held -----------------------------------------------------------------------------------------
@@ -260,7 +249,7 @@ def test_an_edit_seen_while_an_executor_ran_is_undone_when_that_has_ended(status
 
 @pytest.mark.parametrize("verb", [Approved(), Rejected(), RolledBack(step="bdd")])
 def test_a_verb_that_moves_the_story_drops_the_edit_that_is_held(verb: Event) -> None:
-    """It was made from where the story stood before; confirmed now, it would lead somewhere else."""
+    """It began at the story's earlier step; confirmed now, it would lead somewhere else."""
     play = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(edited("impl"))
     assert None is not play.ledger.held_edit
 
@@ -276,13 +265,12 @@ def test_an_edit_to_an_unknown_step_is_undone(policy: Literal["hold_gates", "ado
 
 def test_a_project_may_refuse_every_edit() -> None:
     """`external_edits: refuse`."""
-    Playbook(track_at("impl")).refused(edited("impl", Status.PASS, "refuse"), "EDIT_REFUSED").expect(
-        orders="notify"
-    )
+    play = Playbook(track_at("impl")).refused(edited("impl", Status.PASS, "refuse"), "EDIT_REFUSED")
+    play.expect(orders="notify")
 
 
 def test_an_adopting_project_lets_edits_pass_gates() -> None:
-    """`external_edits: adopt` trusts whoever writes the file."""
+    """`external_edits: adopt` trusts every writer of the file."""
     Playbook(track_at("bdd")).given(edited("impl", policy="adopt")).expect(step="impl", result="accepted")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,6 +29,7 @@ from handoffd.engine.events import (
     BaselineMeasured,
     ChecksFinished,
     DeadlinePassed,
+    Event,
     ExecutorExited,
     ExecutorStarted,
     HandoffArrived,
@@ -39,7 +41,7 @@ from handoffd.engine.events import (
     Started,
 )
 from handoffd.engine.run import FREE_REPEATS, Exit
-from handoffd.engine.track import Phase, StopReason
+from handoffd.engine.track import Phase, StopReason, Track
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -91,16 +93,14 @@ def test_an_executor_that_leaves_nothing_has_failed(exit_fields: dict[str, Any],
     play.expect(status=Status.FAILING, last_error=told).turn().expect(attempt=2)
 
 
-def test_a_stale_hand_off_is_no_hand_off() -> None:
-    """What lay there before, or names another attempt, is not heard; the error says why."""
-    play = Playbook(dispatched("bdd")).exits(Stale(why="it names attempt 3"))
-    play.expect(
-        status=Status.FAILING, last_error="exited with code 0, only a stale hand-off: it names attempt 3"
-    )
+def test_a_stale_hand_off_does_not_count() -> None:
+    """One that was there before, or names another attempt; the error says why."""
+    play = Playbook(dispatched("bdd")).exits(Stale(why="it names attempt 3")).expect(status=Status.FAILING)
+    play.expect(last_error="exited with code 0, only a stale hand-off: it names attempt 3")
 
 
 def test_an_unreadable_hand_off_fails_with_its_line() -> None:
-    """Half-written front matter is the attempt's failure, told with the place."""
+    """Half-written front matter is the attempt's failure; the error names the place."""
     problem = Problem(file=".ai/HANDOFF.md", line=7, message="the front matter is never closed")
     play = Playbook(dispatched("bdd")).exits(Malformed(problem=problem))
     play.expect(status=Status.FAILING, last_error=str(problem))
@@ -122,24 +122,22 @@ def test_the_exit_decides_a_hand_off_of_the_old_format(exit_fields: dict[str, An
 
 
 def test_an_executor_that_asks_for_a_person_gets_one() -> None:
-    """needs_human stands, nothing is measured, and a person is told."""
+    """Nothing is measured, and the notice has the question."""
     play = Playbook(dispatched("impl")).hands_over(Status.NEEDS_HUMAN, error="two specs disagree")
-    play.expect(
-        status=Status.NEEDS_HUMAN, last_error="two specs disagree", result="needs_human", orders="notify"
-    )
+    play.expect(result="needs_human", orders="notify")
+    play.expect(status=Status.NEEDS_HUMAN, last_error="two specs disagree")
     play.turn().expect(result="needs_human", orders="")
 
 
 def test_a_process_that_vanished_costs_no_attempt() -> None:
-    """Nobody saw its end (the machine went down): the same attempt is made again."""
+    """How it ended is unknown (the machine went down): the same attempt is made again."""
     play = Playbook(dispatched("bdd", attempt=2)).exits(code=None, by="lost")
-    play.expect(status=Status.PENDING, attempt=2, result="accepted").turn().expect(
-        attempt=2, result="dispatched"
-    )
+    play.expect(status=Status.PENDING, attempt=2, result="accepted")
+    play.turn().expect(attempt=2, result="dispatched")
 
 
 def test_a_hand_off_of_a_vanished_process_counts() -> None:
-    """The work was done and said so."""
+    """The work was done and handed over."""
     Playbook(dispatched("bdd")).exits(found(handoff()), code=None, by="lost").expect(status=Status.PASS)
 
 
@@ -178,7 +176,7 @@ def test_our_own_interruptions_never_use_up_the_free_repetitions() -> None:
 
 # --- who ends it ----------------------------------------------------------------------------------
 def test_an_interruption_stops_the_tree_and_costs_no_attempt() -> None:
-    """`stop --executors` is no failure of the agent; nothing else of ours can be interrupted."""
+    """`stop --executors` is not a failure of the agent; nothing else of ours can be interrupted."""
     play = Playbook(dispatched("bdd", attempt=2)).given(Interrupted(by="mei"))
     assert (StopTree(dispatch=DISPATCH, why=StopReason.SHUTDOWN),) == play.decision.effects
     play.expect(status=Status.RUNNING).refused(Interrupted(), "NOTHING_RUNS")
@@ -191,7 +189,7 @@ def test_a_hand_off_finished_before_the_interruption_counts() -> None:
     play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS)
 
 
-def test_a_deadline_stops_the_tree_before_the_timeout_is_told() -> None:
+def test_a_deadline_stops_the_tree_before_the_timeout() -> None:
     """The attempt is over when its last process is gone, not before."""
     play = Playbook(dispatched("impl")).given(DeadlinePassed(dispatch=DISPATCH, elapsed_min=10.4))
     play.expect(status=Status.RUNNING, orders="stop_tree")
@@ -206,17 +204,11 @@ def test_a_deadline_stops_the_tree_before_the_timeout_is_told() -> None:
 
 def test_a_timeout_quotes_what_the_agent_said_last() -> None:
     """Where people look for why: in last_error and in the event. The notice says it once."""
-    play = Playbook(dispatched("impl")).exits(
-        code=None,
-        signal=15,
-        by="deadline",
-        after_min=10,
-        tail="it said: Now the tests.\nit called Bash: sleep 999",
-    )
+    tail = "it said: Now the tests.\nit called Bash: sleep 999"
+    play = Playbook(dispatched("impl")).exits(code=None, signal=15, by="deadline", after_min=10, tail=tail)
     quoted = "(it said: Now the tests. | it called Bash: sleep 999)"
-    play.expect(
-        status=Status.TIMEOUT, last_error=f"impl ran out of time after 10 min (limit 10 min) {quoted}"
-    )
+    error = f"impl ran out of time after 10 min (limit 10 min) {quoted}"
+    play.expect(status=Status.TIMEOUT, last_error=error)
     notice = play.notices[0]
     assert f"no valid hand-off was there at the deadline {quoted}" == play.decision.why == notice.why
     assert "impl ran out of time after 10 min (limit 10 min)" == notice.text
@@ -238,12 +230,9 @@ def test_a_hand_off_that_is_there_at_the_deadline_counts(by: str) -> None:
 
 
 def test_a_second_stop_is_refused_but_an_abort_always_heard() -> None:
-    """The ladder is climbed once; a person's abort changes what becomes of the attempt."""
-    play = (
-        Playbook(dispatched("bdd"))
-        .given(HandoffSettled(dispatch=DISPATCH, quiet_s=20))
-        .expect(orders="stop_tree")
-    )
+    """The ladder is climbed once; a person's abort changes the verdict on the attempt."""
+    play = Playbook(dispatched("bdd")).given(HandoffSettled(dispatch=DISPATCH, quiet_s=20))
+    play.expect(orders="stop_tree")
     play.refused(DeadlinePassed(dispatch=DISPATCH, elapsed_min=6), "STALE_FACT")
     play.given(Aborted(by="mei")).expect(orders="stop_tree").refused(Aborted(), "STOPPING")
     play.exits(found(handoff()), code=None, signal=15, by="stop")
@@ -259,13 +248,31 @@ def test_a_settled_executor_is_ended_and_its_hand_off_counts() -> None:
     play.exits(found(handoff()), code=None, signal=2, by="stop").expect(status=Status.PASS)
 
 
-@pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.CHECKING])
-def test_time_is_the_executors_only(phase: Phase) -> None:
-    """Neither a deadline nor rest ends the checks: they have limits of their own."""
-    play = Playbook(dispatched("impl", phase))
-    play.refused(DeadlinePassed(dispatch=DISPATCH, elapsed_min=11), "STALE_FACT")
-    play.refused(HandoffSettled(dispatch=DISPATCH, quiet_s=20), "STALE_FACT")
-    play.refused(Interrupted(), "NOTHING_RUNS")
+ARRIVED = HandoffArrived(dispatch="e7", reading=found(handoff()), mark=mark(7))
+
+
+@pytest.mark.parametrize(
+    ("there", "event", "code"),
+    [
+        # neither a deadline nor rest ends the checks: they have limits of their own
+        (dispatched("impl", Phase.BASELINE), DeadlinePassed(dispatch=DISPATCH, elapsed_min=11), "STALE_FACT"),
+        (dispatched("impl", Phase.CHECKING), DeadlinePassed(dispatch=DISPATCH, elapsed_min=11), "STALE_FACT"),
+        (dispatched("impl", Phase.BASELINE), HandoffSettled(dispatch=DISPATCH, quiet_s=20), "STALE_FACT"),
+        (dispatched("impl", Phase.CHECKING), HandoffSettled(dispatch=DISPATCH, quiet_s=20), "STALE_FACT"),
+        (dispatched("impl", Phase.BASELINE), Interrupted(), "NOTHING_RUNS"),
+        (dispatched("impl", Phase.CHECKING), Interrupted(), "NOTHING_RUNS"),
+        # a measurement cannot end an executor that still works
+        (dispatched("impl"), ChecksFinished(dispatch=DISPATCH, tests=green()), "STALE_FACT"),
+        # a view of a Level 1 attempt is stale once we dispatched, and does not overtake the process
+        (dispatched("bdd"), ARRIVED, "STALE_FACT"),
+        (dispatched("bdd"), DeadlinePassed(dispatch=None, elapsed_min=9), "STALE_FACT"),
+        # Level 1 waits on when there is no hand-off
+        (track_at("bdd", Status.RUNNING), replace(ARRIVED, reading=Absent()), "NO_HANDOFF"),
+    ],
+)
+def test_a_fact_that_does_not_fit_the_attempt_is_refused(there: Track, event: Event, code: str) -> None:
+    """It changes nothing."""
+    Playbook(there).refused(event, code)
 
 
 # --- aborts in every phase ------------------------------------------------------------------------
@@ -291,18 +298,13 @@ def test_an_abort_waits_for_the_last_process(phase: Phase, ending: object) -> No
     play.turn().expect(result="blocked", orders="")
 
 
-# --- facts told twice -----------------------------------------------------------------------------
+# --- facts that come twice ------------------------------------------------------------------------
 def test_a_result_is_applied_once() -> None:
-    """The end of an executor told again while its checks run changes nothing."""
+    """The end of an executor, reported again while its checks run, changes nothing."""
     play = Playbook(dispatched("impl")).hands_over().expect(orders="run_checks")
     again = ExecutorExited(dispatch=DISPATCH, exit=Exit(code=0), reading=found(handoff(Status.FAILING)))
     play.refused(again, "STALE_FACT").refused(SpawnRefused(dispatch=DISPATCH, error="?"), "STALE_FACT")
     play.checked(green()).expect(status=Status.PASS)
-
-
-def test_checks_are_judged_only_while_they_run() -> None:
-    """A measurement cannot end an executor that still works."""
-    Playbook(dispatched("impl")).refused(ChecksFinished(dispatch=DISPATCH, tests=green()), "STALE_FACT")
 
 
 # --- notes meanwhile ------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ def test_a_note_given_meanwhile_is_in_the_very_next_prompt_however_the_attempt_e
 
 # --- dispatches that are not ours -----------------------------------------------------------------
 def arrives(play: Playbook, reading: Found | Absent, number: int = 7) -> Playbook:
-    """Tell of a settled hand-off for an attempt that somebody else started."""
+    """Report a settled hand-off of an external attempt."""
     return play.given(HandoffArrived(dispatch=f"e{number}", reading=reading, mark=mark(number)))
 
 
@@ -340,7 +342,7 @@ def test_a_hand_off_at_level_1_is_judged_like_any_other() -> None:
 
 
 def test_a_hand_off_at_level_1_is_measured_where_the_step_asks_for_it() -> None:
-    """Claims are checked whoever makes them; nothing can arrive a second time meanwhile."""
+    """Claims are checked, also external ones; nothing can arrive a second time meanwhile."""
     play = arrives(Playbook(track_at("impl", Status.RUNNING)), found(handoff())).expect(orders="run_checks")
     assert ("e7", "external") == (play.dispatch.id, play.dispatch.executor)
     play.refused(HandoffArrived(dispatch="e8", reading=found(handoff()), mark=mark(8)), "STALE_FACT")
@@ -348,7 +350,7 @@ def test_a_hand_off_at_level_1_is_measured_where_the_step_asks_for_it() -> None:
 
 
 def test_the_ledger_keeps_what_was_measured_in_the_attempt_judged_last() -> None:
-    """The next attempt's word is no measurement because the one before had one."""
+    """The next attempt's claim does not become a measurement because the one before had one."""
     play = arrives(Playbook(track_at("impl", Status.RUNNING)), found(handoff()))
     play.checked(red("t.py::old"))
     assert play.state.tests == play.ledger.measured is not None
@@ -359,7 +361,7 @@ def test_the_ledger_keeps_what_was_measured_in_the_attempt_judged_last() -> None
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_hand_off_passes_no_gate_that_was_turned_on_meanwhile(ours: bool) -> None:
-    """Its claim is judged and a person is asked, whoever made the attempt; a failing one goes its way."""
+    """Its claim is judged and a person is asked, also of an external attempt; a failing one goes its way."""
     play = Playbook(track_at("bdd") if ours else track_at("bdd", Status.RUNNING))
     play = play.turn() if ours else play
     play.rules = with_rule("bdd", requires_human=True)
@@ -393,30 +395,13 @@ def test_an_old_hand_off_at_level_1_passes() -> None:
     arrives(Playbook(track_at("bdd", Status.RUNNING)), OLD_FORMAT).expect(status=Status.PASS)
 
 
-def test_what_is_no_hand_off_is_waited_for() -> None:
-    """Level 1 waits on."""
-    play = Playbook(track_at("bdd", Status.RUNNING))
-    play.refused(HandoffArrived(dispatch="e7", reading=Absent(), mark=mark(7)), "NO_HANDOFF")
-
-
-def test_a_hand_off_for_an_executor_of_ours_is_heard_at_its_end_only() -> None:
-    """The watcher's fact does not overtake the process."""
-    event = HandoffArrived(dispatch="e7", reading=found(handoff()), mark=mark(7))
-    Playbook(dispatched("bdd")).refused(event, "STALE_FACT")
-
-
 def test_an_attempt_at_level_1_times_out_without_anything_to_stop() -> None:
-    """There is no process of ours; the person is told."""
+    """There is no process of ours; a person gets a notice."""
     play = Playbook(track_at("bdd", Status.RUNNING)).given(DeadlinePassed(dispatch=None, elapsed_min=6.4))
     play.expect(
         status=Status.TIMEOUT, result="timeout", orders="notify",
         last_error="bdd ran out of time after 6 min (limit 5 min)",
     )  # fmt: skip
-
-
-def test_a_deadline_of_nobodys_dispatch_does_not_touch_ours() -> None:
-    """The poller's view of a Level 1 attempt is stale once we dispatched."""
-    Playbook(dispatched("bdd")).refused(DeadlinePassed(dispatch=None, elapsed_min=9), "STALE_FACT")
 
 
 def test_an_attempt_at_level_1_can_be_aborted() -> None:
@@ -448,7 +433,7 @@ def test_only_what_can_matter_is_measured(
 
 
 def test_an_executor_is_known_to_run_once() -> None:
-    """Told twice, it is no news; told after a stop was ordered, it does not undo that."""
+    """A second report is stale; one after a stop was ordered does not undo that."""
     play = Playbook(dispatched("bdd", Phase.STARTING)).runs().expect(orders="")
     play.refused(ExecutorStarted(dispatch=DISPATCH, pid=1), "STALE_FACT")
     stopping = Playbook(dispatched("bdd", Phase.STARTING)).given(Interrupted())
@@ -477,14 +462,11 @@ def test_a_clock_that_was_set_dates_no_end_before_the_start_or_after_now(told: i
 
 def test_the_error_is_one_line_and_the_next_prompt_has_the_rest() -> None:
     """Lists have room for one; the agent that goes on needs all of them."""
-    play = Playbook(dispatched("bdd", timeout_min=0.1)).exits(
-        code=None, signal=15, by="deadline", after_min=0.11, tail=TRACE, line="KeyboardInterrupt"
-    )
-    play.expect(
-        status=Status.TIMEOUT, last_error="bdd ran out of time after 7 s (limit 6 s) (KeyboardInterrupt)"
-    )
+    output: dict[str, Any] = {"tail": TRACE, "line": "KeyboardInterrupt"}
+    play = Playbook(dispatched("bdd", timeout_min=0.1))
+    play.exits(code=None, signal=15, by="deadline", after_min=0.11, **output)
+    play.expect(last_error="bdd ran out of time after 7 s (limit 6 s) (KeyboardInterrupt)")
+    play.expect(status=Status.TIMEOUT)
     assert TRACE == play.ledger.facts.output_tail
-    again = Playbook(dispatched("bdd")).exits(
-        found(handoff(Status.FAILING)), tail=TRACE, line="KeyboardInterrupt"
-    )
+    again = Playbook(dispatched("bdd")).exits(found(handoff(Status.FAILING)), **output)
     assert None is again.ledger.facts.output_tail

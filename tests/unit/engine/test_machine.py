@@ -170,7 +170,7 @@ EDITS = st.builds(
 def waits_for_a_person(track: Track) -> bool:
     """Return whether nothing goes on before a person does something they have not been asked for otherwise.
 
-    What they have ended or paused themselves is no such thing; a shared budget has a notice of the daemon's.
+    What they have ended or paused themselves does not count; a shared budget has a notice of the daemon's.
     A pause of an earlier release, which nothing but `resume` ends, may have moved on without a word.
     """
     state, ledger = track.state, track.ledger
@@ -194,7 +194,7 @@ class EngineMachine(RuleBasedStateMachine):
         """How often a dispatch came to its end with a result."""
         self.external = False
         self.told: tuple[str | None, str] | None = None
-        """The story and step of the notice that says what waits for a person, as the journal keeps it."""
+        """The story and step of the notice about a wait for a person, as the journal keeps it."""
 
     @initialize()
     def begin(self) -> None:
@@ -246,21 +246,14 @@ class EngineMachine(RuleBasedStateMachine):
     def turn(
         self, unmet: tuple[str, ...], baseline: bool, resume: bool, over: Finding | None, auto: bool
     ) -> None:
-        """The track takes its turn, under an id that nobody had before."""
+        """The track takes its turn, under a new id."""
         self.ids.append(f"d{len(self.ids)}")
         self.tell(
             Advanced(
-                dispatch=self.ids[-1],
-                executor="rehearsal",
-                unmet=unmet,
-                baseline=baseline,
-                over=over,
-                resume=resume,
-                auto_continue=auto,
-                keeps_gate=True,
-                mark=mark(len(self.ids)),
+                dispatch=self.ids[-1], executor="rehearsal", unmet=unmet, baseline=baseline, over=over,
+                resume=resume, auto_continue=auto, keeps_gate=True, mark=mark(len(self.ids)),
             )
-        )
+        )  # fmt: skip
 
     @rule(data=st.data(), fault=st.none() | st.just("no runner"))
     def baseline_measured(self, data: st.DataObject, fault: str | None) -> None:
@@ -299,12 +292,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), ours=st.booleans())
     def deadline_passed(self, data: st.DataObject, ours: bool) -> None:
-        """Somebody's time is over."""
+        """A deadline is reached."""
         self.tell(DeadlinePassed(dispatch=self.an_id(data) if ours else None, elapsed_min=11))
 
     @rule(data=st.data(), finding=FINDINGS)
     def cap_reached(self, data: st.DataObject, finding: Finding) -> None:
-        """Somebody has spent all there is."""
+        """A budget is used up."""
         self.tell(CapReached(dispatch=self.an_id(data), finding=finding))
 
     @rule(data=st.data())
@@ -314,14 +307,14 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def executor_stalled(self, data: st.DataObject) -> None:
-        """An executor stands still, which people were warned of."""
+        """An executor shows no activity, after a warning."""
         silence = Silence(quiet_min=10.0, limit_min=10, output_bytes=0, cpu_s=0.0, written_bytes=0)
         self.tell(ExecutorQuiet(dispatch=self.an_id(data), silence=silence))
         self.tell(ExecutorStalled(dispatch=self.an_id(data), silence=silence))
 
     @rule(reading=READINGS)
     def handoff_arrived(self, reading: Reading) -> None:
-        """A hand-off lies there that nobody of ours wrote."""
+        """A hand-off is there that no executor of ours wrote."""
         self.ids.append(f"e{len(self.ids)}")
         self.tell(HandoffArrived(dispatch=self.ids[-1], reading=reading, mark=mark(len(self.ids))))
 
@@ -333,7 +326,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.track.ledger.dispatch is None)
     @rule(end=st.sampled_from([None, End.MISSING_BINARY]))
     def dispatch_failed(self, end: End | None) -> None:
-        """A prompt could not be made, or nobody knows the executor."""
+        """A prompt could not be made, or the executor is unknown."""
         self.tell(DispatchFailed(code="?", message="line 3", end=end, executor="codex"))
 
     # --- people ----------------------------------------------------------------------------------------
@@ -344,7 +337,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(edit=EDITS)
     def edited(self, edit: StateEdited) -> None:
-        """Somebody writes STATE.json."""
+        """A person or a tool writes STATE.json."""
         self.tell(edit)
 
     # --- what always holds -----------------------------------------------------------------------------
@@ -360,17 +353,14 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_runs_is_one_dispatch(self) -> None:
-        """Running means: a dispatch of ours, or an attempt of somebody else's that an edit told of."""
+        """Running means: a dispatch of ours, or an external attempt that an edit reported."""
         state, dispatch = self.track.state, self.track.ledger.dispatch
         if state is None:
             return
         if dispatch is not None:
             assert state.status is Status.RUNNING
-            assert (state.story, state.step, state.attempt) == (
-                dispatch.story,
-                dispatch.step,
-                dispatch.attempt,
-            )
+            assert (state.story, state.step) == (dispatch.story, dispatch.step)
+            assert state.attempt == dispatch.attempt
             assert (dispatch.claim is not None) == (dispatch.phase is Phase.CHECKING)
         elif state.status is Status.RUNNING:
             assert self.external
@@ -398,7 +388,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Whatever led there: a notice that is still open names the story and the step."""
         if waits_for_a_person(self.track):
             assert self.told is not None
-            assert still_waits(self.track, *self.told), f"told of {self.told}"
+            assert still_waits(self.track, *self.told), f"the latest notice: {self.told}"
 
     @invariant()
     def no_story_is_in_two_places(self) -> None:

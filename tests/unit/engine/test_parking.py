@@ -1,4 +1,4 @@
-"""A usage limit is a schedule: what it costs (nothing), how long it lasts, who is told."""
+"""A usage limit is a schedule: what it costs (nothing), how long it lasts, and its notices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.playbook import DISPATCH, T0, Playbook, dispatched, found, handoff, track_at
+from tests.support.playbook import T0, Playbook, dispatched, found, handoff, track_at
 
-from handoffd.engine.events import Aborted, DeadlinePassed, ExecutorExited, LimitLifted, Retried, Started
+from handoffd.engine.events import Aborted, DeadlinePassed, LimitLifted, Retried, Started
 from handoffd.engine.limits import LONGEST
-from handoffd.engine.run import End, Exit
-from handoffd.engine.track import Ledger, Limit, Standby, Track
-from handoffd.protocol.handoff import Absent
+from handoffd.engine.run import End
+from handoffd.engine.track import Limit, Standby, Track
 from handoffd.protocol.state import Status
 
 WORDS = "Claude usage limit reached"
@@ -34,14 +33,14 @@ def limited(play: Playbook, end: End = End.LIMIT, *, retry_at: datetime | None =
 
 
 def again(play: Playbook, end: End = End.LIMIT, *, retry_at: datetime | None = None) -> Limit:
-    """Have the track try again when the time has come, and meet the limit once more."""
+    """Have the track try again when it is due, and meet the limit again."""
     play.now = play.ledger.limited[0].until
     return limited(play.turn(executor="claude", account="claude"), end, retry_at=retry_at).ledger.limited[0]
 
 
 @pytest.mark.parametrize(("late", "since"), [(timedelta(minutes=20), T0), (timedelta(hours=7), None)])
 def test_a_limit_lasts_since_it_was_met(late: timedelta, since: datetime | None) -> None:
-    """Not since a daemon was there again to hear of it; of a whole night nothing is known."""
+    """Not since a daemon learned about it; a whole night without a daemon is unknown."""
     play = Playbook(track_at("bdd")).turn(executor="claude", account="claude").runs()
     play.now += late
     play.exits(code=1, end=End.LIMIT, at=T0, line="", after_min=0)
@@ -58,7 +57,7 @@ def waits(play: Playbook) -> timedelta:
 # --- what it costs --------------------------------------------------------------------------------
 @pytest.mark.parametrize("end", [End.LIMIT, End.OVERLOAD])
 def test_a_limit_costs_no_attempt_and_no_repetition(end: End) -> None:
-    """What the step has failed by before stays to be told in the next prompt."""
+    """The error of the last failure stays for the next prompt."""
     play = limited(Playbook(on_account(attempt=2, last_error="two tests fail")), end)
     play.expect(status=Status.PENDING, attempt=2, last_error="two tests fail")
     assert (None, 0, {}) == (play.ledger.dispatch, play.ledger.free_repeats, play.ledger.facts.attempts)
@@ -98,7 +97,7 @@ def test_a_hand_off_does_not_begin_the_pauses_anew() -> None:
 
 
 def test_an_abort_goes_before_a_limit() -> None:
-    """Nobody waits for what was aborted."""
+    """An aborted story waits for no account."""
     play = limited(Playbook(on_account()).given(Aborted(by="mei")))
     play.expect(status=Status.NEEDS_HUMAN)
     assert play.ledger.closed
@@ -162,23 +161,22 @@ def test_after_a_minute_of_work_the_limit_is_over_whatever_the_executor_ends_wit
     assert (other,) == play.ledger.limited
 
 
-@pytest.mark.parametrize("end", [End.LOGGED_OUT, End.BAD_CALL, End.FAILED])
-def test_an_end_within_a_minute_that_is_not_clean_tells_nothing_of_its_account(end: End) -> None:
-    """It may never have asked it."""
+@pytest.mark.parametrize(
+    ("exit_fields", "over"),
+    [
+        ({"end": End.LOGGED_OUT, "after_min": 0.9}, False),
+        ({"end": End.BAD_CALL, "after_min": 0.9}, False),
+        ({"end": End.FAILED, "after_min": 0.9}, False),
+        ({"end": None, "by": "lost"}, False),
+        ({"end": End.CLEAN, "after_min": 0}, True),
+    ],
+)
+def test_only_a_clean_end_within_a_minute_shows_that_the_limit_is_over(
+    exit_fields: dict[str, Any], over: bool
+) -> None:
+    """Another one may never have asked the account; how a lost one ended is unknown."""
     play = limited(Playbook(on_account())).turn(executor="claude", account="claude")
-    assert 1 == len(play.exits(code=1, end=end, after_min=0.9).ledger.limited)
-
-
-def test_a_clean_end_is_soon_enough() -> None:
-    """It was let in, whether it handed over or not."""
-    play = limited(Playbook(on_account())).turn(executor="claude", account="claude")
-    assert () == play.exits(end=End.CLEAN, after_min=0).ledger.limited
-
-
-def test_an_executor_that_vanished_tells_nothing_of_its_account() -> None:
-    """Nobody saw whether it was allowed to work."""
-    play = limited(Playbook(on_account())).turn(executor="claude", account="claude")
-    assert 1 == len(play.exits(by="lost", code=None).ledger.limited)
+    assert over == (() == play.exits(code=1, **exit_fields).ledger.limited)
 
 
 def test_an_account_stays_limited_for_the_next_story() -> None:
@@ -196,29 +194,27 @@ def test_a_person_may_end_the_wait() -> None:
     assert ((), None) == (play.ledger.limited, play.ledger.told)
 
 
-def test_what_is_not_limited_cannot_be_lifted() -> None:
-    """And the refusal says so."""
-    play = Playbook(track_at("bdd", ledger=Ledger(automatic=True))).given(LimitLifted(account="claude"))
-    assert "NOT_LIMITED" == play.decision.result.code  # type: ignore[union-attr]
+def test_only_a_limit_that_is_there_can_be_lifted() -> None:
+    """The refusal has a code of its own."""
+    Playbook(track_at("bdd")).refused(LimitLifted(account="claude"), "NOT_LIMITED")
 
 
-# --- who is told ----------------------------------------------------------------------------------
-def test_people_are_told_once_of_a_wait_and_once_more_when_it_lasts() -> None:
+# --- notices --------------------------------------------------------------------------------------
+def test_a_wait_has_one_notice_and_a_second_one_when_it_lasts() -> None:
     """By a warning that names the time and the agent's words."""
     play = limited(Playbook(on_account()), retry_at=T0 + timedelta(hours=2))
     [notice] = play.notices
     assert ("warning", WORDS, "handoffd status {project}") == (notice.notice, notice.why, notice.action)
     assert "bdd of US-1 waits for claude's usage limit, until Sun 01 Feb 00:00 UTC (in 2 h)" == notice.text
-    told = []
+    later = []
     for _ in range(40):
         again(play)
-        told += [notice.text for notice in play.notices]
-    assert ["claude's usage limit has lasted for 1 d, and goes on until"] == [
-        text[:58].strip() for text in told
-    ]
+        later += [notice.text for notice in play.notices]
+    (text,) = later
+    assert text.startswith("claude's usage limit has lasted for 1 d, and goes on until ")
 
 
-def test_nobody_is_told_of_an_overload_that_is_soon_over() -> None:
+def test_an_overload_that_is_soon_over_has_no_notice() -> None:
     """Only of one that lasts for a quarter of an hour."""
     play = limited(Playbook(on_account()), End.OVERLOAD)
     assert () == play.notices
@@ -229,19 +225,18 @@ def test_nobody_is_told_of_an_overload_that_is_soon_over() -> None:
     assert [0, 0, 0, 0, 1, 0, 0, 0] == counts
 
 
-def test_a_wait_is_what_the_track_is_said_to_wait_for() -> None:
+def test_a_track_shows_the_wait_that_it_is_in() -> None:
     """Also while no daemon runs."""
     play = limited(Playbook(on_account()))
     assert "claude's usage limit, until 22:05 UTC (in 5 min)" == play.ledger.told
     assert ["limits.limit"] == [ground.rule for ground in play.decision.grounds]
 
 
-def test_an_executor_that_takes_over_at_once_is_told_of_and_nothing_waits() -> None:
+def test_when_another_executor_takes_over_at_once_nothing_waits() -> None:
     """The notice says who works now, and when the other one is back."""
-    play = Playbook(dispatched("impl", attempt=2))
-    exit_ = Exit(code=1, end=End.LIMIT, tail="limit", retry_at=play.now + timedelta(hours=2))
-    event = ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=Standby(instead="codex"))
-    play.given(event).expect(status=Status.PENDING, attempt=2, orders="notify")
+    play, back_at = Playbook(dispatched("impl", attempt=2)), T0 + timedelta(hours=2)
+    play.exits(code=1, end=End.LIMIT, tail="limit", retry_at=back_at, standby=Standby(instead="codex"))
+    play.expect(status=Status.PENDING, attempt=2, orders="notify")
     (notice,) = play.notices
     assert "codex takes over impl of" in notice.text
     assert "rehearsal is back" in notice.text
@@ -255,27 +250,26 @@ FORBIDDEN = "API Error: 403 the zebra is not amused"
 
 def refused(play: Playbook, standby: Standby | None = None) -> Playbook:
     """Have the provider refuse before any work, at once."""
-    exit_ = Exit(code=1, end=End.REFUSED, tail=FORBIDDEN, line=FORBIDDEN, stream_error=True)
-    event = ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=standby)
-    return play.given(event)
+    words: dict[str, Any] = {"tail": FORBIDDEN, "line": FORBIDDEN, "stream_error": True}
+    return play.exits(code=1, end=End.REFUSED, standby=standby, after_min=0, **words)
 
 
 def refused_again(play: Playbook, standby: Standby | None = None) -> Playbook:
-    """Have the track try again when the time has come, and be refused once more."""
+    """Have the track try again when it is due, and be refused again."""
     play.now = play.ledger.limited[0].until
     return refused(play.turn(executor="claude", account="claude"), standby)
 
 
 def test_refusals_cost_no_attempt_and_the_pauses_between_them_grow() -> None:
-    """At the second one a person is told, once, with what the provider said and what to look at."""
+    """The second one has a notice, with the provider's words and what to look at."""
     play = refused(Playbook(on_account(attempt=2)))
-    pauses, told = [waits(play)], [len(play.notices)]
+    pauses, notices = [waits(play)], [len(play.notices)]
     for _ in range(6):
         pauses.append(waits(refused_again(play)))
-        told.append(len(play.notices))
+        notices.append(len(play.notices))
         play.expect(status=Status.PENDING, attempt=2)
     assert [0.5, 2, 10, 30, 60, 60, 60] == [pause / timedelta(minutes=1) for pause in pauses]
-    assert [0, 1, 0, 0, 0, 0, 0] == told
+    assert [0, 1, 0, 0, 0, 0, 0] == notices
     assert ("claude's refusing provider" in str(play.ledger.told), 0) == (True, play.ledger.free_repeats)
 
 
@@ -302,7 +296,7 @@ def test_after_six_hours_of_refusals_a_person_is_asked_and_they_are_counted_anew
     assert timedelta(seconds=30) == waits(refused(play))
 
 
-def test_at_a_refusal_the_next_executor_takes_over_and_is_told_of_at_the_second() -> None:
+def test_at_a_refusal_the_next_executor_takes_over_and_the_second_has_a_notice() -> None:
     """However long it goes on: with another one at work no person is needed."""
     next_one = Standby(instead="codex")
     play = refused(Playbook(on_account()), next_one)
@@ -316,7 +310,7 @@ def test_at_a_refusal_the_next_executor_takes_over_and_is_told_of_at_the_second(
 
 
 def test_when_all_that_are_named_refuse_a_person_is_asked_as_well() -> None:
-    """Of two that only wait for each other none would be told of; one at its usage limit is waited for."""
+    """Two that only wait for each other would wait for ever; one at its usage limit is waited for."""
     until = T0 + timedelta(hours=9)
     for kind, status in (("refusal", Status.NEEDS_HUMAN), ("limit", Status.PENDING)):
         other = Limit(account="codex", executor="codex", kind=kind, since=T0, until=until)  # type: ignore[arg-type]
@@ -324,15 +318,8 @@ def test_when_all_that_are_named_refuse_a_person_is_asked_as_well() -> None:
         before = replace(other, account="claude", executor="claude", kind="refusal", answers=7)
         play.track = play.track.with_ledger(limited=(replace(before, until=T0 + timedelta(hours=5)), other))
         play.now = T0 + timedelta(hours=5, minutes=59)
-        play.given(
-            ExecutorExited(
-                dispatch=DISPATCH,
-                exit=Exit(code=1, end=End.REFUSED),
-                reading=Absent(),
-                standby=Standby(instead="codex", until=until),
-            ),
-            after_min=1,
-        ).expect(status=status, attempt=1)
+        play.exits(code=1, end=End.REFUSED, seconds=0.0, standby=Standby(instead="codex", until=until))
+        play.expect(status=status, attempt=1)
 
 
 @pytest.mark.parametrize("end", [End.CLEAN, End.FAILED, End.CRASH])

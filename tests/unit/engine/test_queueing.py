@@ -1,10 +1,12 @@
-"""What people do with a backlog."""
+"""A backlog: what people do with it, its order, and stories that would wait for each other."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.decision import Accepted, Finished
@@ -19,8 +21,18 @@ from handoffd.engine.events import (
     PromptTaken,
     Started,
 )
-from handoffd.engine.routing import unasked
-from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued
+from handoffd.engine.routing import (
+    Blocker,
+    before,
+    behind,
+    blockers,
+    circle,
+    entry_of,
+    unasked,
+    waits_in_words,
+    without,
+)
+from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued, startable, unmet
 from handoffd.protocol.state import Status
 
 THREE = (Queued(story="a", priority=5), Queued(story="b"), Queued(story="c", priority=-5))
@@ -39,7 +51,7 @@ def order(play: Playbook) -> list[tuple[str, int]]:
 
 # --- continue -------------------------------------------------------------------------------------
 def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
-    """And leaves the level as it is; whoever was passed over stands in the grounds."""
+    """And leaves the level as it is; the stories that were passed over are in the grounds."""
     entry = Queued(story="US-3", agent_teams=True, executor=("codex",), complexity="L", schedule="nightly")
     play = waiting(Queued(story="US-2", blocked_by=("US-9",)), entry, automatic=False).given(Continued())
 
@@ -55,30 +67,27 @@ def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
 def test_continue_after_an_abort_starts_the_next() -> None:
     """The aborted one is closed."""
     ledger = Ledger(closed=True, backlog=(Queued(story="US-2"),))
-    Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued()).expect(
-        story="US-2", step="bdd", status=Status.PENDING
-    )
+    play = Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued())
+    play.expect(story="US-2", step="bdd", status=Status.PENDING)
 
 
 def test_continue_in_a_new_project_begins_with_its_bootstrap() -> None:
-    """What was known of it when the story was asked for."""
+    """As it was when the story was asked for."""
     ledger = Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
-    Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued()).expect(
-        story="US-1", step="bootstrap"
-    )
+    play = Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued())
+    play.expect(story="US-1", step="bootstrap")
 
 
 def test_continue_gives_a_story_back_that_a_task_set_aside() -> None:
     """What was interrupted comes before what is new."""
     parked = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
     ledger = Ledger(parked=(parked,), backlog=(Queued(story="US-2"),))
-    Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued()).expect(
-        story="US-1", step="impl"
-    )
+    play = Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued())
+    play.expect(story="US-1", step="impl")
 
 
 def test_continue_is_refused_where_it_would_start_nothing() -> None:
-    """In flight, paused, blocked with what blocks, or nothing waits."""
+    """In flight, paused, blocked with the reason, or nothing waits."""
     Playbook(track_at("impl")).refused(Continued(), "STORY_IN_PROGRESS")
     Playbook(dispatched("impl")).refused(Continued(), "ALREADY_RUNNING")
     waiting(*THREE, paused_by="mei").refused(Continued(), "PAUSED")
@@ -101,13 +110,13 @@ def test_continue_is_refused_where_it_would_start_nothing() -> None:
         (BacklogMoved(story="a"), [("a", 5), ("b", 0), ("c", -5)]),
     ],
 )
-def test_a_story_stands_where_it_was_moved_to(event: BacklogMoved, after: list[tuple[str, int]]) -> None:
+def test_a_story_is_where_it_was_moved_to(event: BacklogMoved, after: list[tuple[str, int]]) -> None:
     """With the nearest priority that belongs there."""
     assert after == order(waiting(*THREE).given(event))
 
 
-def test_what_is_not_in_the_backlog_cannot_be_moved() -> None:
-    """The answer names what is."""
+def test_only_a_story_of_the_backlog_can_be_moved() -> None:
+    """The answer names them."""
     play = waiting(*THREE).refused(BacklogMoved(story="d"), "NOT_IN_BACKLOG")
     assert "waiting: a, b, c" in play.decision.why
     play.refused(BacklogMoved(story="a", before="d"), "NOT_IN_BACKLOG")
@@ -123,9 +132,8 @@ def test_an_edit_changes_what_was_given_and_no_more() -> None:
 
     play.given(BacklogEdited(story="c", blocked_by=("a",), executor=("codex",)))
     entry = play.ledger.backlog[1]
-    assert (("a",), ("codex",), "M", 5) == (
-        entry.blocked_by, entry.executor, entry.complexity, entry.priority,
-    )  # fmt: skip
+    assert (("a",), ("codex",)) == (entry.blocked_by, entry.executor)
+    assert ("M", 5) == (entry.complexity, entry.priority)
     play.given(BacklogEdited(story="c", blocked_by=()))
     assert () == play.ledger.backlog[1].blocked_by
 
@@ -155,7 +163,7 @@ def test_a_person_may_choose_whether_it_goes_on_by_itself() -> None:
         assert on is play.given(AutoContinueChosen(on=on)).ledger.auto_continue
 
 
-def test_what_a_person_chose_outlives_a_task_in_between() -> None:
+def test_a_persons_choice_outlives_a_task_in_between() -> None:
     """It is the project's, and no story's."""
     play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
     play.given(AutoContinueChosen(on=True)).step_passes().step_passes().turn().turn()
@@ -211,7 +219,7 @@ HELD = HeldEdit(state=state_at("review"), why="STATE.json was edited")
     "ledger", [{"automatic": False}, {"paused_by": "mei"}, {"closed": True}, {"held_edit": HELD}]
 )
 def test_what_a_schedule_queued_waits_where_people_dispatch(ledger: dict[str, object]) -> None:
-    """Nobody is told that it starts by itself: what a `continue` starts is next, and that is said."""
+    """It does not start by itself: the answer names what a `continue` starts."""
     play = waiting(Queued(story="a"), Queued(story="NIGHT", schedule="b"), **ledger).turn()
     assert unasked(play.ledger, auto_continue=True) is None
     play.expect(story="US-1", step="done")
@@ -228,23 +236,22 @@ def test_what_was_set_aside_goes_on_when_its_turn_in_the_backlog_comes() -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "told"),
+    ("status", "error", "expected"),
     [
         (Status.NEEDS_HUMAN, None, ("needs_human", "review of NIGHT waits for a person")),
         (Status.TIMEOUT, "out of time", ("timeout", "out of time")),
     ],
 )
-def test_what_waited_when_it_was_set_aside_is_told_of_again(
-    status: Status, error: str | None, told: tuple[str, str]
+def test_a_story_that_waited_when_it_was_set_aside_has_a_notice_again(
+    status: Status, error: str | None, expected: tuple[str, str]
 ) -> None:
-    """Whoever takes it up, after whatever: what people were told before is settled by now."""
-    parked = Parked(
-        state=state_at("review", status, story="NIGHT", last_error=error), ledger=Ledger(), give_back=False
+    """However it is taken up: the earlier notice is settled by now."""
+    waited = state_at("review", status, story="NIGHT", last_error=error)
+    parked, entry = (
+        Parked(state=waited, ledger=Ledger(), give_back=False),
+        Queued(story="NIGHT", schedule="b"),
     )
-    entry = Queued(story="NIGHT", schedule="b")
-    idle = track_at(
-        "bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(entry,), parked=(parked,))
-    )
+    idle = track_at("bootstrap", story=None).with_ledger(backlog=(entry,), parked=(parked,))
     aborted = Playbook(track_at("impl", ledger=idle.ledger)).given(Aborted())
     for play in (
         waiting(entry, parked=(parked,)).turn(),
@@ -256,12 +263,12 @@ def test_what_waited_when_it_was_set_aside_is_told_of_again(
     ):
         play.expect(story="NIGHT", step="review", status=status)
         [notice] = play.notices
-        assert told == (notice.notice, notice.text)
+        assert expected == (notice.notice, notice.text)
         assert notice.action is not None
 
 
 def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:
-    """Whoever took the last prompt is not to wait for what a schedule queued."""
+    """A person who took the last prompt need not wait for what a schedule queued."""
     backlog = (Queued(story="US-2"), Queued(story="NIGHT", schedule="b"))
     ledger = Ledger(automatic=False, backlog=backlog)
     play = Playbook(track_at("update-memory", Status.PASS, ledger=ledger)).given(PromptTaken(dispatch="d1"))
@@ -290,3 +297,127 @@ def test_nothing_starts_by_itself_unless_it_shall() -> None:
         waiting(*THREE, closed=True).turn(auto_continue=True),
     ):
         play.expect(story="US-1", step="done")
+
+
+# --- order and circles -------------------------------------------------------------------------------
+NAMES = [f"US-{number}" for number in range(6)]
+
+ENTRIES = st.builds(
+    Queued, story=st.sampled_from(NAMES), priority=st.integers(-2, 2),
+    blocked_by=st.lists(st.sampled_from(NAMES), max_size=2).map(tuple),
+)  # fmt: skip
+
+
+def filled(entries: list[Queued]) -> tuple[Queued, ...]:
+    """Return the backlog that these make, one after another."""
+    backlog: tuple[Queued, ...] = ()
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    return backlog
+
+
+def stories(backlog: tuple[Queued, ...]) -> list[str]:
+    """Return the stories in order."""
+    return [entry.story for entry in backlog]
+
+
+def test_the_more_urgent_go_first_and_equals_as_they_came() -> None:
+    """A story that is asked for again has one place, by its priority."""
+    backlog = filled([Queued(story="a"), Queued(story="b", priority=1), Queued(story="c")])
+    assert ["b", "a", "c"] == stories(backlog)
+    assert ["b", "c", "a"] == stories(behind(backlog, Queued(story="a")))
+    assert ["c", "b", "a"] == stories(behind(backlog, Queued(story="c", priority=2)))
+
+
+@given(st.lists(ENTRIES, max_size=12))
+def test_a_backlog_is_in_order_whatever_came(entries: list[Queued]) -> None:
+    """By priority; each story once, as it was asked for last; none overtakes an equal."""
+    backlog = filled(entries)
+    last = {entry.story: (place, entry) for place, entry in enumerate(entries)}
+
+    assert sorted(last) == sorted(stories(backlog))
+    wanted = sorted(last.values(), key=lambda one: (-one[1].priority, one[0]))
+    assert [entry for _, entry in wanted] == list(backlog)
+
+
+@given(st.lists(ENTRIES, max_size=8), st.sets(st.sampled_from(NAMES)))
+def test_the_first_story_that_waits_for_no_other_starts_next(entries: list[Queued], done: set[str]) -> None:
+    """All before it wait; when there is none, all do."""
+    ledger = Ledger(backlog=filled(entries), stories_done=tuple(done))
+    upcoming = startable(ledger)
+    ahead = ledger.backlog if upcoming is None else ledger.backlog[: ledger.backlog.index(upcoming)]
+
+    assert all(unmet(entry, ledger) for entry in ahead)
+    assert upcoming is None or set(upcoming.blocked_by) <= done
+
+
+@given(st.lists(ENTRIES, max_size=8))
+def test_a_backlog_without_a_circle_comes_to_its_end(entries: list[Queued]) -> None:
+    """One after another is done, but for stories that wait for unknown ones; and with a circle, some stay."""
+    ledger = Ledger(backlog=filled(entries))
+    found = circle(track_at("done", ledger=ledger, story="C-1"), ledger.backlog)
+    known = set(stories(ledger.backlog))
+    while (upcoming := startable(ledger)) is not None:
+        left, done = without(ledger.backlog, [upcoming.story]), (*ledger.stories_done, upcoming.story)
+        ledger = Ledger(backlog=left, stories_done=done)
+    if found is not None:
+        assert found[0] == found[-1]
+        assert set(found) <= set(stories(ledger.backlog))
+    else:
+        waiting = ledger.backlog
+        while gone := [one for one in waiting if set(unmet(one, ledger)) - set(stories(waiting))]:
+            waiting = without(waiting, stories(tuple(gone)))
+        assert () == waiting, known
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_place_is_counted_without_the_one_that_is_moved(index: int) -> None:
+    """First, in between, last."""
+    backlog = filled([Queued(story=name) for name in "abc"])
+    assert index == stories(before(backlog, Queued(story="b"), index)).index("b")
+
+
+def test_what_is_known_of_the_stories_that_one_waits_for() -> None:
+    """In flight, in the backlog, set aside, or unknown; a story that is done is not waited for."""
+    entry = Queued(story="US-9", blocked_by=("US-0", "US-1", "US-2", "US-3", "US-4"))
+    parked = Parked(state=state_at("impl", story="US-3"), ledger=Ledger(), give_back=False)
+    ledger = Ledger(backlog=(Queued(story="US-2"), entry), parked=(parked,), stories_done=("US-0",))
+    track = track_at("impl", ledger=ledger)
+
+    assert (
+        Blocker(story="US-1", kind="in_flight"), Blocker(story="US-2", kind="queued"),
+        Blocker(story="US-3", kind="set_aside"), Blocker(story="US-4", kind="unknown"),
+    ) == blockers(track, entry)  # fmt: skip
+    words = str(waits_in_words(track, entry))
+    assert words.startswith("waits for US-1 (in flight) and US-2 (in the backlog) and US-3 (set aside)")
+    assert "US-4 (never started, and not in the backlog)" in words
+    assert waits_in_words(track, Queued(story="US-2", blocked_by=("US-0",))) is None
+
+
+def test_an_aborted_story_is_not_in_flight() -> None:
+    """A story that waits for it waits until a person begins it again."""
+    track = track_at("impl", ledger=Ledger(closed=True))
+    assert "unknown" == blockers(track, Queued(story="US-2", blocked_by=("US-1",)))[0].kind
+
+
+def test_the_story_in_flight_and_those_set_aside_are_part_of_a_circle() -> None:
+    """They would never be done either."""
+    blocked = track_at("bdd", blocked_by=("US-2",))
+    assert ("US-2", "US-1", "US-2") == circle(blocked, [Queued(story="US-2", blocked_by=("US-1",))])
+    waits = state_at("impl", story="US-3", blocked_by=("US-2",))
+    parked = Parked(state=waits, ledger=Ledger(), give_back=False)
+    aside = track_at("bdd", ledger=Ledger(parked=(parked,)))
+    assert ("US-2", "US-3", "US-2") == circle(aside, [Queued(story="US-2", blocked_by=("US-3",))])
+
+
+def test_a_story_that_is_done_closes_no_circle() -> None:
+    """It has been waited for."""
+    track = track_at("done", ledger=Ledger(stories_done=("US-1",)), blocked_by=("US-2",))
+    assert circle(track, [Queued(story="US-2", blocked_by=("US-1",))]) is None
+
+
+def test_an_entry_is_found_by_its_story() -> None:
+    """Or there is none."""
+    entry = Queued(story="US-2")
+    assert entry is entry_of(Ledger(backlog=(entry,)), "US-2")
+    assert entry_of(Ledger(backlog=(entry,)), "US-3") is None

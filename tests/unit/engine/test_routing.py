@@ -8,7 +8,6 @@ import pytest
 from tests.support.playbook import (
     T0,
     Playbook,
-    dispatched,
     mark,
     shipped_rules,
     state_at,
@@ -34,8 +33,6 @@ from handoffd.engine.track import (
 )
 from handoffd.protocol.state import Reason, Status
 
-STORY = ("bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")
-
 
 def situation(track: Track) -> Situation:
     """Return the track among the shipped rules."""
@@ -50,13 +47,8 @@ def test_attempts_run_out_exactly_at_the_rules_limit(step: str, most: int) -> No
     for attempt in range(1, most + 1):
         play.step_fails().expect(step=step, attempt=attempt, status=Status.FAILING)
 
-    play.turn().expect(
-        result="needs_human",
-        status=Status.NEEDS_HUMAN,
-        blocked_by=(MAX_ATTEMPTS,),
-        orders="notify",
-        attempt=most,
-    )
+    play.turn().expect(result="needs_human", status=Status.NEEDS_HUMAN, orders="notify")
+    play.expect(blocked_by=(MAX_ATTEMPTS,), attempt=most)
     play.turn().expect(result="blocked", orders="")
     play.given(Retried()).expect(status=Status.PENDING, attempt=1, blocked_by=(), reason=None)
     play.turn().expect(result="dispatched", attempt=1)
@@ -115,14 +107,8 @@ def test_implementation_can_go_back_to_the_review(reason: Reason) -> None:
 def test_a_question_without_a_route_asks_a_person(step: str, reason: Reason) -> None:
     """Repeating the step would only repeat the question."""
     play = Playbook(track_at(step, Status.FAILING, reason=reason, last_error="Which currency?")).turn()
-    play.expect(
-        result="needs_human",
-        status=Status.NEEDS_HUMAN,
-        step=step,
-        reason=reason,
-        orders="notify",
-        blocked_by=(),
-    )
+    play.expect(result="needs_human", status=Status.NEEDS_HUMAN, orders="notify")
+    play.expect(step=step, reason=reason, blocked_by=())
     assert "Which currency?" == play.notices[0].why
 
 
@@ -133,15 +119,13 @@ def test_a_loop_between_two_steps_ends_with_a_person() -> None:
     for _ in range(6):
         play.step_passes().expect(step="impl").step_fails().expect(step="verify")
 
-    play.turn().expect(
-        result="needs_human", step="verify", status=Status.NEEDS_HUMAN, blocked_by=(), orders="notify"
-    )
+    play.turn().expect(result="needs_human", step="verify", blocked_by=(), orders="notify")
     assert {"impl": 6, "verify": 6} == play.ledger.visits
     assert "max_visits of impl is 6" in (play.notices[0].why or "")
 
 
 def test_a_person_who_looked_zeroes_the_visits() -> None:
-    """After a verb that moves the track the loop may run its course once more."""
+    """After a verb that moves the track the loop may run its course again."""
     looping = Ledger(automatic=True, visits={"impl": 6, "verify": 6})
     play = Playbook(track_at("verify", Status.NEEDS_HUMAN, ledger=looping)).given(Retried())
     assert {} == play.ledger.visits
@@ -155,8 +139,8 @@ def test_the_number_of_visits_is_the_rules() -> None:
     play.step_fails().step_passes().step_fails().turn().expect(step="verify", status=Status.NEEDS_HUMAN)
 
 
-def test_a_retry_of_the_same_step_is_no_visit() -> None:
-    """Only entering a step from another one counts."""
+def test_only_entering_a_step_from_another_one_is_a_visit() -> None:
+    """A retry is not."""
     play = Playbook(track_at("impl")).step_fails().step_fails().turn()
     assert {} == play.ledger.visits
 
@@ -175,7 +159,7 @@ def test_a_timeout_waits_for_a_person() -> None:
     play.given(Retried()).turn().expect(result="dispatched", attempt=1)
 
 
-def test_retry_on_timeout_answers_so_many_timeouts_as_attempts() -> None:
+def test_retry_on_timeout_limits_the_timeouts_that_are_repeated() -> None:
     """Each repetition counts as an attempt; the one after the last waits for a person."""
     play = timed_out(Playbook(track_at("bdd"), with_rule("bdd", retry_on_timeout=1)))
     timed_out(play).expect(attempt=2, status=Status.TIMEOUT)
@@ -198,47 +182,41 @@ def reopened_at(step: str) -> Playbook:
     ("step", "earlier"), [("verify", "impl"), ("impl", "scaffold"), ("contract", "sdd-delta")]
 )
 def test_a_reopened_story_escalates_once_when_verify_fails(step: str, earlier: str) -> None:
-    """The fault lies further up: one step before the one it was reopened at. After that, the table rules."""
+    """The fault must be further up: one step before the one it was reopened at. Then the table rules."""
     play = reopened_at(step).step_fails().turn().expect(step=earlier, attempt=1, reopened_from=None)
     assert play.ledger.escalated
     again = Playbook(play.track.with_state(step="verify", status=Status.FAILING).with_ledger(dispatch=None))
     again.turn().expect(step="impl")
 
 
-def test_escalating_to_the_review_opens_the_gate() -> None:
-    """The step before scaffold is a person's."""
-    reopened_at("scaffold").step_fails().turn().expect(step="review", status=Status.NEEDS_HUMAN)
+@pytest.mark.parametrize(
+    ("step", "task_type", "at"),
+    [
+        ("scaffold", "story", "review"),
+        ("bootstrap", "story", "verify"),
+        ("bdd", "story", "verify"),
+        ("custom", "story", "verify"),
+        ("bdd", "hotfix", "verify"),
+    ],
+)
+def test_an_escalation_may_end_with_a_person(step: str, task_type: str, at: str) -> None:
+    """At the gate before scaffold; or no step is earlier. An unknown kind of task is like a story."""
+    play = Playbook(track_at("verify", task_type=task_type, reopened_from=step)).step_fails().turn()
+    play.expect(step=at, status=Status.NEEDS_HUMAN, result="needs_human", orders="notify")
 
 
-@pytest.mark.parametrize("step", ["bootstrap", "bdd", "custom"])
-def test_a_reopened_story_without_an_earlier_step_asks_a_person(step: str) -> None:
-    """Before the first step there is only the whole project's bootstrap, before that nothing."""
-    play = reopened_at(step).step_fails().turn()
-    play.expect(step="verify", status=Status.NEEDS_HUMAN, result="needs_human", orders="notify")
-
-
-def test_a_reason_goes_before_the_escalation() -> None:
-    """A verify that says why it failed is routed by that."""
+def test_a_reason_or_a_story_that_was_not_reopened_does_not_escalate() -> None:
+    """A verify that gives its reason is routed by that; else it leads to impl, by the table."""
     play = reopened_at("impl").step_fails(Reason.CONSTITUTION_VIOLATION).turn().expect(step="sdd-delta")
     assert not play.ledger.escalated
-
-
-def test_a_story_that_was_not_reopened_does_not_escalate() -> None:
-    """Verify leads to impl, as the table says."""
     play = Playbook(track_at("verify")).step_fails().turn().expect(step="impl")
     assert not play.ledger.escalated
 
 
-def test_kinds_of_tasks_without_a_pipeline_escalate_like_stories() -> None:
-    """task_type is an open set."""
-    reopened = track_at("verify", Status.FAILING, task_type="hotfix", reopened_from="bdd")
-    Playbook(reopened).turn().expect(status=Status.NEEDS_HUMAN, step="verify")
-
-
 # --- the pieces -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("status", [Status.PENDING, Status.NEEDS_HUMAN])
-def test_what_has_not_ended_is_not_moved(status: Status) -> None:
-    """Following a track that waits returns it as it is."""
+def test_a_track_that_waits_is_not_moved(status: Status) -> None:
+    """Following it returns it as it is."""
     track = track_at("impl", status, attempt=3)
     assert Moved(track=track) == follow(situation(track))
 
@@ -271,9 +249,8 @@ def test_a_new_story_inherits_nothing_of_the_last_but_the_project() -> None:
     begun, checklist = begin(situation(track_at("done", Status.PASS, ledger=old)), queued, bootstrapped=True)
     assert kept == begun.ledger
     assert begun.state is not None
-    assert ("bdd", "Hurry.", True, ("US-9",)) == (
-        begun.state.step, begun.state.human_note, begun.state.agent_teams, begun.state.blocked_by,
-    )  # fmt: skip
+    assert ("bdd", "Hurry.") == (begun.state.step, begun.state.human_note)
+    assert (True, ("US-9",)) == (begun.state.agent_teams, begun.state.blocked_by)
     assert ("US-2", "story") == (checklist.story, checklist.task_type)
 
 
@@ -320,11 +297,10 @@ def test_the_story_parked_last_is_taken_up_first() -> None:
 
 
 def test_the_end_of_a_story_clears_what_was_its_own() -> None:
-    """`done` has one status, and nobody's note or reopening is carried into the next story."""
-    last = track_at(
-        "update-memory", Status.PASS, human_note="?", reopened_from="impl", last_error="?", attempt=2
-    )
-    play = Playbook(last.with_ledger(stories_done=("US-0", "US-1", "US-2"))).turn()
+    """`done` has one status, and no note or reopening is carried into the next story."""
+    last = track_at("update-memory", Status.PASS, human_note="?", last_error="?", reopened_from="impl")
+    last = last.with_state(attempt=2).with_ledger(stories_done=("US-0", "US-1", "US-2"))
+    play = Playbook(last).turn()
     play.expect(
         step="done", status=Status.PASS, attempt=1, max_attempts=1, timeout_min=0, human_note=None,
         reopened_from=None, last_error=None, completed_at=play.now, result="done", orders="notify",
@@ -346,25 +322,21 @@ def ended(
 
 def ends_of(*stories: str, ledger: Ledger | None = None, task_type: str = "story") -> list[bool]:
     """Return, for each of some stories that end one after the other, whether a review is suggested."""
-    told, ledger = [], ledger or Ledger()
+    suggestions, ledger = [], ledger or Ledger()
     for story in stories:
         suggested, play = ended(ledger, story, task_type=task_type)
-        told.append(suggested)
+        suggestions.append(suggested)
         ledger = lasting(play.ledger)
-    return told
+    return suggestions
 
 
 def test_a_review_is_suggested_at_every_third_end() -> None:
-    """It is a suggestion, not a nuisance: two stories later nothing is said of it."""
+    """Of a new story, or of one that is reopened and ends again; the ends between suggest none."""
     assert [False, False, True, False, False, True] == ends_of(*(f"US-{number}" for number in range(6)))
-
-
-def test_a_story_that_is_reopened_and_ends_again_speaks_for_a_review() -> None:
-    """As a new one does."""
     assert [False, False, True] == ends_of("US-1", "US-1", "US-1")
 
 
-def test_a_custom_task_is_no_story() -> None:
+def test_a_custom_task_does_not_count_for_a_review() -> None:
     """It neither counts, nor is a review suggested at its end because there was one at the last."""
     assert [False] * 4 == ends_of("C-1", "C-2", "C-3", "C-4", task_type="custom")
     after = Ledger(review=SinceReview(ends=0, suggested=True))
@@ -379,24 +351,20 @@ def test_what_was_done_before_it_was_counted_counts_once() -> None:
 
 
 def test_three_reopenings_are_a_reason_too() -> None:
-    """They are told of by the history, which others write as well; each is a reason once."""
-    suggested, play = ended(Ledger(), reopenings=3)
-    assert suggested
-    suggested, play = ended(lasting(play.ledger), reopenings=5)
-    assert not suggested
-    suggested, play = ended(lasting(play.ledger), reopenings=6)
-    assert suggested
-    suggested, play = ended(lasting(play.ledger), reopenings=1)  # begun anew
-    assert not suggested
-    assert ended(lasting(play.ledger), reopenings=4)[0]
+    """The history has them, which other tools write as well; each is a reason once."""
+    ledger = Ledger()
+    for reopenings, expected in ((3, True), (5, False), (6, True), (1, False), (4, True)):  # 1: begun anew
+        suggested, play = ended(ledger, reopenings=reopenings)
+        assert expected == suggested
+        ledger = lasting(play.ledger)
 
 
-def test_people_and_programs_are_told_of_it() -> None:
-    """In the notice, in the answer, and again when the end is asked about; the next story ends that."""
+def test_a_suggested_review_is_in_the_notice_and_in_the_answers() -> None:
+    """Again when the end is asked about; the next story ends that."""
     suggested, play = ended(Ledger(review=SinceReview(ends=2)))
     assert suggested
-    (told,) = [order for order in play.orders if isinstance(order, Notify)]
-    assert "a review of the whole project is suggested" in (told.why or "")
+    (notice,) = [order for order in play.orders if isinstance(order, Notify)]
+    assert "a review of the whole project is suggested" in (notice.why or "")
     assert "handoffd review {project}" in play.decision.result.caller_instruction
     play.turn()
     assert isinstance(play.decision.result, Finished)
@@ -406,7 +374,7 @@ def test_people_and_programs_are_told_of_it() -> None:
 
 
 def test_ends_of_a_release_that_did_not_count_are_decided_as_they_were() -> None:
-    """Their events do not know of the history; so the journal of then replays."""
+    """Their events do not have the history; so the journal of then replays."""
     suggested, play = ended(Ledger(stories_done=("US-8", "US-9")), reopenings=None)
     assert (False, SinceReview()) == (suggested, play.ledger.review)
 
@@ -426,10 +394,5 @@ def test_a_failing_gate_has_no_limit_of_attempts() -> None:
 
 def test_every_step_of_the_story_is_on_its_path() -> None:
     """The shipped table leads from bootstrap to the memory update."""
-    assert ("bootstrap", *STORY) == shipped_rules().path("story")
-
-
-def test_a_running_track_is_not_routed() -> None:
-    """A turn taken while an attempt is in flight only reports it."""
-    play = Playbook(dispatched("impl", last_error="once crashed"))
-    play.turn().expect(result="already_running", status=Status.RUNNING, orders="")
+    steps = "bootstrap bdd sdd-delta contract review scaffold impl verify update-memory"
+    assert steps == " ".join(shipped_rules().path("story"))

@@ -18,9 +18,8 @@ AT_REST = [status for status in Status if status is not Status.RUNNING]
 
 def test_a_start_begins_at_the_first_step_and_makes_the_project_level_2() -> None:
     """Nothing is dispatched yet: that is the next turn's."""
-    play = Playbook(track_at("bootstrap", story=None, ledger=Ledger())).given(
-        Started(story="US-1", instruction="Hurry.", agent_teams=True, blocked_by=("US-0",))
-    )
+    play = Playbook(track_at("bootstrap", story=None, ledger=Ledger()))
+    play.started(instruction="Hurry.", agent_teams=True, blocked_by=("US-0",))
     play.expect(
         story="US-1", step="bdd", status=Status.PENDING, task_type="story", human_note="Hurry.",
         agent_teams=True, blocked_by=("US-0",), orders="write_checklist", result="accepted",
@@ -45,24 +44,18 @@ def test_a_pause_outlives_a_start() -> None:
 
 def test_an_unknown_kind_of_task_is_refused() -> None:
     """The error names the pipelines there are."""
-    play = Playbook(track_at("bootstrap", story=None)).refused(
-        Started(story="X-1", task_type="hotfix"), "UNKNOWN_TASK_TYPE"
-    )
+    play = Playbook(track_at("bootstrap", story=None))
+    play.refused(Started(story="X-1", task_type="hotfix"), "UNKNOWN_TASK_TYPE")
     assert "custom, story" in play.decision.result.caller_instruction
 
 
-def test_a_story_that_is_done_is_started_again_by_force_only() -> None:
-    """`reopen` is the usual way."""
-    done = track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-1",)))
-    Playbook(done).refused(Started(story="US-1"), "ALREADY_COMPLETED")
-    Playbook(done).given(Started(story="US-1", force=True)).expect(step="bdd", status=Status.PENDING)
-
-
-def test_a_story_that_another_tool_brought_to_its_end_is_done() -> None:
-    """STATE says so, and the journal does not."""
-    Playbook(track_at("done", Status.PASS, ledger=Ledger())).refused(
-        Started(story="US-1"), "ALREADY_COMPLETED"
-    )
+@pytest.mark.parametrize("done", [("US-1",), ()])
+def test_a_story_that_is_done_is_started_again_by_force_only(done: tuple[str, ...]) -> None:
+    """`reopen` is the usual way. Another tool may have brought it to its end: then only STATE shows it."""
+    play = Playbook(track_at("done", Status.PASS, ledger=Ledger(stories_done=done)))
+    play.refused(Started(story="US-1"), "ALREADY_COMPLETED")
+    assert "handoffd reopen {project} STEP" == play.decision.result.next_command
+    play.given(Started(story="US-1", force=True)).expect(step="bdd", status=Status.PENDING)
 
 
 @pytest.mark.parametrize("status", AT_REST)
@@ -83,7 +76,7 @@ def test_what_a_blocked_story_waits_for_is_started_before_it() -> None:
 
 @pytest.mark.parametrize("status", AT_REST)
 def test_another_story_in_flight_is_in_the_way(status: Status) -> None:
-    """It is queued behind it, or put in its place, when a person says so."""
+    """A person may queue the new one behind it, or put it in its place."""
     play = Playbook(track_at("impl", status)).refused(Started(story="US-2"), "STORY_IN_PROGRESS")
     assert "--queue" in play.decision.result.caller_instruction
     play.given(Started(story="US-2", queue=True)).expect(story="US-1", step="impl", status=status, orders="")
@@ -91,7 +84,7 @@ def test_another_story_in_flight_is_in_the_way(status: Status) -> None:
 
 
 def test_a_story_is_queued_once() -> None:
-    """Asked again, it keeps one place, with what was said last."""
+    """Asked again, it keeps one place, with the latest instruction."""
     play = Playbook(track_at("impl")).given(Started(story="US-2", queue=True))
     play.given(Started(story="US-3", queue=True)).given(Started(story="US-2", queue=True, instruction="Now."))
     assert [("US-3", None), ("US-2", "Now.")] == [(q.story, q.instruction) for q in play.ledger.backlog]
@@ -106,24 +99,21 @@ def test_a_queued_story_that_is_started_leaves_the_backlog() -> None:
 
 @pytest.mark.parametrize("status", AT_REST)
 def test_a_story_replaced_by_force_can_be_taken_up_again(status: Status) -> None:
-    """It is parked as it stands, not given back by itself, and comes back by starting it."""
+    """It is parked as it is, not given back by itself, and comes back by starting it."""
     play = Playbook(track_at("impl", status, attempt=3)).given(Started(story="US-2", force=True))
     play.expect(story="US-2", step="bdd")
-    assert [(state_at("impl", status, attempt=3), False)] == [
-        (p.state, p.give_back) for p in play.ledger.parked
-    ]
+    (parked,) = play.ledger.parked
+    assert (state_at("impl", status, attempt=3), False) == (parked.state, parked.give_back)
 
     play.given(Aborted()).given(Started(story="US-1"))
-    told = "notify" if status in {Status.NEEDS_HUMAN, Status.TIMEOUT} else ""
-    play.expect(story="US-1", step="impl", status=status, attempt=3, orders=told, result="accepted")
+    orders = "notify" if status in {Status.NEEDS_HUMAN, Status.TIMEOUT} else ""
+    play.expect(story="US-1", step="impl", status=status, attempt=3, orders=orders, result="accepted")
     assert () == play.ledger.parked
 
 
 def test_a_custom_task_parks_the_story_between_two_steps() -> None:
     """It goes first without force, and gives the story back afterwards."""
-    play = Playbook(track_at("impl", Status.PASS)).given(
-        Started(story="C-1", task_type="custom", instruction="Fix.")
-    )
+    play = Playbook(track_at("impl", Status.PASS)).started("C-1", task_type="custom", instruction="Fix.")
     play.expect(story="C-1", step="custom", task_type="custom", human_note="Fix.")
     assert [True] == [parked.give_back for parked in play.ledger.parked]
 
@@ -131,10 +121,9 @@ def test_a_custom_task_parks_the_story_between_two_steps() -> None:
 def test_what_is_parked_holds_nothing_of_the_project() -> None:
     """Backlog, other parked stories and what is done stay with the track, not inside the parked story."""
     first = Parked(state=state_at("bdd", story="US-0"), ledger=Ledger(), give_back=False)
-    ledger = Ledger(
-        parked=(first,), backlog=(Queued(story="US-5"),), stories_done=("US-9",), visits={"impl": 2}
-    )
-    play = Playbook(track_at("impl", ledger=ledger)).given(Started(story="C-1", task_type="custom"))
+    track = track_at("impl", ledger=Ledger(backlog=(Queued(story="US-5"),), stories_done=("US-9",)))
+    play = Playbook(track.with_ledger(parked=(first,), visits={"impl": 2}))
+    play.started("C-1", task_type="custom")
 
     parked = Parked(state=state_at("impl"), ledger=Ledger(visits={"impl": 2}), give_back=True)
     assert (first, parked) == play.ledger.parked
@@ -174,9 +163,8 @@ def test_nothing_takes_the_place_of_a_running_attempt(event: Started) -> None:
 
 def test_an_attempt_without_a_story_is_waited_for_too() -> None:
     """A tool may run the bootstrap of a project that has no story yet."""
-    play = Playbook(track_at("bootstrap", Status.RUNNING, story=None)).refused(
-        Started(story="US-1"), "STORY_IN_PROGRESS"
-    )
+    play = Playbook(track_at("bootstrap", Status.RUNNING, story=None))
+    play.refused(Started(story="US-1"), "STORY_IN_PROGRESS")
     play.given(Started(story="US-1", queue=True)).expect(status=Status.RUNNING)
 
 
@@ -207,14 +195,8 @@ def test_a_refused_start_advises_the_one_that_is_taken(ledger: Ledger, event: St
     assert f"handoffd {advice}" == play.decision.result.next_command
 
 
-def test_a_done_story_is_advised_to_be_reopened() -> None:
-    """It stands where its steps are; forced, it would lose its way there."""
-    play = Playbook(track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-1",)))).started("US-1")
-    assert "handoffd reopen {project} STEP" == play.decision.result.next_command
-
-
 def test_a_custom_task_waits_for_what_runs() -> None:
-    """Its text is the person's to say again."""
+    """The person types its text again."""
     play = Playbook(dispatched("impl")).given(Started(story="C-1", task_type="custom", instruction="Fix it."))
     assert "handoffd custom {project} TEXT --queue" == play.decision.result.next_command
 
@@ -229,23 +211,19 @@ def waiting(play: Playbook) -> list[str]:
 
 
 def test_of_several_stories_the_first_starts_and_the_others_wait() -> None:
-    """Each with what was said of all."""
-    play = Playbook(IDLE).given(
-        Started(
-            story="US-2", then=("US-3", "US-4"), priority=2, complexity="L", executor=("codex",), by="mei"
-        )
-    )
+    """Each has the options that were given for all."""
+    options = {"priority": 2, "complexity": "L", "executor": ("codex",), "by": "mei"}
+    play = Playbook(IDLE).started("US-2", then=("US-3", "US-4"), **options)
     play.expect(story="US-2", step="bdd", status=Status.PENDING, orders="write_checklist")
     assert ["US-3", "US-4"] == waiting(play)
-    assert {(2, "L", ("codex",), "mei", T0)} == {
-        (one.priority, one.complexity, one.executor, one.by, one.at) for one in play.ledger.backlog
-    }
+    for one in play.ledger.backlog:
+        assert (T0, options) == (one.at, {name: getattr(one, name) for name in options})
     assert ("L", ("codex",)) == (play.ledger.complexity, play.ledger.executor)
     assert "US-3, US-4 behind it" in play.decision.why
 
 
 def test_of_several_stories_the_first_that_can_start_does() -> None:
-    """US-3 waits for US-4, as was said before; so US-4 it is."""
+    """US-3 waits for US-4, by an earlier order; so US-4 starts."""
     ledger = Ledger(backlog=(Queued(story="US-3", blocked_by=("US-4",)),), stories_done=("US-1",))
     play = Playbook(track_at("done", Status.PASS, ledger=ledger)).given(Started(story="US-3", then=("US-4",)))
     play.expect(story="US-4", step="bdd")
@@ -283,22 +261,19 @@ def test_several_stories_behind_one_in_flight_are_queued_together_or_not_at_all(
 
 
 def test_stories_that_would_wait_for_each_other_are_refused() -> None:
-    """With the way round; a story is no exception that waits for itself."""
+    """The error names the circle; a story must not wait for itself either."""
     Playbook(IDLE).refused(Started(story="US-2", blocked_by=("US-2",)), "BLOCKED_IN_CIRCLE")
     ledger = Ledger(backlog=(Queued(story="US-3", blocked_by=("US-2",)),))
-    play = Playbook(track_at("impl", ledger=ledger)).refused(
-        Started(story="US-2", blocked_by=("US-3",), queue=True), "BLOCKED_IN_CIRCLE"
-    )
+    play = Playbook(track_at("impl", ledger=ledger))
+    play.refused(Started(story="US-2", blocked_by=("US-3",), queue=True), "BLOCKED_IN_CIRCLE")
     assert "US-2 → US-3 → US-2" in play.decision.why
 
 
-def test_a_story_of_the_backlog_that_is_started_by_name_keeps_what_was_said_of_it() -> None:
-    """What is said now goes before it; while it waits for another, only force starts it."""
-    entry = Queued(
-        story="US-2", executor=("codex",), complexity="L", blocked_by=("US-9",), instruction="Mind."
-    )
-    track = track_at("done", Status.PASS, ledger=Ledger(backlog=(entry,), stories_done=("US-1",)))
-    play = Playbook(track).refused(Started(story="US-2"), "BLOCKED")
+def test_a_story_of_the_backlog_that_is_started_by_name_keeps_its_options() -> None:
+    """New options go before them; while it waits for another, only force starts it."""
+    entry = Queued(story="US-2", executor=("codex",), complexity="L", instruction="Mind.")
+    backlog = (replace(entry, blocked_by=("US-9",)),)
+    play = Playbook(IDLE.with_ledger(backlog=backlog)).refused(Started(story="US-2"), "BLOCKED")
     assert "handoffd start {project} US-2 --force" == play.decision.result.next_command
 
     play.given(Started(story="US-2", force=True, complexity="S"))
@@ -325,7 +300,7 @@ def test_a_schedule_starts_a_story_where_none_is_in_flight() -> None:
     assert "nightly" == play.ledger.schedule
 
 
-def test_a_schedule_is_in_nobodys_way() -> None:
+def test_a_schedule_is_in_no_persons_way() -> None:
     """It skips or queues; its task sets no story aside, as a person's would."""
     custom = replace(NIGHTLY, task_type="custom", instruction="Look.")
     Playbook(track_at("impl")).refused(custom, "STORY_IN_PROGRESS")
@@ -337,14 +312,13 @@ def test_a_schedule_is_in_nobodys_way() -> None:
         assert "`continue` starts the next one" in held.decision.result.caller_instruction
 
 
-def test_what_a_person_said_of_a_story_holds_when_a_schedule_asks_for_it_too() -> None:
+def test_a_persons_options_of_a_story_hold_when_a_schedule_asks_for_it_too() -> None:
     """And the other way round: it stays the schedule's, which so has one story at a time."""
     asked = Started(story="REVIEW-7", queue=True, blocked_by=("US-5",), executor=("codex",), by="mei")
     play = Playbook(track_at("impl")).given(asked).given(replace(NIGHTLY, queue=True))
     [entry] = play.ledger.backlog
-    assert (("US-5",), ("codex",), "nightly", "mei") == (
-        entry.blocked_by, entry.executor, entry.schedule, entry.by
-    )  # fmt: skip
+    assert (("US-5",), ("codex",)) == (entry.blocked_by, entry.executor)
+    assert ("nightly", "mei") == (entry.schedule, entry.by)
 
     play.given(Started(story="REVIEW-7", queue=True, priority=9))
     assert [(9, "nightly")] == [(one.priority, one.schedule) for one in play.ledger.backlog]
@@ -360,7 +334,7 @@ def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:
     Playbook(track_at("impl")).given(replace(NIGHTLY, queue=True)).refused(later, "ALREADY_QUEUED")
 
 
-def test_what_waits_of_a_schedule_starts_when_it_is_due_and_nothing_is_in_flight() -> None:
+def test_a_queued_story_of_a_schedule_starts_when_it_is_due_and_nothing_is_in_flight() -> None:
     """Where stories do not follow by themselves, it would keep the schedule from ever starting again."""
     first = Queued(story="REVIEW-7", schedule="nightly", executor=("codex",))
     idle = track_at("done", Status.PASS, ledger=Ledger(backlog=(Queued(story="US-2"), first)))
@@ -387,7 +361,7 @@ def test_a_schedule_starts_nothing_at_a_pause() -> None:
     ],
 )
 def test_the_answer_says_which_story_is_set_aside(task_type: str, force: bool, told: str) -> None:
-    """Where it stood; events of an earlier release had no word of it."""
+    """And its step; events of an earlier release say nothing about it."""
     for tells, expected in ((True, told), (False, "")):
         play = Playbook(track_at("impl")).started("US-2", task_type=task_type, force=force, tells_aside=tells)
         assert play.decision.why == f"US-2 starts at {play.state.step}{expected}"
@@ -415,7 +389,7 @@ def test_the_answer_names_a_command_that_takes_up_what_was_set_aside(runs: bool)
 
 
 def test_force_takes_a_story_up_where_it_was_set_aside() -> None:
-    """The other one is set aside in its place; what is said now counts. An earlier release began it anew."""
+    """The other one is set aside; the new options count. An earlier release began it anew."""
     there = track_at("impl", attempt=2, blocked_by=("US-0",))
     again = Started(story="US-1", force=True, tells_aside=True, keeps_place=True, executor=("codex",))
     play = Playbook(there).given(ASIDE).given(again)
@@ -441,10 +415,9 @@ def test_a_project_with_a_story_behind_the_bootstrap_has_no_other(at: str, heeds
     Playbook(track_at(at)).given(new).expect(story="US-2", step=step)
 
 
-def test_a_task_that_is_set_aside_is_no_story() -> None:
-    """Its pipeline has no bootstrap, so it says nothing of one."""
+def test_a_task_that_is_set_aside_does_not_count_as_a_story() -> None:
+    """Its pipeline has no bootstrap, so it does not show that there was one."""
     task = track_at("custom", story="CUSTOM-1", task_type="custom")
 
-    Playbook(task).given(Started(story="US-2", bootstrapped=False, force=True, heeds_begun=True)).expect(
-        story="US-2", step="bootstrap"
-    )
+    play = Playbook(task).started("US-2", bootstrapped=False, force=True, heeds_begun=True)
+    play.expect(story="US-2", step="bootstrap")

@@ -8,7 +8,7 @@ import pytest
 from tests.support.playbook import green, handoff, red, shipped_rules
 
 from handoffd.engine.events import ChecksFinished, TestEvidence
-from handoffd.engine.judging import MOST_FILES, Verdict, verdict_on
+from handoffd.engine.judging import MOST_FILES, Verdict, green_problem, red_problem, verdict_on
 from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, Ledger
 from handoffd.protocol.handoff import Handoff
@@ -77,7 +77,26 @@ def test_an_exit_code_alone_is_marked_unverified() -> None:
     assert Status.FAILING is judge("impl", tests=failed).status
 
 
+def test_green_is_no_failing_test_of_the_storys_own() -> None:
+    """Known failures do not count, collecting nothing does; of many tests the first few are named."""
+    assert green_problem(green(3, known_failing=("old",))) is None
+    assert "1 tests fail: t" == green_problem(red("t"))
+    assert "the test command collected no test" == green_problem(green(0))
+    assert green_problem(green(0, verified=False)) is None
+    names = tuple(f"t{number}" for number in range(8))
+    assert "8 tests fail: t0, t1, t2, t3, t4 and 3 more" == green_problem(red(*names))
+
+
 # --- red ------------------------------------------------------------------------------------------
+def test_red_is_a_new_failing_test() -> None:
+    """One is enough; none, only old ones, or a broken old one, which is named, is not."""
+    assert red_problem(red("t.py::new")) is None
+    assert "no new test fails" in (red_problem(green(3)) or "")
+    assert "no new test fails" in (red_problem(red("old", new_failing=0)) or "")
+    problem = red_problem(red("t.py::new", regressed=("t.py::old",)))
+    assert "tests that passed before this story fail now: t.py::old" == problem
+
+
 @pytest.mark.parametrize(
     ("evidence", "status"),
     [
@@ -123,7 +142,7 @@ def test_failing_is_what_a_red_step_is_for_when_nothing_is_measured() -> None:
     ],
 )
 def test_other_failures_stay_failures_without_tests(step: str, claim: Handoff) -> None:
-    """A reason, a crash, or a step that is not red: the failure stands."""
+    """A reason, a crash, or a step that is not red."""
     assert Status.FAILING is judge(step, claim).status
 
 
@@ -156,19 +175,9 @@ def test_tests_that_do_not_end_are_a_failure_with_its_own_reason(step: str) -> N
     ("post_check", "status", "lint_pass", "error"),
     [
         (PostCheck(passed=True), Status.PASS, True, None),
-        (
-            PostCheck(passed=False, tail="E501\nE502\n"),
-            Status.FAILING,
-            False,
-            "post_check failed: E501 | E502",
-        ),
-        (PostCheck(passed=False, timed_out=True), Status.FAILING, False, "post_check did not end in time"),
-        (
-            PostCheck(passed=False, fault="code 127"),
-            Status.NEEDS_HUMAN,
-            None,
-            "post_check could not be run: code 127",
-        ),
+        (PostCheck(passed=False, tail="E501\nE502\n"), Status.FAILING, False, "failed: E501 | E502"),
+        (PostCheck(passed=False, timed_out=True), Status.FAILING, False, "did not end in time"),
+        (PostCheck(passed=False, fault="code 127"), Status.NEEDS_HUMAN, None, "could not be run: code 127"),
     ],
 )
 def test_post_check_lowers_a_pass(
@@ -176,7 +185,8 @@ def test_post_check_lowers_a_pass(
 ) -> None:
     """It fails the attempt, and says nothing when it could not be run."""
     verdict = judge("impl", tests=green(3), post_check=post_check)
-    assert (status, lint_pass, error) == (verdict.status, verdict.lint_pass, verdict.error)
+    assert (status, lint_pass) == (verdict.status, verdict.lint_pass)
+    assert verdict.error == (error and f"post_check {error}")
     assert (post_check.tail or None) == verdict.facts.check_tail
 
 
@@ -203,7 +213,7 @@ def test_failing_tests_are_told_before_a_failing_post_check() -> None:
 
 # --- facts ----------------------------------------------------------------------------------------
 def test_facts_without_a_measurement_come_from_the_claim() -> None:
-    """The newest named failing tests count; what nobody mentions is kept."""
+    """The newest named failing tests count; what it leaves out is kept."""
     before = Facts(failing_tests=("old",), commit_hash="1", summary="s", files=("a",), check_tail="gone")
     kept = judge("impl", handoff(Status.FAILING), facts=before).facts
     assert (("old",), "1", "s", ("a",), None) == (
@@ -231,13 +241,12 @@ def test_the_files_of_a_story_are_bounded() -> None:
 def test_an_honest_failing_brings_what_its_tests_said_as_a_false_pass_does() -> None:
     """The next attempt needs the measured tests and the end of their output either way."""
     evidence = red("cart::adds", tail="E   assert 1 == 2", line="E   assert 1 == 2")
-    told = [judge("impl", handoff(status), tests=evidence).facts for status in (Status.FAILING, Status.PASS)]
-    assert [(("cart::adds",), "E   assert 1 == 2")] * 2 == [
-        (one.failing_tests, one.check_tail) for one in told
-    ]
+    for status in (Status.FAILING, Status.PASS):
+        facts = judge("impl", handoff(status), tests=evidence).facts
+        assert (("cart::adds",), "E   assert 1 == 2") == (facts.failing_tests, facts.check_tail)
 
 
 def test_an_honest_failing_whose_tests_pass_brings_no_output_of_tests() -> None:
-    """It says nothing about what is wrong."""
+    """It does not explain the failure."""
     passing = green(tail="3 passed", line="3 passed")
     assert None is judge("impl", handoff(Status.FAILING), tests=passing).facts.check_tail

@@ -1,9 +1,12 @@
-"""The sentences decisions are told in."""
+"""Words for people: commands, counts, times, and the sentences of decisions."""
 
 from __future__ import annotations
 
 import ast
+import shlex
+from datetime import timedelta, timezone
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.support.playbook import T0, shipped_rules, track_at
@@ -20,19 +23,127 @@ from handoffd.engine.decision import (
     refuse,
 )
 from handoffd.engine.events import NoticeGivenUp
-from handoffd.engine.run import LAST_LINES, LINE, Exit, last_line, last_lines, with_line
 from handoffd.engine.track import Track
 from handoffd.engine.verbs import notice_given_up
-from handoffd.engine.wording import limit_in_words, time_in_words
+from handoffd.engine.views import Condition
+from handoffd.engine.wording import (
+    addressed,
+    command,
+    command_for,
+    counted,
+    limit_in_words,
+    repair_command,
+    span,
+    time_in_words,
+    until_words,
+    usage_in_words,
+)
 from handoffd.protocol.state import Status
+
+MINUTE = timedelta(minutes=1)
+
+
+# --- commands -------------------------------------------------------------------------------------
+def test_a_command_names_its_project_and_its_words() -> None:
+    """The engine leaves a place for the project, in a sentence as well."""
+    assert "handoffd rollback {project} bdd --force" == command("rollback", "bdd", "--force")
+    assert "handoffd rollback /srv/shop bdd" == addressed(command("rollback", "bdd"), "/srv/shop")
+    assert "handoffd rules check /srv/shop" == command_for("/srv/shop", "rules check")
+    assert "next: handoffd resume /srv/shop" == addressed(f"next: {command('resume')}", "/srv/shop")
+
+
+@pytest.mark.parametrize("odd", ["/srv/my shop", "/srv/$(reboot)", "/srv/it's", "/srv/a;b", "/srv/–"])
+def test_a_shell_takes_it_as_it_is_meant(odd: str) -> None:
+    """Whatever a folder is called: what is pasted runs one command, about that folder."""
+    assert ["handoffd", "note", odd, odd] == shlex.split(command_for(odd, "note", odd))
+
+
+@pytest.mark.parametrize("condition", get_args(Condition))
+def test_every_condition_of_a_project_has_a_first_command(condition: str) -> None:
+    """A shell takes it, whatever the path; a project that is well needs none."""
+    typed = repair_command("/srv/my shop", condition)
+
+    assert (condition == "ok") == (typed is None)
+    assert "/srv/my shop" in " ".join(shlex.split(typed or "'/srv/my shop'"))
+
+
+# --- counts and times -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("tokens", "cost", "words"),
+    [
+        (None, None, ""),
+        (0, None, ""),
+        (1, None, "1 token"),
+        (999, 0.0, "999 tokens, $0.00"),
+        (12_449, 0.214, "12.4k tokens, $0.21"),
+        (999_949, None, "999.9k tokens"),
+        (999_950, None, "1.0M tokens"),
+        (None, 3.0, "$3.00"),
+    ],
+)
+def test_usage_has_few_characters(tokens: int | None, cost: float | None, words: str) -> None:
+    """As far as it is known."""
+    assert words == usage_in_words(tokens, cost)
+
+
+@pytest.mark.parametrize(
+    ("count", "nouns", "words"),
+    [
+        (0, ("project",), "0 projects"),
+        (1, ("project",), "1 project"),
+        (1_200_000, ("token",), "1200000 tokens"),
+        (1.0, ("day",), "1 day"),
+        (0.5, ("day",), "0.5 days"),
+        (1, ("story waits", "stories wait"), "1 story waits"),
+        (2, ("story waits", "stories wait"), "2 stories wait"),
+    ],
+)
+def test_a_count_agrees_with_its_noun(count: float, nouns: tuple[str, ...], words: str) -> None:
+    """And with the verb behind it."""
+    assert words == counted(count, *nouns)
+
+
+def test_less_than_a_minute_is_shown_in_seconds() -> None:
+    """A limit of six seconds is not one of a minute."""
+    assert ["7 s", "1 s", "1 min", "11 min"] == [time_in_words(value) for value in (0.11, 0.0, 1.2, 10.6)]
+    assert ["6 s", "1 min", "2.5 min"] == [limit_in_words(value) for value in (0.1, 1, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (-MINUTE, "0 s"),
+        (timedelta(seconds=45), "45 s"),
+        (12 * MINUTE, "12 min"),
+        (130 * MINUTE, "2 h 10 min"),
+        (120 * MINUTE, "2 h"),
+        (timedelta(days=3, hours=4), "3 d 4 h"),
+        (timedelta(days=7), "7 d"),
+    ],
+)
+def test_a_span_has_the_units_that_matter(length: timedelta, words: str) -> None:
+    """Seconds of a night do not matter."""
+    assert words == span(length)
+
+
+def test_a_time_has_its_zone_and_the_day_when_that_is_another() -> None:
+    """A limit of a week ends on some day; one of five hours may end tomorrow."""
+    assert "until 22:10 UTC (in 10 min)" == until_words(T0 + 10 * MINUTE, T0)
+    assert "until Sun 01 Feb 01:00 UTC (in 3 h)" == until_words(T0 + timedelta(hours=3), T0)
+    taipei = (T0 + timedelta(hours=3)).astimezone(timezone(timedelta(hours=8), "CST"))
+    assert "until 09:00 CST (in 3 h)" == until_words(taipei, T0)
+
+
+# --- sentences of decisions -----------------------------------------------------------------------
+def situation(track: Track) -> Situation:
+    """Return a track among the shipped rules."""
+    return Situation(track, shipped_rules(), T0)
 
 
 def test_a_refusal_changes_nothing_and_says_what_to_do() -> None:
     """The track is the same object; the asker gets a code, a reason and the next command."""
     track = track_at("impl")
-    decision = refuse(
-        Situation(track, shipped_rules(), T0), "NO", "it cannot be", "handoffd resume {project}"
-    )
+    decision = refuse(situation(track), "NO", "it cannot be", "handoffd resume {project}")
     assert decision.track is track
     assert () == decision.effects
     expected = Refusal(
@@ -45,131 +156,54 @@ def test_a_refusal_changes_nothing_and_says_what_to_do() -> None:
 
 def test_a_refusal_needs_no_state() -> None:
     """A project that is not initialised can be refused something, too."""
-    result = refuse(Situation(Track(), shipped_rules(), T0), "NO", "no").result
+    result = refuse(situation(Track()), "NO", "no").result
     assert isinstance(result, Refusal)
     assert (None, None) == (result.step, result.next_command)
     assert "no; there is nothing to do" == result.caller_instruction
 
 
-def test_what_is_taken_is_told_with_where_the_track_stands() -> None:
-    """Step and status are those after the decision."""
+def test_an_acceptance_shows_step_and_status() -> None:
+    """Those after the decision."""
     result = accept(track_at("impl", Status.PASS), "taken").result
     assert isinstance(result, Accepted)
     assert ("impl", "pass", "taken") == (result.step, result.status, result.message)
 
 
-def test_a_person_is_asked_with_a_notice_unless_told_already() -> None:
-    """The same message goes to whoever asked and to whoever must act."""
+def test_a_person_is_asked_with_a_notice_unless_there_was_one() -> None:
+    """The caller and the person who must act get the same message."""
     track = track_at("review", Status.NEEDS_HUMAN)
-    situation = Situation(track, shipped_rules(), T0)
-    decision = ask_human(situation, "decide", why="a gate", review=("a.md",))
+    decision = ask_human(situation(track), "decide", why="a gate", review=("a.md",))
     assert isinstance(decision.result, NeedsHuman)
     action, files = "handoffd approve {project} --story US-1", ("a.md",)
     assert action == decision.result.next_command
     assert action in decision.result.caller_instruction
-    told = notice(track, "needs_human", "decide", why="a gate", action=action, review=files)
-    assert (told,) == decision.effects
-    assert () == ask_human(situation, "decide", why="y", tell=False).effects
-    assert "handoffd log {project}" == (
-        ask_human(situation, "decide", why="y", action="handoffd log {project}").result.next_command
+    asked = notice(track, "needs_human", "decide", why="a gate", action=action, review=files)
+    assert (asked,) == decision.effects
+    assert () == ask_human(situation(track), "decide", why="y", tell=False).effects
+    log = "handoffd log {project}"
+    assert log == ask_human(situation(track), "decide", why="y", action=log).result.next_command
+
+
+def test_a_notice_that_was_given_up_is_remembered_and_changes_nothing() -> None:
+    """Another notice about it would be lost as well."""
+    at = situation(track_at("impl"))
+    one, two = (
+        notice_given_up(at, NoticeGivenUp(sink="webhook", count=count, first="7", why="no route"))
+        for count in (1, 2)
     )
-
-
-def test_the_end_of_an_output_fits_into_one_line() -> None:
-    """The last five lines that say something, cut from the front."""
-    assert "b | c | d | e | f" == last_lines("a\nb\n\n  c \nd\ne\nf\n\n")
-    assert "" == last_lines(" \n\n")
-    long = last_lines("x" * 5000)
-    assert (LAST_LINES + 1, "…") == (len(long), long[0])
-
-
-def test_a_problem_is_told_with_the_output_that_explains_it() -> None:
-    """Nothing is appended when there is no output."""
-    tail = "Traceback (most recent call last):\n  File 'x'\nOSError: no key\n"
-    assert "exited with code 1 (OSError: no key)" == with_line(
-        "exited with code 1", Exit(tail=tail, line=last_line(tail))
-    )
-    assert "exited with code 1" == with_line("exited with code 1", Exit(tail="\n", line=""))
-
-
-def test_facts_of_an_earlier_release_are_told_as_it_told_them() -> None:
-    """Its decisions are made again by `journal verify`, and must come out the same."""
-    assert "exited with code 1 (no key | bye)" == with_line("exited with code 1", Exit(tail="no key\nbye\n"))
-
-
-def test_the_line_of_an_output_is_the_last_that_says_something() -> None:
-    """Rules, brackets and blank lines say nothing; a long line is cut."""
-    assert "ValueError: no" == last_line("at x\n  ValueError:   no\n}\n=====\n\n")
-    assert "" == last_line(" \n---\n")
-    assert (LINE, "…") == (len(last_line("x" * 5000)), last_line("x" * 5000)[-1])
-
-
-RAISED = 'Traceback (most recent call last):\n  File "<string>", line 3, in h\n    raise e\n    ^^^^^^^\n'
-
-
-@pytest.mark.parametrize(
-    ("tail", "line"),
-    [
-        (f"{RAISED}ValueError: outside\ninside\n", "ValueError: outside inside"),
-        (f"{RAISED}KeyboardInterrupt\n", "KeyboardInterrupt"),
-        (f"{RAISED}shop.errors.Full: no room\nbye\n", "shop.errors.Full: no room bye"),
-        (RAISED.replace("  ", ""), "raise e"),
-        (f"No stock.\n{RAISED}", "No stock."),
-        (
-            'Timeout (0:00:05)!\nThread 0x1 (most recent call first):\n  File "<string>", line 3 in h\n',
-            "Timeout (0:00:05)!",
-        ),
-        (f"{RAISED}KeyError: 1\n" + "It goes on.\n" * 9, "It goes on."),
-        (
-            "throw e\n^\n\nError: boom\n    at f (/srv/x.js:1:7)\n    at /srv/y.js:2:1\n\nNode.js v22.1.0\n",
-            "Error: boom",
-        ),
-        (
-            'Exception in thread "main" x.Y: boom\n\tat x.Y.main(Y.java:3)\n',
-            'Exception in thread "main" x.Y: boom',
-        ),
-    ],
-)
-def test_of_a_stack_trace_the_line_is_what_was_raised(tail: str, line: str) -> None:
-    """Not its last frame, and not just the end of a message of several lines."""
-    assert line == last_line(tail)
-
-
-def test_less_than_a_minute_is_told_in_seconds() -> None:
-    """A limit of six seconds is not one of a minute."""
-    assert ["7 s", "1 s", "1 min", "11 min"] == [time_in_words(value) for value in (0.11, 0.0, 1.2, 10.6)]
-    assert ["6 s", "1 min", "2.5 min"] == [limit_in_words(value) for value in (0.1, 1, 2.5)]
-
-
-def test_that_people_could_not_be_told_is_remembered_and_changes_nothing() -> None:
-    """Telling of it by the same way would be lost as well."""
-    situation = Situation(track_at("impl"), shipped_rules(), T0)
-    one = notice_given_up(situation, NoticeGivenUp(sink="webhook", count=1, first="7", why="no route"))
-    two = notice_given_up(situation, NoticeGivenUp(sink="webhook", count=2, first="7", why="no route"))
 
     assert "a notice was given up, webhook did not take it: no route" == one.why
     assert "2 notices were given up, webhook did not take them: no route" == two.why
-    assert (True, (), situation.track) == (one.memorable, one.effects, one.track)
+    assert (True, (), at.track) == (one.memorable, one.effects, one.track)
 
 
-def orders_to_tell() -> list[tuple[str, ast.Call]]:
-    """Return every place in the engine that orders to tell a person, with the name of its module."""
-    folder = Path(wording.__file__).parent
-    found = [
-        (module.name, node)
-        for module in sorted(folder.glob("*.py"))
+def test_every_notice_of_the_engine_says_why_and_what_to_type() -> None:
+    """Project, story and step come from the track; what happened is the text."""
+    calls = {
+        f"{module.name}:{node.lineno}": {keyword.arg for keyword in node.keywords}
+        for module in Path(wording.__file__).parent.glob("*.py")
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "notice"
-    ]
-    assert len(found) > 8
-    return found
-
-
-def test_every_order_to_tell_a_person_says_why_and_what_to_type() -> None:
-    """Project, story and step are those of the track; what happened is the text."""
-    said = {
-        (f"{name}:{call.lineno}", keyword.arg) for name, call in orders_to_tell() for keyword in call.keywords
     }
-
-    places = {f"{name}:{call.lineno}" for name, call in orders_to_tell()}
-    assert set() == {(place, part) for place in places for part in ("why", "action")} - said
+    assert len(calls) > 8
+    assert {} == {place: given for place, given in calls.items() if not {"why", "action"} <= given}

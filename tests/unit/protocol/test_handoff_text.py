@@ -1,12 +1,15 @@
-"""The form of the two hand-off files."""
+"""The form of the two hand-off files, and the marks they are known by."""
 
 from __future__ import annotations
 
 import pytest
 
 from handoffd.errors import InvalidFile
+from handoffd.protocol.handoff import Claimed, FileMark, HandoffMark, worst
 from handoffd.protocol.handoff_text import Pieces, handoff_pieces, is_blank, result_pieces
+from handoffd.protocol.state import Status
 
+# --- texts -------------------------------------------------------------------------------------------
 FRONT = "---\nstatus: pass\n---\nbody\n"
 
 
@@ -93,7 +96,7 @@ def test_front_matter_that_cannot_be_read(text: str, line: int | None, message: 
     assert (".ai/HANDOFF.md", line) == (problem.file, problem.line)
 
 
-def test_what_is_no_text_is_replaced_and_said() -> None:
+def test_bytes_that_are_not_text_are_replaced_with_a_warning() -> None:
     """Broken encoding and terminal colours in a value do not void the claim."""
     pieces = handoff_pieces(b"---\nstatus: pass\nsummary: a\xffb\x1b[31m\x00\n---\n")
 
@@ -119,7 +122,7 @@ def test_executor_result_is_read_generously(text: str) -> None:
 
 
 def test_other_lines_of_executor_result_are_left_out() -> None:
-    """They are named in warnings, with their lines; a hash in prose is no comment."""
+    """They are named in warnings, with their lines; a hash in prose begins no comment."""
     pieces = result_pieces(b"hello\nstatus: pass\n!!\nsummary: fixed #12\n")
 
     assert {"status": "pass", "summary": "fixed #12"} == values(pieces)
@@ -133,3 +136,40 @@ def test_an_executor_result_that_cannot_be_read(content: bytes) -> None:
     """Too large, or begun as JSON and not ended."""
     with pytest.raises(InvalidFile):
         result_pieces(content)
+
+
+# --- marks and claims --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ((Status.PASS,), Status.PASS),
+        ((Status.PASS, Status.FAILING), Status.FAILING),
+        ((Status.FAILING, Status.PASS), Status.FAILING),
+        ((Status.NEEDS_HUMAN, Status.FAILING), Status.NEEDS_HUMAN),
+        ((Status.PASS, Status.FAILING, Status.NEEDS_HUMAN), Status.NEEDS_HUMAN),
+    ],
+)
+def test_the_worse_claim_counts(claims: tuple[Claimed, ...], expected: Status) -> None:
+    """needs_human, then failing, then pass, in whatever order they are given."""
+    assert expected == worst(*claims)
+
+
+@pytest.mark.parametrize("change", [{"digest": "b"}, {"inode": 2}, {"mtime_ns": 2}])
+def test_any_difference_makes_another_mark(change: dict[str, object]) -> None:
+    """A byte-identical rewrite has another inode or time, and so another mark."""
+    mark = FileMark(digest="a", inode=1, mtime_ns=1)
+
+    assert HandoffMark(handoff=mark) != HandoffMark(handoff=mark.model_copy(update=change))
+    assert HandoffMark(handoff=mark) == HandoffMark(handoff=mark.model_copy())
+
+
+def test_files_that_are_there_repeat_an_earlier_mark_or_are_new() -> None:
+    """A file that is gone since does not count; without any file nothing is repeated."""
+    mark, other = (FileMark(digest="a", inode=number, mtime_ns=1) for number in (1, 2))
+    both = HandoffMark(handoff=mark, result=mark)
+
+    assert both.repeats(both)
+    assert HandoffMark(handoff=mark).repeats(both)
+    assert not HandoffMark().repeats(both)
+    assert not HandoffMark(handoff=mark, result=other).repeats(both)
+    assert not both.repeats(HandoffMark(handoff=mark))

@@ -54,10 +54,9 @@ nothing
 def test_a_template_may_extend_another() -> None:
     """A block replaces the block of its name."""
     base = "a {% block middle %}b{% endblock %} c"
+    own = "{% extends 'base' %}{% block middle %}{{ name }}{% endblock %}"
 
-    assert "a shop c" == _render(
-        "{% extends 'base' %}{% block middle %}{{ name }}{% endblock %}", {"base": base}
-    )
+    assert "a shop c" == _render(own, {"base": base})
 
 
 def test_values_are_never_templates() -> None:
@@ -125,7 +124,7 @@ def test_repetition_ends_when_the_allowance_is_spent(template: str) -> None:
     assert "repeat too much" in _problem(template, {"large": "{{ name[:0] }}" * 2000}).message
 
 
-def test_templates_that_use_each_other_for_ever_are_told_so() -> None:
+def test_templates_that_use_each_other_for_ever_are_an_error() -> None:
     """The error is about the templates, not about Python."""
     assert "without end" in _problem("{% extends 'main.j2' %}").message
 

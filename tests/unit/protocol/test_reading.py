@@ -1,4 +1,4 @@
-"""Which hand-off counts, and what two files say together."""
+"""One hand-off file as a claim, which hand-off counts, and what two files say together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol.handoff import Absent, FileMark, Found, HandoffMark, Malformed, Stale
-from handoffd.protocol.reading import Expected, HandoffTexts, read_claims, read_handoff
+from handoffd.protocol.handoff_text import handoff_pieces, result_pieces
+from handoffd.protocol.reading import (
+    MAX_ITEMS,
+    MAX_SUMMARY_CHARACTERS,
+    Claim,
+    Expected,
+    HandoffTexts,
+    claim_of_handoff,
+    claim_of_result,
+    read_claims,
+    read_handoff,
+)
 from handoffd.protocol.state import Reason, Status, TestCounts
 
+# --- two files ---------------------------------------------------------------------------------------
 HANDOFFS = Path(__file__).parents[2] / "data" / "handoffs"
+
 DISPATCH = "20261121T073312-4f9a1c"
+
 EXPECTED = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH)
+
 DISPATCHED_AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
+
 PASS = b"---\nstatus: pass\n---\n"
+
 WITH_REASON = b"---\nstatus: pass\nreason: nfr_missing\n---\n"
 
 
@@ -33,11 +50,9 @@ def mark(content: bytes | None, *, inode: int = 1, mtime_ns: int = 1) -> FileMar
 def texts(
     handoff: bytes | None = None, result: bytes | None = None, *, inode: int = 1, mtime_ns: int = 1
 ) -> HandoffTexts:
-    """Return both files as they lie there, each with its mark."""
-    marks = (mark(content, inode=inode, mtime_ns=mtime_ns) for content in (handoff, result))
-    return HandoffTexts(
-        handoff=handoff, result=result, mark=HandoffMark(handoff=next(marks), result=next(marks))
-    )
+    """Return both files as they are, each with its mark."""
+    one, other = (mark(content, inode=inode, mtime_ns=mtime_ns) for content in (handoff, result))
+    return HandoffTexts(handoff=handoff, result=result, mark=HandoffMark(handoff=one, result=other))
 
 
 def found(handoff: bytes | None = None, result: bytes | None = None, expected: Expected = EXPECTED) -> Found:
@@ -68,7 +83,7 @@ def test_block_lists() -> None:
 
 
 def test_inline_lists_and_an_alias_of_the_step() -> None:
-    """The alias is resolved, and that it was is said."""
+    """The alias is resolved, with a warning."""
     reading = found((HANDOFFS / "inline-lists.md").read_bytes())
 
     assert (Status.PASS, "impl") == (reading.handoff.status, reading.handoff.step)
@@ -80,10 +95,8 @@ def test_a_code_fence_around_the_front_matter() -> None:
     """The claim counts; `005` is story US-005."""
     reading = found((HANDOFFS / "fenced.md").read_bytes())
 
-    assert (Status.NEEDS_HUMAN, Reason.NEEDS_CLARIFICATION) == (
-        reading.handoff.status,
-        reading.handoff.reason,
-    )
+    assert Status.NEEDS_HUMAN == reading.handoff.status
+    assert Reason.NEEDS_CLARIFICATION == reading.handoff.reason
     assert "fence" in reading.warnings[0]
 
 
@@ -115,7 +128,7 @@ def test_nothing_written_is_absent(blank: bytes | None) -> None:
 
 # --- which hand-off counts ----------------------------------------------------------------------------
 def test_a_file_as_it_was_at_the_dispatch_is_stale() -> None:
-    """It was written by somebody before."""
+    """It was written before."""
     before = texts(PASS, b"status: pass")
 
     reading = read_handoff(before, Expected(story="US-005", step="impl", mark=before.mark))
@@ -134,19 +147,15 @@ def test_a_byte_identical_rewrite_counts(inode: int, mtime_ns: int) -> None:
 
 def test_only_the_fresh_one_of_two_files_is_read() -> None:
     """An old HANDOFF.md says nothing beside a new executor-result, and the reverse."""
-    old_handoff = Expected(
-        story="US-005", step="impl", mark=texts(front(status="failing", summary="old")).mark
-    )
+    old = front(status="failing", summary="old")
+    old_handoff = Expected(story="US-005", step="impl", mark=texts(old).mark)
     old_result = Expected(story="US-005", step="impl", mark=texts(None, b"status: failing").mark)
 
-    newer = found(front(status="failing", summary="old"), b"status: pass", old_handoff)
+    newer = found(old, b"status: pass", old_handoff)
     other = found(PASS, b"status: failing", old_result)
 
-    assert ("executor-result", Status.PASS, None) == (
-        newer.source,
-        newer.handoff.status,
-        newer.handoff.summary,
-    )
+    assert ("executor-result", Status.PASS) == (newer.source, newer.handoff.status)
+    assert newer.handoff.summary is None
     assert ("front-matter", Status.PASS, ()) == (other.source, other.handoff.status, other.warnings)
 
 
@@ -183,17 +192,12 @@ def test_a_hand_off_that_names_the_attempt_or_nothing_counts(fields: dict[str, A
     assert Status.PASS == found(front(status="pass", **fields)).handoff.status
 
 
-def test_what_is_not_known_of_the_dispatch_is_not_compared() -> None:
+def test_unknown_parts_of_the_dispatch_are_not_compared() -> None:
     """A dispatch that was not ours has no id and a project that boots has no story."""
-    expected = Expected(story=None, step="bootstrap")
+    text = front(status="pass", story="US-001", attempt=7, dispatch="other")
+    handoff = found(text, expected=Expected(story=None, step="bootstrap")).handoff
 
-    reading = found(front(status="pass", story="US-001", attempt=7, dispatch="other"), expected=expected)
-
-    assert ("US-001", 7, "other") == (
-        reading.handoff.story,
-        reading.handoff.attempt,
-        reading.handoff.dispatch,
-    )
+    assert ("US-001", 7, "other") == (handoff.story, handoff.attempt, handoff.dispatch)
 
 
 @pytest.mark.parametrize(("seconds", "counts"), [(-3.0, False), (-2.0, True), (0.0, True), (60.0, True)])
@@ -243,21 +247,19 @@ def test_status_reason_and_source_of_two_files(
     assert (status, reason, source) == (reading.handoff.status, reading.handoff.reason, reading.source)
 
 
-def test_a_disagreement_is_said() -> None:
-    """First of all warnings."""
+def test_a_disagreement_is_the_first_warning() -> None:
+    """Two files that agree have none."""
     reading = found(front(status="passed"), b"status: failing")
 
-    assert (
-        ".ai/HANDOFF.md says pass, .ai/executor-result says failing: the worse counts" == reading.warnings[0]
-    )
+    warning = ".ai/HANDOFF.md says pass, .ai/executor-result says failing: the worse counts"
+    assert warning == reading.warnings[0]
     assert () == found(PASS, b"status: pass").warnings
 
 
 def test_other_fields_come_from_handoff_md_first() -> None:
     """executor-result fills in what is missing there."""
-    handoff = found(
-        front(summary="long", tests_pass=3), b"status: pass\nsummary: short\ncommit_hash: abcdef1"
-    ).handoff
+    result = b"status: pass\nsummary: short\ncommit_hash: abcdef1"
+    handoff = found(front(summary="long", tests_pass=3), result).handoff
 
     assert ("long", "abcdef1") == (handoff.summary, handoff.commit_hash)
     assert handoff.tests is not None
@@ -286,7 +288,7 @@ def test_an_unreadable_handoff_md_cannot_be_made_good_by_a_pass(result: bytes | 
 
 
 def test_a_failure_in_executor_result_counts_beside_an_unreadable_handoff_md() -> None:
-    """So that its reason is not lost; the problem is told with it."""
+    """So that its reason is not lost; the error has the problem, too."""
     reading = found(UNCLOSED, b"status: failing\nreason: needs_clarification")
 
     assert (Status.FAILING, Reason.NEEDS_CLARIFICATION) == (reading.handoff.status, reading.handoff.reason)
@@ -294,7 +296,7 @@ def test_a_failure_in_executor_result_counts_beside_an_unreadable_handoff_md() -
 
 
 def test_an_unreadable_executor_result_does_not_void_handoff_md() -> None:
-    """It is optional; what is wrong with it is said."""
+    """It is optional; a warning has the problem."""
     reading = found(PASS, b"x" * 70_000)
 
     assert Status.PASS == reading.handoff.status
@@ -311,44 +313,18 @@ def test_an_executor_result_alone_must_have_a_status_or_a_reason(result: bytes) 
 
 
 # --- hostile bytes ------------------------------------------------------------------------------------
-VALUES = st.sampled_from(
-    [
-        "pass",
-        "failing",
-        "[",
-        "[a, b]",
-        "{a: b}",
-        "'",
-        "~",
-        "-1",
-        "9" * 30,
-        "US-005",
-        "*x",
-        "!t x",
-        "|",
-        "\ufffd",
-        "a: b",
-    ]
-)
-KEYS = st.sampled_from(
-    [
-        "story",
-        "step",
-        "attempt",
-        "status",
-        "reason",
-        "files_changed",
-        "tests_fail",
-        "dispatch",
-        "summary",
-        "x",
-        "- y",
-        "?",
-    ]
-)
+SOUND = ["pass", "failing", "-1", "9" * 30, "US-005", "~"]
+
+VALUES = st.sampled_from([*SOUND, "[", "[a, b]", "{a: b}", "'", "*x", "!t x", "|", "\ufffd", "a: b"])
+
+FIELDS = "story step attempt status reason files_changed tests_fail dispatch summary"
+
+KEYS = st.sampled_from([*FIELDS.split(), "x", "- y", "?"])
+
 LINES = st.lists(st.tuples(KEYS, VALUES), max_size=8).map(
     lambda pairs: "".join(f"{key}: {value}\n" for key, value in pairs)
 )
+
 BYTES = (
     st.binary(max_size=200)
     | st.text(max_size=80).map(lambda text: ("---\n" + text + "\n---\n").encode("utf-8", "replace"))
@@ -369,16 +345,171 @@ def test_no_bytes_raise(handoff: bytes | None, result: bytes | None) -> None:
 
 
 def test_claims_are_read_whatever_attempt_they_are_of() -> None:
-    """The worse counts as ever; nothing is stale, and no file is no claim."""
-    said = read_claims(
-        HandoffTexts(handoff=front(story="US-9", step="sdd_delta", status="pass"), result=b"failing")
-    )
+    """The worse counts as ever; nothing is stale, and without a file there is no claim."""
+    text = front(story="US-9", step="sdd_delta", status="pass")
+    reading = read_claims(HandoffTexts(handoff=text, result=b"failing"))
 
-    assert isinstance(said, Found)
-    assert ("US-9", "sdd-delta", Status.FAILING) == (
-        said.handoff.story,
-        said.handoff.step,
-        said.handoff.status,
-    )
+    assert isinstance(reading, Found)
+    assert ("US-9", "sdd-delta") == (reading.handoff.story, reading.handoff.step)
+    assert Status.FAILING == reading.handoff.status
     assert read_claims(HandoffTexts(handoff=b" \n")) == Absent()
     assert isinstance(read_claims(HandoffTexts(handoff=b"---\nstatus: pass\n")), Malformed)
+
+
+# --- one file as a claim -----------------------------------------------------------------------------
+def claim(front: str) -> Claim:
+    """Return the claim of a HANDOFF.md with this front matter."""
+    return claim_of_handoff(handoff_pieces(f"---\n{front}\n---\n".encode()))
+
+
+@pytest.mark.parametrize(
+    ("front", "status", "reason"),
+    [
+        ("status: pass", Status.PASS, None),
+        ("status: failing", Status.FAILING, None),
+        ("status: needs_human", Status.NEEDS_HUMAN, None),
+        ("status: Passed", Status.PASS, None),
+        ("Status: failed", Status.FAILING, None),
+        ("status: ''", None, None),
+        ("x: 1", None, None),
+        ("tests_fail: 2", Status.FAILING, None),
+        ("tests_fail: 0", None, None),
+        ("status: pass\ntests_fail: 2", Status.PASS, None),
+        ("status: pass\nreason: scope_warning", Status.FAILING, Reason.SCOPE_WARNING),
+        ("reason: Needs-Clarification", Status.FAILING, Reason.NEEDS_CLARIFICATION),
+        ("status: needs_human\nreason: nfr_missing", Status.NEEDS_HUMAN, Reason.NFR_MISSING),
+        ("status: pass\nreason: none", Status.PASS, None),
+        ("status: pass\nreason: ~", Status.PASS, None),
+    ],
+)
+def test_status_and_reason_of_a_claim(front: str, status: Status | None, reason: Reason | None) -> None:
+    """A valid reason outranks pass and a missing status; failing tests stand for a missing status."""
+    found = claim(front)
+
+    assert (status, reason, ()) == (found.status, found.reason, found.errors)
+
+
+@pytest.mark.parametrize(
+    "status", ["green", "pending", "running", "timeout", "[pass]", "pass|failing", "true"]
+)
+def test_a_status_that_no_hand_off_has_is_a_failure(status: str) -> None:
+    """The error names what was written."""
+    found = claim(f"status: {status}")
+
+    assert Status.FAILING == found.status
+    assert status.strip("[]") in found.errors[0]
+
+
+@pytest.mark.parametrize("reason", ["because", "[scope_warning]", "{a: b}"])
+def test_an_unknown_reason_is_none(reason: str) -> None:
+    """Its text is kept, and so is the status."""
+    found = claim(f"status: pass\nreason: {reason}")
+
+    assert (Status.PASS, None) == (found.status, found.reason)
+    assert "unknown reason" in found.errors[0]
+
+
+def test_all_fields_of_a_claim() -> None:
+    """Ids and hashes are kept as they were written, digits or not."""
+    found = claim(
+        "story: 013\nstep: api_contract\nattempt: 2\ndispatch: 20261121T073312-4f9a1c\ncommit_hash: 1234567\n"
+        "tests_pass: 3\ntests_skip: '1'\nsummary: ' a\n\n  b '\nmore: [1]"
+    )
+
+    assert ("013", "api_contract", 2, "20261121T073312-4f9a1c", "1234567") == (
+        found.story, found.step, found.attempt, found.dispatch, found.commit_hash
+    )  # fmt: skip
+    assert TestCounts.model_validate({"pass": 3, "fail": 0, "skip": 1}) == found.tests
+    assert "a\nb" == found.summary
+    assert () == found.warnings
+
+
+@pytest.mark.parametrize(
+    ("front", "files"),
+    [
+        ("files_changed:\n  - a.py\n  - b c.py", ("a.py", "b c.py")),
+        ("files_changed: [a.py, ./b//c.py, a.py]", ("a.py", "b/c.py")),
+        ("files_changed: a.py, b.py", ("a.py", "b.py")),
+        ("files-changed: a.py", ("a.py",)),
+        ("files_changed: none", ()),
+        ("files_changed: [none]", ()),
+        ("files_changed:", ()),
+        ("files_changed:\n - '`a.py`'\n - b.py: it\n - {path: c.py, n: 3}", ("a.py", "b.py", "c.py")),
+    ],
+)
+def test_lists_of_files(front: str, files: tuple[str, ...]) -> None:
+    """Block, inline, a bare text, and items that say what was done."""
+    found = claim(front)
+
+    assert (files, ()) == (found.files_changed, found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("front", "warning"),
+    [
+        ("files_changed: [/etc/passwd, ../x]", "not a path inside the project"),
+        ("files_changed: {a: b}", "must be a list"),
+        ("files_changed: [[a]]", "not text"),
+        ("story: [US-1]", "must be text"),
+        ("attempt: first", "not a number"),
+        ("tests_pass: -3", "not a number"),
+        ("tests_pass: 9999999999", "not a number"),
+        ("commit_hash: HEAD", "not a commit"),
+        ("status: pass\nStatus: failing", "also given"),
+        ("status: passed", "'passed' is read as 'pass'"),
+        ("status: pass\ntests_fail: 1", "pass with 1 failing"),
+        ("status: pass\nreason: scope_warning", "outranks"),
+    ],
+)
+def test_an_unusable_value_is_left_out_with_a_warning(front: str, warning: str) -> None:
+    """The warning names file, line and key; the rest of the claim counts."""
+    found = claim(front)
+
+    assert warning in found.warnings[0]
+    assert found.warnings[0].startswith(".ai/HANDOFF.md:")
+    empty = (found.files_changed, found.story, found.attempt, found.commit_hash)
+    assert ((), None, None, None) == empty
+
+
+def test_numbers_with_words_around_them() -> None:
+    """`2 of 5` is attempt 2, with a warning."""
+    found = claim("attempt: 2 of 5\ntests_pass: 12 passed")
+
+    assert 2 == found.attempt
+    assert found.tests is not None
+    assert 12 == found.tests.passed
+    assert len(found.warnings) == 2
+
+
+def test_sizes_are_limited() -> None:
+    """Prompts and the journal take only so much of a text."""
+    names = ", ".join(f"t{number}" for number in range(MAX_ITEMS + 1))
+    found = claim_of_result(result_pieces(f"summary: {'x' * 5000}\nfailing_tests: {names}".encode()))
+
+    assert MAX_SUMMARY_CHARACTERS == len(found.summary or "")
+    assert MAX_ITEMS == len(found.failing_tests)
+    assert len(found.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ("- [NEEDS CLARIFICATION] which?", Status.FAILING, Reason.NEEDS_CLARIFICATION),
+        ("a CONSTITUTION VIOLATION", Status.FAILING, Reason.CONSTITUTION_VIOLATION),
+        ("SCOPE WARNING: too much", Status.FAILING, Reason.SCOPE_WARNING),
+        ("All done, no scope warning.\n", None, None),
+    ],
+)
+def test_the_old_format_is_searched(body: str, status: Status | None, reason: Reason | None) -> None:
+    """Without front matter the body's own words fail the attempt; without these the exit code decides."""
+    found = claim_of_handoff(handoff_pieces(body.encode()))
+
+    assert (True, status, reason) == (found.old_format, found.status, found.reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("pass\n", Status.PASS), ("FAILED", Status.FAILING), ("hm", None)]
+)
+def test_an_executor_result_of_one_word(text: str, status: Status | None) -> None:
+    """A lone status word is a status."""
+    assert status == claim_of_result(result_pieces(text.encode())).status

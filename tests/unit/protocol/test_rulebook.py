@@ -1,4 +1,4 @@
-"""The shipped table against the protocol, the origin of values, and what needs trust."""
+"""The shipped table against the protocol, sound pipelines, and what needs trust."""
 
 from __future__ import annotations
 
@@ -7,107 +7,75 @@ from typing import NamedTuple
 
 import pytest
 
-from handoffd.errors import InvalidFile
-from handoffd.protocol.rule_merge import Layer, Setting
-from handoffd.protocol.rulebook import build_rulebook, explain, merge_trusted, sensitive_view
-from handoffd.protocol.rules import RuleBook
+from handoffd.errors import InvalidFile, Problem
+from handoffd.protocol.rule_merge import Layer, Setting, merge_layers
+from handoffd.protocol.rulebook import build_rulebook, check_merged, explain, merge_trusted, sensitive_view
+from handoffd.protocol.rules import Pipeline, Rule, RuleBook, localized
+from handoffd.protocol.state import Reason
 from handoffd.settings.paths import shared
 
+# --- the shipped table -------------------------------------------------------------------------------
 OWN = ".ai/step-rules.yaml"
+
 TEST_FILES = (
     "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
     "**/__tests__/**", "**/testdata/**",
 )  # fmt: skip
+
 CONTEXT, MEMORY, HANDOFF = "PROJECT_CONTEXT.md", "PROJECT_MEMORY.md", ".ai/HANDOFF.md"
+
 BDD, DELTA, SDD = "docs/bdd/US-{story}.md", "docs/deltas/US-{story}.md", "docs/sdd.md"
+
 API, CONSTITUTION = "docs/api/openapi.yaml", "docs/constitution.md"
+
 TO_DELTA = {"constitution_violation": "sdd-delta"}
+
+FROM_REVIEW = {"default": "bdd", "needs_clarification": "bdd", "scope_warning": "sdd-delta"}
+
+FROM_IMPL = {"default": "impl", "needs_clarification": "review", "scope_warning": "review"}
 
 
 class Row(NamedTuple):
     """One row of the shipped step table."""
 
-    next: str
+    next_on_pass: str
     on_fail: Mapping[str, str]
-    max: int
-    timeout: float
-    human: bool
+    max_attempts: int
+    timeout_min: float
+    requires_human: bool
     tests: str | None
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
+    claude_reads: tuple[str, ...]
+    claude_writes: tuple[str, ...]
 
+
+TO_PLAN = (CONTEXT, MEMORY, BDD, SDD, HANDOFF)
+
+TO_TEST = (BDD, "docs/nfr.md", API, HANDOFF)
+
+TO_VERIFY = (BDD, DELTA, SDD, API, CONSTITUTION, HANDOFF)
+
+CODE = ("**", "!docs/**", "!.ai/**", "!PROJECT_*.md")
+
+FOR_ALL = (CONTEXT, MEMORY, SDD, CONSTITUTION, HANDOFF)
+
+NOTED = (MEMORY, ".ai/history.md")
 
 PROTOCOL = {
     "bootstrap": Row("bdd", {"default": "bootstrap"}, 1, 10, False, None, (), (CONTEXT, "docs/**", MEMORY)),
     "bdd": Row("sdd-delta", {"default": "bdd"}, 3, 5, False, None, (CONTEXT, MEMORY, HANDOFF), (BDD,)),
-    "sdd-delta": Row(
-        "contract",
-        {"default": "sdd-delta"},
-        3,
-        5,
-        False,
-        None,
-        (CONTEXT, MEMORY, BDD, SDD, HANDOFF),
-        (DELTA,),
-    ),
+    "sdd-delta": Row("contract", {"default": "sdd-delta"}, 3, 5, False, None, TO_PLAN, (DELTA,)),
     "contract": Row(
         "review", {"default": "contract"}, 2, 5, False, None, (SDD, DELTA, API, HANDOFF), ("docs/api/**",)
     ),
-    "review": Row(
-        "scaffold",
-        {"default": "bdd", "needs_clarification": "bdd", "scope_warning": "sdd-delta"} | TO_DELTA,
-        1,
-        0,
-        True,
-        None,
-        (),
-        (),
-    ),
-    "scaffold": Row(
-        "impl",
-        {"default": "scaffold"} | TO_DELTA,
-        2,
-        5,
-        False,
-        "red",
-        (BDD, "docs/nfr.md", API, HANDOFF),
-        TEST_FILES,
-    ),
-    "impl": Row(
-        "verify",
-        {"default": "impl", "needs_clarification": "review", "scope_warning": "review"} | TO_DELTA,
-        5,
-        10,
-        False,
-        "green",
-        (BDD, SDD, API, HANDOFF),
-        ("**", "!docs/**", "!.ai/**", "!PROJECT_*.md"),
-    ),
-    "verify": Row(
-        "update-memory",
-        {"default": "impl"} | TO_DELTA,
-        2,
-        5,
-        False,
-        "green",
-        (BDD, DELTA, SDD, API, CONSTITUTION, HANDOFF),
-        (SDD,),
-    ),
+    "review": Row("scaffold", FROM_REVIEW | TO_DELTA, 1, 0, True, None, (), ()),
+    "scaffold": Row("impl", {"default": "scaffold"} | TO_DELTA, 2, 5, False, "red", TO_TEST, TEST_FILES),
+    "impl": Row("verify", FROM_IMPL | TO_DELTA, 5, 10, False, "green", (BDD, SDD, API, HANDOFF), CODE),
+    "verify": Row("update-memory", {"default": "impl"} | TO_DELTA, 2, 5, False, "green", TO_VERIFY, (SDD,)),
     "commit": Row("update-memory", {"default": "commit"}, 2, 3, False, None, (MEMORY, HANDOFF), ()),
-    "update-memory": Row(
-        "done", {"default": "update-memory"}, 2, 3, False, None, (MEMORY, HANDOFF), (MEMORY, ".ai/history.md")
-    ),
-    "custom": Row(
-        "update-memory",
-        {"default": "custom"},
-        3,
-        15,
-        False,
-        None,
-        (CONTEXT, MEMORY, SDD, CONSTITUTION, HANDOFF),
-        ("**",),
-    ),
+    "update-memory": Row("done", {"default": "update-memory"}, 2, 3, False, None, (MEMORY, HANDOFF), NOTED),
+    "custom": Row("update-memory", {"default": "custom"}, 3, 15, False, None, FOR_ALL, ("**",)),
 }
+
 STORY = ("bootstrap", "bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")
 
 
@@ -116,9 +84,8 @@ def _shipped() -> Layer:
 
 
 def _preset(name: str) -> Layer:
-    return Layer(
-        f"config/presets/{name}.yaml", shared("config", "presets", f"{name}.yaml").read_text("utf-8")
-    )
+    text = shared("config", "presets", f"{name}.yaml").read_text("utf-8")
+    return Layer(f"config/presets/{name}.yaml", text)
 
 
 def _book(*own: str) -> RuleBook:
@@ -135,30 +102,15 @@ def test_a_shipped_step_is_as_the_protocol_has_it(step: str) -> None:
     """Routes, limits, expectation, files to read and write scope are the protocol's."""
     rule = _book().steps[step]
 
-    assert PROTOCOL[step] == Row(
-        rule.next_on_pass,
-        rule.on_fail,
-        rule.max_attempts,
-        rule.timeout_min,
-        rule.requires_human,
-        rule.tests,
-        rule.claude_reads,
-        rule.claude_writes,
-    )
+    assert PROTOCOL[step] == Row(*(getattr(rule, field) for field in Row._fields))
 
 
 def test_shipped_steps_share_the_protocols_defaults() -> None:
-    """No check, no repetition after a timeout, six visits, sixty seconds and ten minutes."""
+    """No check, no repeated timeout, six visits, sixty seconds, ten minutes; a name in each language."""
     for rule in _book().steps.values():
-        assert rule.post_check is None
-        assert (0, 6, 60, 10) == (
-            rule.retry_on_timeout, rule.max_visits, rule.post_check_timeout_s, rule.check_timeout_min,
-        )  # fmt: skip
-
-
-def test_every_shipped_step_has_a_name_in_both_languages() -> None:
-    """Prompts and displays call a step by its name."""
-    assert {"en", "zh-TW"} == set.intersection(*(set(rule.display_name) for rule in _book().steps.values()))
+        assert (None, 0, 6) == (rule.post_check, rule.retry_on_timeout, rule.max_visits)
+        assert (60, 10) == (rule.post_check_timeout_s, rule.check_timeout_min)
+        assert {"en", "zh-TW"} <= set(rule.display_name)
 
 
 def test_the_shipped_pipelines() -> None:
@@ -183,9 +135,8 @@ def test_the_default_preset_changes_nothing() -> None:
 
 def test_the_preset_with_commit_puts_commit_before_the_memory_update() -> None:
     """Commit is on the path, and nothing else changes."""
-    assert (*STORY[:-1], "commit", "update-memory") == build_rulebook(
-        [_shipped(), _preset("with-commit")]
-    ).path("story")
+    book = build_rulebook([_shipped(), _preset("with-commit")])
+    assert (*STORY[:-1], "commit", "update-memory") == book.path("story")
 
 
 @pytest.mark.parametrize(
@@ -199,9 +150,8 @@ def test_a_language_preset_checks_the_steps_that_leave_working_code(preset: str,
     """Only impl and verify are followed by a check."""
     book = build_rulebook([_shipped(), _preset(preset)])
 
-    assert {"impl": command, "verify": command} == {
-        name: rule.post_check for name, rule in book.steps.items() if rule.post_check
-    }
+    checks = {name: rule.post_check for name, rule in book.steps.items() if rule.post_check}
+    assert {"impl": command, "verify": command} == checks
 
 
 def test_a_project_adds_a_step_and_a_pipeline() -> None:
@@ -219,10 +169,9 @@ pipelines:
 
 
 def test_null_removes_a_route_a_check_and_an_expectation() -> None:
-    """What a lower layer asks for can be taken back."""
-    rule = _book("steps: {impl: {on_fail: {scope_warning: null}, tests: null, post_check: null}}").steps[
-        "impl"
-    ]
+    """Of a lower layer."""
+    own = "steps: {impl: {on_fail: {scope_warning: null}, tests: null, post_check: null}}"
+    rule = _book(own).steps["impl"]
 
     assert "scope_warning" not in rule.on_fail
     assert rule.tests is None
@@ -231,11 +180,8 @@ def test_null_removes_a_route_a_check_and_an_expectation() -> None:
 
 def test_roles_of_a_team_are_merged_too() -> None:
     """A project may narrow one role and add another, even an empty one."""
-    roles = (
-        _book("steps: {impl: {team_roles: {backend: {claude_writes: [server/**]}, docs: {}}}}")
-        .steps["impl"]
-        .team_roles
-    )
+    own = "steps: {impl: {team_roles: {backend: {claude_writes: [server/**]}, docs: {}}}}"
+    roles = _book(own).steps["impl"].team_roles
 
     assert ("server/**",) == roles["backend"].claude_writes
     assert roles["backend"].claude_reads
@@ -243,16 +189,15 @@ def test_roles_of_a_team_are_merged_too() -> None:
 
 
 def test_all_problems_come_in_one_error_in_order_of_files_and_lines() -> None:
-    """Nobody corrects a file ten times for ten mistakes."""
+    """Ten mistakes are corrected in one go."""
     preset = Layer("preset.yaml", "steps:\n  impl: {tests: yellow}\n")
     own = Layer(OWN, "steps:\n  impl:\n    max_attempts: 0\n    next_on_pass: nowhere\n  bdd: {color: red}\n")
 
     with pytest.raises(InvalidFile) as caught:
         build_rulebook([_shipped(), preset, own])
 
-    assert [("preset.yaml", 2), (OWN, 3), (OWN, 4), (OWN, 5)] == [
-        (problem.file, problem.line) for problem in caught.value.problems
-    ]
+    places = [(problem.file, problem.line) for problem in caught.value.problems]
+    assert [("preset.yaml", 2), (OWN, 3), (OWN, 4), (OWN, 5)] == places
     assert caught.value.hint is not None
 
 
@@ -290,6 +235,9 @@ def test_explaining_an_invalid_table_fails_as_building_it_does() -> None:
         explain([_shipped(), Layer(OWN, "steps: {impl: {max_attempts: 0}}")])
 
 
+ROLE = "{verify: {claude_writes: ['**']}}"
+
+
 @pytest.mark.parametrize(
     ("edit", "held"),
     [
@@ -308,10 +256,7 @@ def test_explaining_an_invalid_table_fails_as_building_it_does() -> None:
         ("steps: {impl: {tests: null}}", "steps.impl.tests"),
         ("steps: {impl: {dispatch_mode: {S: team}}}", "steps.impl.dispatch_mode.S"),
         ("steps: {verify: {claude_writes: ['**']}}", "steps.verify.claude_writes"),
-        (
-            "steps: {impl: {team_roles: {verify: {claude_writes: ['**']}}}}",
-            "steps.impl.team_roles.verify.claude_writes",
-        ),
+        (f"steps: {{impl: {{team_roles: {ROLE}}}}}", "steps.impl.team_roles.verify.claude_writes"),
         ("steps: {x: {next_on_pass: done, next_on_fail: x, requires_human: true}}", "steps.x"),
         ("pipelines: {story: {bootstrap: null}}", "pipelines.story.bootstrap"),
         ("pipelines: {hotfix: {first: impl}}", "pipelines.hotfix"),
@@ -374,3 +319,172 @@ def test_a_step_kept_for_an_executor_keeps_an_instruction() -> None:
 
     assert {"en": "Run the linter."} == dict(merged.steps["lint"].step_instruction)
     assert ("steps.lint.requires_human",) == keys
+
+
+# --- pipelines that end ------------------------------------------------------------------------------
+BASE = """\
+steps:
+  prepare: {next_on_pass: plan, next_on_fail: prepare}
+  plan: {next_on_pass: build, next_on_fail: plan}
+  build: {next_on_pass: done, next_on_fail: plan}
+  custom: {next_on_pass: done, next_on_fail: custom}
+pipelines:
+  story: {bootstrap: prepare, first: plan}
+  custom: {first: custom}
+"""
+
+
+def _problems(*texts: str, instructed: tuple[str, ...] = ()) -> list[Problem]:
+    layers = [Layer(f"layer-{number}.yaml", text) for number, text in enumerate((BASE, *texts))]
+    merged = merge_layers(layers)
+    return [*merged.problems, *check_merged(merged, instructed)]
+
+
+def _said(*texts: str, instructed: tuple[str, ...] = ()) -> list[str]:
+    return [f"{p.file}:{p.line} {p.key}: {p.message}" for p in _problems(*texts, instructed=instructed)]
+
+
+def test_a_sound_table_has_no_problems() -> None:
+    """Every target exists and every step leads to done."""
+    assert [] == _problems()
+
+
+def test_an_unknown_target_of_a_pass_lists_the_steps_and_done() -> None:
+    """The allowed values are the steps there are, and the end."""
+    (problem,) = _problems("steps:\n  plan:\n    next_on_pass: biuld\n")
+
+    assert ("layer-1.yaml", 3, "steps.plan.next_on_pass") == (problem.file, problem.line, problem.key)
+    assert ("prepare", "plan", "build", "custom", "done") == problem.allowed
+
+
+def test_an_unknown_target_of_a_failure_names_the_key_as_written() -> None:
+    """A person who wrote next_on_fail looks for next_on_fail."""
+    said = _said("steps: {plan: {next_on_fail: nowhere}, build: {on_fail: {nfr_missing: nowhere}}}")
+
+    assert [
+        "layer-1.yaml:1 steps.plan.next_on_fail: there is no step 'nowhere'",
+        "layer-1.yaml:1 steps.build.on_fail.nfr_missing: there is no step 'nowhere'",
+    ] == said
+
+
+def test_a_failure_never_leads_to_done() -> None:
+    """A story that failed is not finished."""
+    (said,) = _said("steps: {plan: {on_fail: {scope_warning: done}}}")
+
+    assert "cannot lead to done" in said
+
+
+def test_a_circle_of_passes_is_blamed_on_the_layer_that_closed_it() -> None:
+    """The table below was sound, so the upper value is the wrong one; there is one problem."""
+    said = _said("steps:\n  build: {next_on_pass: plan}\n")
+
+    assert ["layer-1.yaml:2 steps.build.next_on_pass: plan → build → plan never reaches done"] == said
+    (smallest,) = _said("steps: {custom: {next_on_pass: custom}}")
+    assert "custom → custom never reaches done" in smallest
+
+
+def test_a_new_step_needs_routes_and_an_instruction() -> None:
+    """All missing parts are named at once, at the step."""
+    assert [
+        "layer-1.yaml:1 steps.lint: the step has no next_on_pass",
+        "layer-1.yaml:1 steps.lint: the step has no on_fail.default",
+        "layer-1.yaml:1 steps.lint: a step that no person does needs a step_instruction",
+    ] == _said("steps: {lint: {}}")
+
+
+def test_a_new_step_may_have_its_instruction_as_text_or_template_or_be_a_persons() -> None:
+    """Each of the three ways is enough."""
+    step = "next_on_pass: done, next_on_fail: lint"
+
+    assert [] == _said(f"steps: {{lint: {{{step}, step_instruction: {{en: Run the linter.}}}}}}")
+    assert [] == _said(f"steps: {{lint: {{{step}}}}}", instructed=("lint",))
+    assert [] == _said(f"steps: {{lint: {{{step}, requires_human: true}}}}")
+
+
+def test_a_value_that_is_missing_because_it_was_wrong_is_one_problem() -> None:
+    """Not two."""
+    step = "{next_on_pass: 5, next_on_fail: [], step_instruction: text}"
+
+    assert 3 == len(_problems(f"steps: {{lint: {step}}}"))
+
+
+def test_a_pipeline_needs_a_first_step_that_exists() -> None:
+    """Missing and unknown are two problems. Kinds of task are an open set."""
+    assert [
+        "layer-1.yaml:1 pipelines.a: the pipeline has no first step",
+        "layer-1.yaml:1 pipelines.b.first: there is no step 'nowhere'",
+        "layer-1.yaml:1 pipelines.c.bootstrap: there is no step 'nowhere'",
+    ] == _said("pipelines: {a: {}, b: {first: nowhere}, c: {first: plan, bootstrap: nowhere}}")
+    assert [] == _said("pipelines: {hotfix: {first: build}}")
+
+
+def test_a_bootstrap_must_lead_into_its_pipeline() -> None:
+    """Moving the first step without the bootstrap would send new projects another way than old ones."""
+    assert [
+        "layer-1.yaml:1 pipelines.story.first: passing prepare must lead to the first step, custom"
+    ] == _said("pipelines: {story: {first: custom}}")
+
+
+def test_the_pipelines_everything_relies_on_must_exist() -> None:
+    """Stories and custom tasks always have a way to go."""
+    merged = merge_layers([Layer("table.yaml", "steps: {a: {next_on_pass: done, next_on_fail: a}}")])
+
+    problems = list(check_merged(merged, ()))
+
+    assert ["pipelines.story", "pipelines.custom"] == [problem.key for problem in problems]
+
+
+def test_a_misspelt_name_is_reported_once_and_never_offered() -> None:
+    """Routes to a step whose name is wrong are not wrong themselves."""
+    steps = "{plan: {next_on_pass: Lint}, Lint: {next_on_pass: build}, build: {next_on_fail: x}}"
+    problems = _problems(f"steps: {steps}")
+
+    assert ["steps.Lint", "steps.build.next_on_fail"] == [problem.key for problem in problems]
+    assert "Lint" not in problems[1].allowed
+
+
+# --- looking things up -------------------------------------------------------------------------------
+def _rule(step: str, **values: object) -> Rule:
+    return Rule.model_validate({"next_on_pass": step, "on_fail": {"default": step}, **values})
+
+
+def _small_book() -> RuleBook:
+    targets = {"prepare": "plan", "plan": "build", "build": "done", "custom": "done"}
+    steps = {step: _rule(target) for step, target in targets.items()}
+    pipelines = {"story": Pipeline(first="plan", bootstrap="prepare"), "custom": Pipeline(first="custom")}
+    return RuleBook(steps=steps, pipelines=pipelines)
+
+
+def test_a_reason_selects_its_own_route_or_the_default() -> None:
+    """Reasons that the step does not mention, and no reason at all, lead to the default."""
+    rule = _rule("build", on_fail={"default": "build", "scope_warning": "plan"})
+
+    assert "plan" == rule.target(Reason.SCOPE_WARNING)
+    assert "build" == rule.target(Reason.NFR_MISSING)
+    assert "build" == rule.target(None)
+
+
+def test_the_size_of_a_story_selects_how_many_work_on_it() -> None:
+    """`auto` counts what can be done side by side; a size that is not mentioned is for one."""
+    rule = _rule("build", dispatch_mode={"M": "auto", "L": "team"})
+
+    assert ["single", "single", "team"] == [rule.mode("S", 5), rule.mode("M", 1), rule.mode("M", 2)]
+    assert "team" == rule.mode("L")
+
+
+def test_the_path_of_a_pipeline_begins_with_its_bootstrap() -> None:
+    """All its steps in passing order, without `done`; an unknown kind of task goes the way of stories."""
+    book = _small_book()
+    assert ("prepare", "plan", "build") == book.path("story") == book.path("hotfix")
+
+    steps = {**book.steps, "prepare": _rule("survey"), "survey": _rule("plan")}
+    longer = RuleBook(steps=steps, pipelines=book.pipelines)
+    assert ("prepare", "survey", "plan", "build") == longer.path("story")
+
+
+def test_a_text_is_given_in_the_language_asked_for() -> None:
+    """The language asked for wins, then English, and any language is better than none."""
+    assert "審查" == localized({"en": "Review", "zh-TW": "審查"}, "zh-TW")
+    assert "Review" == localized({"en": "Review"}, "zh-TW")
+    assert "審查" == localized({"zh-TW": "審查"}, "en")
+    assert localized({}, "en") is None

@@ -23,7 +23,7 @@ def test_story_ids_that_are_accepted(text: str) -> None:
     ],
 )  # fmt: skip
 def test_story_ids_that_are_refused(text: str) -> None:
-    """What could leave a folder, be taken for an option, or means something else is no story id."""
+    """An id must not leave a folder, look like an option, or mean something else."""
     with pytest.raises(Refused) as caught:
         check_story_id(text)
 
