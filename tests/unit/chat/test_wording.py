@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
@@ -46,11 +45,11 @@ def test_chinese_is_chinese() -> None:
 
 
 def _codes() -> list[str]:
-    """Return the error codes of the protocol: the table of its verbs' answers."""
-    lines = (REPOSITORY / "docs/reference/protocol/verbs.md").read_text(encoding="utf-8").splitlines()
-    start = lines.index("| Code | Why |") + 2
-    rows = takewhile(lambda line: line.startswith("|"), lines[start:])
-    return [code for row in rows for code in re.findall(r"`([A-Z_]+)`", row.split("|")[1])]
+    """Return the codes of refusals that the protocol lists."""
+    page = (REPOSITORY / "docs/reference/protocol/verbs.md").read_text(encoding="utf-8")
+    section = page.partition("## Codes of refusals")[2].partition("\n## ")[0]
+    items = re.findall(r"^- (.*)$", section, re.MULTILINE)
+    return [code for item in items for code in re.findall(r"(?:^|, |; )`([A-Z_]+)`", item)]
 
 
 @pytest.mark.parametrize("code", _codes())

@@ -66,7 +66,9 @@ def test_check_warns_of_a_sink_that_is_switched_off(configure: Configure, handof
     said = handoffd("--config", file, "config", "check")
 
     assert (0, f"{file} is valid.") == (said.code, said.lines[0])
-    assert said.lines[1].startswith(f"warning: the sink phone is switched off: its topic is {EXAMPLE_TOPIC}")
+    assert said.lines[1].startswith(
+        f"warning: the sink phone is switched off: its topic, {EXAMPLE_TOPIC}, is"
+    )
     (warning,) = handoffd("--config", file, "config", "check", "--json").json["warnings"]
     assert f"warning: {warning}" == said.lines[1]
 
