@@ -147,7 +147,7 @@ def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bo
     _require(path, story, yes=yes)
     source = path.resolve()
     acts = None if script is None else _checked_script(script)
-    rules, settings = _rules_of(source), _settings()
+    rules, settings = _rules_of(source), own_settings()
     with _new_folder() as base:
         copy_project(source, base / source.name, acts)
         skipped = skip_tests(base / source.name, story)
@@ -233,15 +233,16 @@ def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
     return frozenset(name for name, rule in rules.steps.items() if rule.tests is not None)
 
 
-def _settings() -> dict[str, Any]:
-    """Return the user's own settings as far as they matter here: the sinks and the language."""
+def own_settings() -> dict[str, Any]:
+    """Return the user's settings that matter here: sinks, the groups their routes name, the language."""
     from handoffd.settings.loading import load
 
     with remedies("/"):
         settings = load().settings
     wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
-    free = {"min_free_memory_mb": 0}  # a rehearsal takes next to none
-    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}, "scheduling": free}
+    groups = settings.model_dump(mode="json", include={"scheduling": {"groups"}})["scheduling"]
+    scheduling = {**groups, "min_free_memory_mb": 0}  # a rehearsal takes next to none
+    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}, "scheduling": scheduling}
 
 
 # --- the copy -----------------------------------------------------------------------------------------

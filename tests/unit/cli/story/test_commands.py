@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.story.commands import copy_project, skip_tests
+from handoffd.cli.story.commands import copy_project, own_settings, skip_tests
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
 from handoffd.settings.loading import load_project
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, Settings
 
 
 def settings_of(project: Path) -> ProjectSettings:
@@ -130,3 +130,23 @@ def test_a_link_that_leads_back_is_not_written_through(tmp_path: Path) -> None:
         copy_project(project, tmp_path / "copy", None)
 
     assert [] == list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_rehearsal_takes_over_the_routes_of_notices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the groups that they name."""
+    file = tmp_path / "handoffd/handoffd.yaml"
+    file.parent.mkdir()
+    file.write_text(
+        "scheduling: {groups: {night: {priority: -5, projects: [/srv/big]}}}\n"
+        'notify: {routes: [{projects: ["group:night"], to: []}]}\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("HANDOFFD_CONFIG", raising=False)
+
+    taken = Settings.model_validate(own_settings() | {"state_dir": tmp_path, "runtime_dir": tmp_path})
+
+    assert ["night"] == list(taken.scheduling.groups)
+    assert [("group:night",)] == [route.projects for route in taken.notify.routes]
