@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.controlled import Controlled, controlled
-from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import opened
 
 from handoffd.api.service import Caller, Service
@@ -20,19 +19,6 @@ from handoffd.clock import SystemClock
 from handoffd.journal.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")
-
-
-@pytest.fixture
-def supervision() -> MemorySupervision:
-    """Two projects: one waits at its review, one is not initialised."""
-    return MemorySupervision(project_view("/srv/shop", track_view()), project_view("/srv/empty"))
-
-
-@pytest.fixture
-def control(supervision: MemorySupervision) -> Iterator[Controlled]:
-    """A server over those projects."""
-    with controlled(supervision) as lent:
-        yield lent
 
 
 @pytest.fixture

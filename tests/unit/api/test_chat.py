@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over
 from tests.unit.inspection.making import write
@@ -451,11 +452,11 @@ async def test_nothing_begins_where_the_sender_happens_to_be(
     places: Places, tmp_path: Path, text: str
 ) -> None:
     """The refusal has a command that names the folder."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         await places.found(text, Spoken(here=str(tmp_path / "legacy")))
 
-    assert "FOLDER_NOT_NAMED" == refused.value.code
-    assert str(refused.value.hint).startswith(f"handoffd auto {tmp_path}/legacy ")
+    assert "FOLDER_NOT_NAMED" == caught.value.code
+    assert str(caught.value.hint).startswith(f"handoffd auto {tmp_path}/legacy ")
 
 
 async def test_where_the_sender_is_can_be_asked_about(places: Places, tmp_path: Path) -> None:
@@ -480,10 +481,8 @@ async def test_projects_are_compared_by_name(places: Places, tmp_path: Path) -> 
 @pytest.mark.parametrize("text", ["legacy 專案加入購物車", "create project legacy"])
 async def test_only_people_begin_with_a_new_project(places: Places, tmp_path: Path, text: str) -> None:
     """Where the caller asks for that: beginning trusts a project's settings."""
-    with pytest.raises(Refused) as refused:
+    with refused("PEOPLE_ONLY"):
         await places.found(text, Spoken(project=str(tmp_path / "shop"), supervised_only=True))
-
-    assert "PEOPLE_ONLY" == refused.value.code
 
 
 async def test_names_are_looked_for_beside_known_projects(places: Places, tmp_path: Path) -> None:

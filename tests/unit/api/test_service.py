@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over
 
@@ -227,9 +228,10 @@ async def test_an_executor_can_neither_stop_the_daemon_nor_lift_a_limit(inside: 
 
 async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision, service: Service) -> None:
     """The refusal names them; a wrong name would else wake a person at night."""
-    with pytest.raises(Refused, match=r"no executor 'cluade'; allowed: auto, claude, codex") as caught:
+    with refused(
+        "UNKNOWN_EXECUTOR", "handoffd executors", match=r"no executor 'cluade'; allowed: auto, claude, codex"
+    ):
         await service.call("start", "shop", {"story": "US-2", "executor": "claude,cluade"}, EVE)
-    assert ("UNKNOWN_EXECUTOR", "handoffd executors") == (caught.value.code, caught.value.hint)
     await service.call("use", "shop", {"executor": "codex,auto"}, EVE)
     assert [("/srv/shop", ExecutorChosen(executor=("codex", "auto"), by="eve"))] == supervision.given
 
@@ -276,9 +278,12 @@ async def test_among_many_the_root_of_all_files_stops_no_other(service: Service)
 async def test_an_executor_that_is_not_installed_is_refused(service: Service, verb: str) -> None:
     """At once; the refusal names the installed ones, and of several one is enough."""
     given = {"start": {"story": "US-2"}, "custom": {"text": "x"}, "use": {}}[verb]
-    with pytest.raises(Refused, match="codex is not installed here; installed: auto, claude") as caught:
+    with refused(
+        "NO_EXECUTOR",
+        "handoffd executors check codex",
+        match="codex is not installed here; installed: auto, claude",
+    ):
         await service.call(verb, "shop", given | {"executor": "codex"}, EVE)
-    assert ("NO_EXECUTOR", "handoffd executors check codex") == (caught.value.code, caught.value.hint)
     await service.call(verb, "shop", given | {"executor": "codex,claude"}, EVE)
 
 

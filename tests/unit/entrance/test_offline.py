@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.commands import Commands, environment, program
+from tests.support.refusals import refused
 
 from handoffd.entrance import offline
 from handoffd.entrance.offline import peek
 from handoffd.entrance.place import Place
-from handoffd.errors import InvalidFile, Locked, Refused, StoreError
+from handoffd.errors import InvalidFile, Locked, StoreError
 from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.settings.model import Settings
 
@@ -30,6 +31,13 @@ def root(alone: Path) -> Path:
     folder.mkdir()
     (folder / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def begun(root: Path, settings: Settings) -> Path:
+    """The project with a story."""
+    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
+    return root
 
 
 def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) -> None:
@@ -52,10 +60,8 @@ def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) ->
     assert "# shop: " in handoffd("peek", str(root)).out
 
 
-def test_a_folder_that_is_silent_is_not_looked_into(root: Path, settings: Settings) -> None:
-    """The answer has what the journal knows all the same."""
-    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
-    (root / ".ai/STATE.json").write_text("broken", encoding="utf-8")
+def test_a_look_finds_what_is_wrong_on_the_disk(begun: Path, settings: Settings) -> None:
+    """A broken STATE.json or a lost project, unless its folder is silent; and always the journal's story."""
 
     def condition(*silent: str) -> str:
         told = offline.look(settings, lambda service: service.status(), frozenset(silent))
@@ -63,28 +69,31 @@ def test_a_folder_that_is_silent_is_not_looked_into(root: Path, settings: Settin
         assert "US-1" == project["tracks"][0]["story"]
         return str(project["condition"])
 
-    assert ("invalid_state", "ok") == (condition(), condition(str(root)))
+    (begun / ".ai/STATE.json").write_text("{broken", encoding="utf-8")
+    assert ("invalid_state", "ok") == (condition(), condition(str(begun)))
+    begun.rename(begun.with_name("elsewhere"))
+    assert "missing" == condition()
 
 
-def test_a_look_needs_no_lock_and_changes_nothing(root: Path, settings: Settings) -> None:
-    """It works beside a daemon that holds the lock, and cannot write."""
-    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
-    (root.parent / "new").mkdir()
+def test_a_look_needs_no_lock_and_changes_nothing(begun: Path, settings: Settings) -> None:
+    """It works beside a daemon that holds the lock, and cannot write; a verb needs the lock."""
+    (begun.parent / "new").mkdir()
 
     with acquire(daemon_lock_path(settings.state_dir), "a test"):
         told = offline.look(settings, lambda service: service.status())
         with pytest.raises(StoreError):
-            offline.look(settings, lambda service: service.add(str(root.parent / "new")))
+            offline.look(settings, lambda service: service.add(str(begun.parent / "new")))
+        with pytest.raises(Locked):
+            offline.give(settings, "note", str(begun), {"text": "Hello."}, "eve")
 
     assert "bdd" == told["projects"][0]["tracks"][0]["step"]
 
 
-def test_a_verb_keeps_nothing_open(root: Path, settings: Settings) -> None:
+def test_a_verb_keeps_nothing_open(begun: Path, settings: Settings) -> None:
     """A process may give many, one after the other."""
-    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
     before = set(os.listdir("/proc/self/fd"))
 
-    offline.give(settings, "note", str(root), {"text": "Hello."}, "eve")
+    offline.give(settings, "note", str(begun), {"text": "Hello."}, "eve")
 
     assert before == set(os.listdir("/proc/self/fd"))
 
@@ -98,13 +107,6 @@ def test_a_story_begins_where_another_tool_left_a_state(root: Path, settings: Se
     answer = offline.give(settings, "start", str(root), {"story": "US-2"}, "eve")
 
     assert ("accepted", "bdd") == (answer["type"], answer["step"])
-
-
-def test_a_verb_needs_the_lock(root: Path, settings: Settings) -> None:
-    """While a daemon has it, only the daemon may give verbs."""
-    settings.state_dir.mkdir()
-    with acquire(daemon_lock_path(settings.state_dir), "a test"), pytest.raises(Locked):
-        offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
 
 
 WRONG = {".ai/handoffd.yaml": "language: en\nauto: [\n", ".ai/step-rules.yaml": "steps:\n- impl\n"}
@@ -131,20 +133,6 @@ def test_a_file_that_is_wrong_always_has_an_editor(
     assert f"${{EDITOR:-vi}} {place}{root}/{file}" == told["hint"]
     assert all({"file", "line", "key", "message", "allowed"} == set(one) for one in told["problems"])
     assert file == told["problems"][0]["file"]
-
-
-def test_a_look_finds_what_is_wrong_on_the_disk(root: Path, settings: Settings) -> None:
-    """A STATE.json that cannot be read, a project that is gone."""
-    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
-
-    def condition() -> str:
-        found: str = offline.look(settings, lambda service: service.status())["projects"][0]["condition"]
-        return found
-
-    (root / ".ai/STATE.json").write_text("{broken", encoding="utf-8")
-    assert "invalid_state" == condition()
-    root.rename(root.with_name("elsewhere"))
-    assert "missing" == condition()
 
 
 def test_gates_stay_shut_for_executors_without_a_daemon_too(root: Path) -> None:
@@ -234,8 +222,7 @@ def test_a_peek_uses_the_files_of_the_project(tmp_path: Path) -> None:
 
 def test_a_peek_needs_a_state(tmp_path: Path) -> None:
     """With a meaning."""
-    with pytest.raises(Refused) as refused:
+    with refused("NOT_INITIALIZED"):
         peek(str(tmp_path), "en")
-    assert "NOT_INITIALIZED" == refused.value.code
     with pytest.raises(InvalidFile):
         peek(shop(tmp_path, BDD.replace("pending", "finished")), "en")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.controlled import Controlled
+from tests.support.refusals import refused
 
 from handoffd import (
     Dispatched,
@@ -76,10 +77,8 @@ def test_a_done_story_does_not_begin_again(shop: Path) -> None:
     (shop / "PROJECT_CONTEXT.md").unlink()
     (shop / ".ai" / "history.md").write_text("### US-001 done\n")
 
-    with pytest.raises(Refused) as refused:
+    with refused("ALREADY_COMPLETED"):
         start_story(shop, "US-001")
-
-    assert "ALREADY_COMPLETED" == refused.value.code
     assert "bdd" == start_story(shop, "US-002").step
 
 
@@ -107,9 +106,8 @@ def test_a_story_by_hand(shop: Path) -> None:
     apply_handoff(shop)
     assert "needs_human" == dispatch(shop).type
     for decide in (approve_review, partial(reject_review, reason="scope_warning")):
-        with pytest.raises(Refused) as refused:
+        with refused("WRONG_STORY"):
             decide(shop, story="US-002")
-        assert "WRONG_STORY" == refused.value.code
     assert Status.PASS is approve_review(shop, "Fine.", story="US-001").status
 
     assert "dispatched" == dispatch(shop).type
@@ -158,17 +156,15 @@ def test_queued_stories_wait_for_a_request(shop: Path) -> None:
     init_state(shop)
     start_story(shop, "US-001", then=("US-002",), complexity="L")
     assert "US-001" == start_story(shop, "US-003", queue=True, priority=5).story
-    with pytest.raises(Refused) as refused:
+    with refused("STORY_IN_PROGRESS"):
         start_next(shop)
-    assert "STORY_IN_PROGRESS" == refused.value.code
     verb("abort", shop)
     assert "US-003" == start_next(shop).story
     verb("abort", shop)
     assert "US-002" == start_next(shop).story
     verb("abort", shop)
-    with pytest.raises(Refused) as refused:
+    with refused("BACKLOG_EMPTY"):
         start_next(shop)
-    assert "BACKLOG_EMPTY" == refused.value.code
 
 
 def test_a_refusal_is_raised(shop: Path) -> None:
@@ -176,13 +172,12 @@ def test_a_refusal_is_raised(shop: Path) -> None:
     init_state(shop, "Corner shop")
     start_story(shop, "US-001")
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         approve_review(shop)
-    assert "WRONG_STEP" == refused.value.code
-    assert (refused.value.hint or "").startswith("handoffd ")
-    with pytest.raises(Refused, match="is not before") as refused:
+    assert "WRONG_STEP" == caught.value.code
+    assert (caught.value.hint or "").startswith("handoffd ")
+    with refused("ROLLBACK_FORWARD", match="is not before"):
         rollback(shop, "review")
-    assert "ROLLBACK_FORWARD" == refused.value.code
     assert "Corner shop" == read_state(shop).project
 
 
@@ -203,9 +198,8 @@ def test_reads_need_nothing(shop: Path) -> None:
     assert 1 == detect_framework(shop).level
     assert ["shop"] == [found.dir for found in list_projects(shop.parent)]
     assert review(shop).prompt
-    with pytest.raises(Refused, match="PROJECT_MEMORY") as refused:
+    with refused("NO_MEMORY", match="PROJECT_MEMORY"):
         triage(shop)
-    assert "NO_MEMORY" == refused.value.code
     with pytest.raises(Refused, match="no STATE"):
         read_state(shop)
     assert not (shop / ".ai" / "STATE.json").exists()
@@ -307,7 +301,5 @@ def test_a_refusal_is_raised_with_the_next_command() -> None:
     """The engine calls it `next_command`."""
     command = "handoffd level . 1"
     answer = {"type": "error", "code": "SUPERVISED", "message": "level 2", "next_command": command}
-    with pytest.raises(Refused, match="level 2") as refused:
+    with refused("SUPERVISED", command, match="level 2"):
         accepted(answer)
-
-    assert ("SUPERVISED", command) == (refused.value.code, refused.value.hint)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.controlled import Controlled, controlled
+from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import NOW, record, track
 from tests.unit.mcp.conftest import place_at
@@ -19,6 +21,7 @@ from handoffd.mcp.reads import (
     INSPECTIONS,
     READS,
     ROSTER,
+    Content,
     address,
     content_of,
     roster,
@@ -90,13 +93,9 @@ def test_without_a_daemon_the_journal_answers(alone: Path, name: str, key: str) 
 
     assert not answer.daemon
     assert [] == answer.json[key]
-    assert [] == list(alone.iterdir())
-
-
-def test_without_a_daemon_an_unknown_project_is_not_found(alone: Path) -> None:
-    """A peek looks at its files first."""
     with pytest.raises(NotFound):
         _ask(alone, "peek", project="shop")
+    assert [] == list(alone.iterdir())
 
 
 # --- any folder --------------------------------------------------------------------------------------
@@ -174,10 +173,10 @@ def test_a_tail_is_of_a_project_or_a_run() -> None:
     """With 40 lines, unless the model asks for more; the hint lists the runs."""
     assert [("shop", None, 40)] == _asked({"project": "shop"})
     assert [(None, "d1", 7)] == _asked({"run": "d1", "lines": 7})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         _asked({"lines": 3})
 
-    assert "handoffd runs" == refused.value.hint
+    assert "handoffd runs" == caught.value.hint
 
 
 # --- resources ---------------------------------------------------------------------------------------
@@ -194,20 +193,28 @@ def project(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_an_address_has_the_name_of_the_project(project: Path) -> None:
+@pytest.fixture
+def odd(project: Path) -> Iterator[Controlled]:
+    """A daemon that supervises it under an odd name."""
+    with controlled(MemorySupervision(project_view(str(project), track_view(), name=ODD))) as lent:
+        yield lent
+
+
+def _content(control: Controlled, part: str) -> Content:
+    """Return a part of the first project, by its address."""
+    place = place_at(control.runtime)
+    known = roster(place)
+    return content_of(place, address(known[0], known, part))
+
+
+def test_an_address_has_the_name_of_the_project(odd: Controlled) -> None:
     """However odd it is."""
-    view = project_view(str(project), track_view(), name=ODD)
-    with controlled(MemorySupervision(view)) as control:
-        place = place_at(control.runtime)
-        known = roster(place)
+    state, handoff = _content(odd, "state"), _content(odd, "handoff")
 
-        state = content_of(place, address(known[0], known, "state"))
-        handoff = content_of(place, address(known[0], known, "handoff"))
-
-        assert ('{"step": "review"}', "application/json") == (state.text, state.mime_type)
-        assert handoff.text.endswith("� done")
-        with pytest.raises(NotFound, match="has no history yet"):
-            content_of(place, address(known[0], known, "history"))
+    assert ('{"step": "review"}', "application/json") == (state.text, state.mime_type)
+    assert handoff.text.endswith("� done")
+    with pytest.raises(NotFound, match="has no history yet"):
+        _content(odd, "history")
 
 
 def test_the_address_of_a_shared_name_has_the_root(tmp_path: Path, project: Path) -> None:
@@ -223,30 +230,26 @@ def test_the_address_of_a_shared_name_has_the_root(tmp_path: Path, project: Path
         assert content_of(place_at(control.runtime), min(addresses)).text
 
 
-def test_only_the_end_of_a_history_is_read(project: Path) -> None:
+def test_only_the_end_of_a_history_is_read(odd: Controlled, project: Path) -> None:
     """It grows for as long as a project lives."""
     (project / ".ai/history.md").write_text("old\n" * 50_000 + "new\n")
-    with controlled(MemorySupervision(project_view(str(project), track_view()))) as control:
-        text = content_of(place_at(control.runtime), "handoffd://project/odd/history").text
+    text = _content(odd, "history").text
 
-        assert text.startswith("[134,468 bytes before this are left out]\n")
-        assert text.endswith("old\nnew\n")
-        assert len(text) < 70_000
+    assert text.startswith("[134,468 bytes before this are left out]\n")
+    assert text.endswith("old\nnew\n")
+    assert len(text) < 70_000
 
 
-def test_no_file_outside_the_project_is_read(project: Path, tmp_path: Path) -> None:
+def test_no_file_outside_the_project_is_read(odd: Controlled, project: Path, tmp_path: Path) -> None:
     """An agent may have made any link or file."""
-    secret = tmp_path / "secret"
-    secret.write_text("key")
+    (tmp_path / "secret").write_text("key")
     for name in ("HANDOFF.md", "history.md"):
         (project / ".ai" / name).unlink(missing_ok=True)
-        (project / ".ai" / name).symlink_to(secret)
+        (project / ".ai" / name).symlink_to(tmp_path / "secret")
     (project / ".ai/STATE.json").write_text(" " * 2_000_000)
-    with controlled(MemorySupervision(project_view(str(project), track_view()))) as control:
-        for part in ("handoff", "history", "state"):
-            with pytest.raises(StoreError) as unsafe:
-                content_of(place_at(control.runtime), f"handoffd://project/odd/{part}")
-            assert "UNSAFE_FILE" == unsafe.value.code
+    for part in ("handoff", "history", "state"):
+        with refused("UNSAFE_FILE", kind=StoreError):
+            _content(odd, part)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tests.unit.mcp.conftest import place_at
 
 from handoffd.chat.wording import LANGUAGES
 from handoffd.cli.log import last_lines
-from handoffd.engine.events import Approved
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, InvalidFile, Json, Problem
 from handoffd.mcp.reads import INSPECTIONS, READS
@@ -63,17 +62,6 @@ async def test_a_gate_is_not_offered_and_not_opened(control: Controlled) -> None
     assert "handoffd approve shop" == refused.structured_content["hint"]
     assert (True, "BAD_ARGUMENT") == (forced.is_error, forced.structured_content["code"])
     assert [] == control.supervision.given
-
-
-async def test_a_gate_is_opened_where_a_person_allowed_it(control: Controlled) -> None:
-    """With its note."""
-    async with _client(control, approvals=True) as client:
-        answer = await client.call_tool("approve", {"project": "shop", "note": "go"})
-
-    assert not answer.is_error
-    ((_, verb),) = control.supervision.given
-    assert isinstance(verb, Approved)
-    assert "go" == verb.note
 
 
 async def test_inside_an_executor_a_gate_stays_closed(supervision: MemorySupervision) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.controlled import Controlled
+from tests.support.refusals import refused
 from tests.unit.mcp.conftest import place_at
 
 from handoffd.api.verbs import VERBS
@@ -81,10 +82,8 @@ def test_to_begin_with_a_project_is_for_people(
     control: Controlled, project: str, error: type[HandoffdError], code: str, hint: str
 ) -> None:
     """It trusts the settings there."""
-    with pytest.raises(error) as refused:
+    with refused(code, hint, kind=error):
         _give(control, "custom", project=project, text="x")
-
-    assert (code, hint) == (refused.value.code, refused.value.hint)
     assert [] == control.supervision.given
 
 
@@ -130,11 +129,11 @@ def test_free_text_at_a_gate_is_a_note_and_opens_nothing(control: Controlled) ->
 )
 def test_a_decision_of_people_is_refused_with_the_command(control: Controlled, text: str) -> None:
     """In any words, with the project named anywhere."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         _send(control.runtime, text, project="shop")
 
-    assert "PEOPLE_ONLY" == refused.value.code
-    assert str(refused.value.hint).startswith("handoffd auto shop ")
+    assert "PEOPLE_ONLY" == caught.value.code
+    assert str(caught.value.hint).startswith("handoffd auto shop ")
     assert [] == control.supervision.given
 
 
@@ -148,9 +147,8 @@ def test_where_a_person_allowed_it_their_message_opens_the_gate(control: Control
 
 def test_work_begins_only_in_supervised_projects(control: Controlled, tmp_path: Path) -> None:
     """Beginning with another one would trust its settings."""
-    with pytest.raises(Refused) as refused:
+    with refused("PEOPLE_ONLY"):
         _send(control.runtime, "用 CC 修登入頁", project=str(tmp_path))
-    assert "PEOPLE_ONLY" == refused.value.code
 
     _send(control.runtime, "用 CC 修登入頁", project="empty")
     (started,) = [verb for _, verb in control.supervision.given if isinstance(verb, Started)]

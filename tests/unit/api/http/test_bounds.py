@@ -194,7 +194,7 @@ def status_of(control: Controlled) -> int:
 
 
 @pytest.mark.parametrize("called", ["requests", "streams"])
-def test_the_last_places_are_for_people(called: str) -> None:
+async def test_the_last_places_are_for_people(called: str) -> None:
     """The server examines no process before; then it refuses an executor, and one that has many already."""
     looked: list[int] = []
 
@@ -202,29 +202,26 @@ def test_the_last_places_are_for_people(called: str) -> None:
         looked.append(pid)
         return pid == 7
 
-    async def check() -> None:
-        places = Places(called, "TOO_MANY", 8, inside)
-        with ExitStack() as held:
-            for _ in range(6):
-                await places.admit(AGENT)
-                held.enter_context(places.one(AGENT))
-            assert [] == looked
-            with pytest.raises(StoreError, match=f"6 {called}, 6 of them by process 7 ") as caught:
-                await places.admit(AGENT)
-            assert ("TOO_MANY", "ps -fp 7") == (caught.value.code, caught.value.hint)
-            for unknown in (From(None), From(7)):
-                with pytest.raises(StoreError, match=r"the rest \(2\) is for people"):
-                    await places.admit(unknown)
-            for person in (From(8), From(None, vouched=True)):
+    places = Places(called, "TOO_MANY", 8, inside)
+    with ExitStack() as held:
+        for _ in range(6):
+            await places.admit(AGENT)
+            held.enter_context(places.one(AGENT))
+        assert [] == looked
+        with pytest.raises(StoreError, match=f"6 {called}, 6 of them by process 7 ") as caught:
+            await places.admit(AGENT)
+        assert ("TOO_MANY", "ps -fp 7") == (caught.value.code, caught.value.hint)
+        for unknown in (From(None), From(7)):
+            with pytest.raises(StoreError, match=r"the rest \(2\) is for people"):
+                await places.admit(unknown)
+        for person in (From(8), From(None, vouched=True)):
+            await places.admit(person)
+            held.enter_context(places.one(person))
+            with pytest.raises(StoreError):
                 await places.admit(person)
-                held.enter_context(places.one(person))
-                with pytest.raises(StoreError):
-                    await places.admit(person)
-            with pytest.raises(StoreError, match="ask again"):
-                await places.admit(From(9))
-        await places.admit(AGENT)
-
-    anyio.run(check)
+        with pytest.raises(StoreError, match="ask again"):
+            await places.admit(From(9))
+    await places.admit(AGENT)
 
 
 def test_no_process_holds_the_last_places(control: Controlled) -> None:
@@ -267,7 +264,7 @@ def test_a_refused_connection_ends(supervision: MemorySupervision) -> None:
     assert f"ps -fp {os.getpid()}" == json.loads(answer.body)["hint"]
 
 
-def test_a_process_is_examined_once_for_all_its_requests() -> None:
+async def test_a_process_is_examined_once_for_all_its_requests() -> None:
     """A crowd makes no queue of examinations in which a person would wait."""
     looked, going_on = list[int](), threading.Event()
 
@@ -276,27 +273,24 @@ def test_a_process_is_examined_once_for_all_its_requests() -> None:
         going_on.wait(60)
         return True
 
-    async def check() -> None:
-        places = Places("requests", "TOO_MANY", 4, inside)
-        refused = 0
+    places = Places("requests", "TOO_MANY", 4, inside)
+    refused = 0
 
-        async def ask() -> None:
-            nonlocal refused
-            with pytest.raises(StoreError):
-                await places.admit(AGENT)
-            refused += 1
+    async def ask() -> None:
+        nonlocal refused
+        with pytest.raises(StoreError):
+            await places.admit(AGENT)
+        refused += 1
 
-        with ExitStack() as held:
-            for _ in range(3):
-                held.enter_context(places.one(AGENT))
-            async with anyio.create_task_group() as tasks:
-                for _ in range(9):
-                    tasks.start_soon(ask)
-                await anyio.wait_all_tasks_blocked()
-                going_on.set()
-        assert (9, [7]) == (refused, looked)
-
-    anyio.run(check)
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(places.one(AGENT))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(9):
+                tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            going_on.set()
+    assert (9, [7]) == (refused, looked)
 
 
 def test_only_streams_are_counted() -> None:

@@ -323,23 +323,13 @@ def refusal(control: Controlled, path: str) -> str:
     return ""
 
 
-def test_every_verb_has_its_endpoint() -> None:
-    """Without being declared twice."""
-    paths = {endpoint.path for endpoint in ENDPOINTS if endpoint.method == "POST"}
-
-    assert set() == {f"/v1/verbs/{verb}" for verb in VERBS} - paths
-
-
-def test_names_and_requests_are_unique() -> None:
-    """Clients are generated with a function for each name."""
+def test_every_endpoint_is_described_once() -> None:
+    """With a name and sentences; only a POST has a body. Every verb has an endpoint."""
     names = Counter(endpoint.name for endpoint in ENDPOINTS)
     requests = Counter((endpoint.method, endpoint.path) for endpoint in ENDPOINTS)
 
     assert {1} == {*names.values(), *requests.values()}
-
-
-def test_every_endpoint_is_described() -> None:
-    """In sentences; only a POST has a body, and each parameter has a help."""
+    assert {("POST", f"/v1/verbs/{verb}") for verb in VERBS} <= requests.keys()
     for endpoint in ENDPOINTS:
         assert endpoint.help.endswith("."), endpoint.name
         assert ("POST" == endpoint.method) == (endpoint.body is not None), endpoint.name

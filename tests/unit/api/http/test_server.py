@@ -1,4 +1,4 @@
-"""The socket: who gets in, and its end."""
+"""The socket: who gets in, and its end; and whether the caller belongs to an executor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -17,14 +18,15 @@ import pytest
 from tests.support.children import ending
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
+from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
 from handoffd.api.client import Client
-from handoffd.api.http.server import ControlServer
-from handoffd.api.service import Service
+from handoffd.api.http.server import ControlServer, Peer, own_uid, peer_of
+from handoffd.api.service import Service, inside_executor
 from handoffd.clock import SystemClock
-from handoffd.errors import HandoffdError, Locked, NoDaemon, Refused
+from handoffd.errors import HandoffdError, Locked, NoDaemon
 
 
 def test_the_socket_is_for_its_account_only(control: Controlled) -> None:
@@ -48,9 +50,8 @@ def test_other_accounts_get_403(supervision: MemorySupervision) -> None:
     """Before the server reads their request."""
     with controlled(supervision, uids=frozenset({os.geteuid() + 1})) as control:
         for path in ("/v1/health", "/v1/nothing-like-this"):
-            with pytest.raises(Refused) as caught:
+            with refused("FORBIDDEN"):
                 control.client.get(path)
-            assert "FORBIDDEN" == caught.value.code
 
 
 def test_open_streams_end_when_the_server_does(supervision: MemorySupervision) -> None:
@@ -72,6 +73,8 @@ def test_open_streams_end_when_the_server_does(supervision: MemorySupervision) -
 
     assert ([1], True) == (seen, ended.is_set())
     assert not control.socket.exists()
+    with pytest.raises(NoDaemon):
+        control.client.get("/v1/health")
 
 
 def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
@@ -169,16 +172,6 @@ def test_signals_stay_the_daemons(control: Controlled) -> None:
     assert signal.SIG_DFL == signal.getsignal(signal.SIGTERM)
 
 
-def test_after_the_end_there_is_no_daemon(supervision: MemorySupervision) -> None:
-    """For the same client."""
-    with controlled(supervision) as control:
-        client = control.client
-        client.get("/v1/health")
-
-    with pytest.raises(NoDaemon):
-        client.get("/v1/health")
-
-
 def test_a_reader_that_leaves_frees_its_stream(control: Controlled) -> None:
     """A follower that is gone is not kept until the next event."""
     before = threading.active_count()
@@ -194,3 +187,59 @@ def _service(folder: Path) -> Service:
         newest = 0
 
     return Service(MemorySupervision(), _NoJournal(), SystemClock(), runs_dir=folder)  # type: ignore[arg-type]
+
+
+# --- the process at the other end --------------------------------------------------------------------
+_WAIT = "import sys; print('up', flush=True); sys.stdin.read()"
+_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WAIT!r}], env={{}})"
+
+
+@contextmanager
+def _process(code: str, *arguments: str, env: Mapping[str, str]) -> Iterator[int]:
+    """Lend the pid of a process that waits, parentless in what it inherits of this test's environment."""
+    argv = [sys.executable, "-I", "-c", code, *arguments]
+    with ending(
+        subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+def _child_of(pid: int) -> int:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
+def test_the_kernel_says_who_connected() -> None:
+    """Neither side can claim to be another process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert Peer(pid=os.getpid(), uid=own_uid()) == peer_of(ours)
+
+
+def test_a_process_with_a_run_id_is_inside() -> None:
+    """By its own environment, or by its parent's if it cleared its own."""
+    with _process(_WAIT, env={"HANDOFFD_RUN": "d1"}) as pid:
+        assert inside_executor(pid)
+    with _process(_CHILD, env={"HANDOFFD_RUN": "d1"}) as parent:
+        assert inside_executor(_child_of(parent))
+
+
+def test_a_descendant_of_a_shim_is_inside() -> None:
+    """The shim is known by its program, whatever its environment."""
+    with _process(_WAIT, "/opt/handoffd/execute/runner/shim.py", env={}) as pid:
+        assert inside_executor(pid)
+
+
+def test_a_process_that_is_gone_is_inside() -> None:
+    """A process that cannot be examined opens no gate; the first of the machine is outside."""
+    assert not inside_executor(1)
+    with ending(subprocess.Popen([sys.executable, "-c", ""])) as process:
+        process.wait()
+
+    assert inside_executor(process.pid)

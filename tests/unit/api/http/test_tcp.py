@@ -1,9 +1,11 @@
-"""The loopback port, by real sockets: who gets in, and which attacks fail."""
+"""The loopback port, by real sockets: who gets in, and which attacks fail; and its token."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -16,11 +18,11 @@ from tests.support.loopback import Loopback, answer_of, everything, has_ipv6
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
-from handoffd.api.http.auth import BURST, PER_S, Bucket
+from handoffd.api.http.auth import BURST, PER_S, Bucket, Token, ensured, read, rotated
 from handoffd.api.http.limits import Limits
 from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of
 from handoffd.engine.events import Approved, Noted
-from handoffd.errors import StoreError
+from handoffd.errors import Refused, StoreError
 
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
 NOTE = json.dumps({"project": "shop", "text": "x"}).encode()
@@ -310,3 +312,82 @@ def test_a_burst_passes_and_then_a_rate() -> None:
     assert 2 * PER_S == taken()
     now[0] = 1e6
     assert BURST == taken()
+
+
+# --- the token ---------------------------------------------------------------------------------------
+def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    """Mode 0600, whatever the umask; the folder is made when need be."""
+    path = tmp_path / "state" / "control.token"
+    before = os.umask(0)
+    try:
+        token = ensured(path)
+    finally:
+        os.umask(before)
+
+    assert token == ensured(path) == read(path)
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert [path] == list(path.parent.iterdir())
+    assert len(token) >= 43
+
+
+def test_a_new_token_replaces_the_old_one(tmp_path: Path) -> None:
+    """Also for a server that read the old one."""
+    path = tmp_path / "control.token"
+    token, first = Token(path), ensured(path)
+    assert token.opens(first.encode())
+
+    second = rotated(path)
+
+    assert first != second
+    assert (False, True) == (token.opens(first.encode()), token.opens(second.encode()))
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    """It opens nothing, and the error has the command for a new one."""
+    path = tmp_path / "control.token"
+    text = ensured(path)
+    path.chmod(mode)
+
+    assert not Token(path).opens(text.encode())
+    with pytest.raises(Refused) as caught:
+        ensured(path)
+    assert "UNSAFE_TOKEN" == caught.value.code
+    assert "handoffd token" in (caught.value.hint or "")
+
+
+def test_another_kind_of_file_is_not_used(tmp_path: Path) -> None:
+    """A link, a folder, a pipe, an empty or a short text; nor does a missing file open anything."""
+    path = tmp_path / "control.token"
+    assert not Token(path).opens(b"")
+
+    def link() -> None:
+        (tmp_path / "other").write_text("x" * 43)
+        path.symlink_to(tmp_path / "other")
+
+    def text(content: str) -> None:
+        path.write_text(content)
+        path.chmod(0o600)
+
+    for make in (link, path.mkdir, lambda: os.mkfifo(path, 0o600), lambda: text(""), lambda: text("short")):
+        make()
+        with pytest.raises(Refused):
+            read(path)
+        assert not Token(path).opens(b"")
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def test_a_token_needs_a_folder(tmp_path: Path) -> None:
+    """The error has the path."""
+    (tmp_path / "state").write_text("a file")
+
+    with pytest.raises(StoreError, match="state"):
+        ensured(tmp_path / "state" / "control.token")
+
+
+def test_a_token_of_the_settings_needs_no_file(tmp_path: Path) -> None:
+    """An existing file does not count."""
+    path = tmp_path / "control.token"
+    text, token = ensured(path), Token(path, "given-by-the-settings")
+
+    assert (True, False) == (token.opens(b"given-by-the-settings"), token.opens(text.encode()))
