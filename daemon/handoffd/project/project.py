@@ -197,16 +197,16 @@ class Project:
             self.close()
 
     async def lock(self, *, take: bool = False) -> None:
-        """Have the project's lock. Raises Locked when another process works on it.
+        """Acquire the project's lock. Raises Locked if another process works on it.
 
-        Also when it belongs to another daemon, unless a person says to `take` it.
+        So it does if another daemon owns it, unless a person says to `take` it.
         """
         await self._reconciler.lock(take=take)
 
     async def admit(self) -> None:
-        """Take a project that a person adds: what its files say today has that person's trust.
+        """Trust the current files of a project that a person adds.
 
-        Also one that was here before, found in a workspace maybe, and not trusted.
+        It may have been here before without trust, found in a workspace.
         """
         await self.files.trust()
 

@@ -200,7 +200,7 @@ class Reconciler:
         return worker is not None
 
     async def _come_back(self, former: str, found: Found) -> None:
-        """Have nothing go on from before another daemon had the project: what that did, only its files tell.
+        """Drop what was going on before another daemon had the project: only its files show what that did.
 
         The folder is marked as ours when that is recorded: a crash before changes nothing.
         """

@@ -12,7 +12,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import MovableClock, bid
 
-from handoffd.capacity.admission import Facts
+from handoffd.capacity.admission import LOOK_S, Facts
 from handoffd.capacity.slots import FORESEEN, FRESH_S, Slots
 from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
@@ -232,17 +232,16 @@ async def test_tracks_that_wait_for_memory_go_on_by_themselves(changed: bool) ->
     wanted = {"min_free_memory_mb": 500, "memory_per_agent_mb": 0}
     desk = Counter(9, scheduling(**wanted))
     desk.machine.free_mb = 1
-    async with desk.watched():
-        desk.ask("a", "b")
-        await anyio.wait_all_tasks_blocked()
-        assert [] == desk.woken
-
-        if changed:
-            desk.slots.configure(9, scheduling(**wanted | {"min_free_memory_mb": 1}))
-            assert ["a", "b"] == desk.woken
-        else:
-            desk.machine.free_mb = 1000
-        await eventually(lambda: desk.woken == ["a", "b"])
+    desk.ask("a", "b")
+    assert [] == desk.woken
+    if changed:
+        desk.slots.configure(9, scheduling(**wanted | {"min_free_memory_mb": 1}))
+    else:
+        desk.machine.free_mb = 1000
+        desk.clock.ahead_s += LOOK_S
+        async with desk.watched():
+            await eventually(lambda: desk.woken)
+    assert ["a", "b"] == desk.woken
 
 
 async def test_starts_are_staggered() -> None:
@@ -265,8 +264,9 @@ async def test_the_machine_is_not_polled_without_a_queue() -> None:
     """Even if it admitted no track before."""
     desk = Counter(9, scheduling(min_free_memory_mb=500))
     desk.machine.free_mb = 1
+    desk.ask("a")
+    desk.clock.ahead_s += LOOK_S
     async with desk.watched():
-        desk.ask("a")
         await eventually(lambda: desk.machine.looks > 1)
         desk.end("a")
         await eventually(lambda: desk.slots._look_at is None)

@@ -220,10 +220,6 @@ def test_thousands_of_listed_projects_are_not_compared_with_each_other() -> None
 
 
 def test_new_projects_arrive_in_the_order_of_the_scan() -> None:
-    """Without known projects and projects that a person removed."""
+    """Without known projects and projects that a person removed; a listed path covers no folder below it."""
     assert ("/b", "/d") == arrivals(["/b", "/a", "/c", "/d"], {"/a"}, {"/c"})
-
-
-def test_a_listed_path_covers_itself_only() -> None:
-    """Not the folders below it."""
     assert (True, False) == (LISTED.covers("/srv/c"), LISTED.covers("/srv/c/d"))

@@ -254,7 +254,7 @@ async def test_a_project_rests_at_a_gate_and_at_the_end_of_a_story(tmp_path: Pat
 
 
 async def test_a_hint_reveals_an_edit_of_a_resting_projects_state(tmp_path: Path) -> None:
-    """The edit is judged like any other."""
+    """The edit is judged like any other; a deleted STATE.json is written again from the journal."""
     async with resting(tmp_path) as (here, roster, _, root):
         edit(root, human_note="Mind the rounding.")
         roster.touched(root)
@@ -263,13 +263,8 @@ async def test_a_hint_reveals_an_edit_of_a_resting_projects_state(tmp_path: Path
         await eventually(lambda: roster.resting == 1)
         assert "Mind the rounding." == (await roster.view(root)).tracks[0].human_note
 
-
-async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
-    """From the journal."""
-    async with resting(tmp_path) as (_, roster, _, root):
         at(root, ".ai/STATE.json").unlink()
         roster.touched(root)
-
         await eventually(at(root, ".ai/STATE.json").exists)
         await eventually(lambda: roster.resting == 1)
 

@@ -127,11 +127,6 @@ async def test_the_second_path_to_a_folder_wakes_its_project(here: House, tmp_pa
     assert [str(other)] == await walk.look(root, str(other))
 
 
-async def test_a_hint_about_an_unknown_project_is_ignored(here: House) -> None:
-    """A hint may be late."""
-    assert [] == await Walk(here).look("/srv/gone")
-
-
 async def test_many_projects_are_visited_in_batches(here: House) -> None:
     """Each once."""
     walk = Walk(here)
@@ -147,8 +142,9 @@ async def test_many_projects_are_visited_in_batches(here: House) -> None:
 
 
 async def test_a_hint_drops_the_cached_view(here: House) -> None:
-    """The files may have changed since."""
+    """The files may have changed since; one about an unknown project may be late, and is ignored."""
     walk = Walk(here)
+    assert [] == await walk.look("/srv/gone")
     row = Row(name="x", automatic=True, tracks=("main",), states=None, trace=b"")
     walk.register.lay_down("/a", row)
     walk.rounds.hint("/a")

@@ -80,26 +80,19 @@ def test_a_bare_folder_in_its_place_is_not_the_project(place: Place) -> None:
     assert (True, True) == (place.folder.held, place.folder.is_there())
 
 
-def test_a_copy_with_its_state_is_the_project(place: Place) -> None:
-    """A fresh clone, or a mount that returned."""
+@pytest.mark.parametrize("accepted", [False, True], ids=["a clone, or a mount that returned", "accepted"])
+def test_a_copy_with_its_state_is_the_project(place: Place, accepted: bool) -> None:
+    """So is any other folder, from the moment a person accepts it."""
     place.replace()
-    (place.root / ".ai/STATE.json").write_text("{}")
+    if accepted:
+        place.folder.accept()
+    else:
+        (place.root / ".ai/STATE.json").write_text("{}")
 
     assert place.folder.is_there()
-    place.hold()
-
-    assert place.folder.held
-
-
-def test_a_person_may_accept_another_folder(place: Place) -> None:
-    """It is the project from then on."""
-    place.replace()
-
-    place.folder.accept()
-
-    assert place.folder.is_there()
-    place.hold(bare=True)
-    place.hold(bare=True)
+    for _ in range(2):
+        place.hold(bare=accepted)
+        assert place.folder.held
 
 
 def test_a_deleted_folder_is_not_there(place: Place) -> None:

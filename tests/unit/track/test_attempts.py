@@ -340,24 +340,20 @@ async def test_a_session_is_continued_where_the_argv_has_a_place_for_it(root: st
 
 # --- the facts from the output of a run -------------------------------------------------------------
 def test_an_exit_has_everything_from_its_record_and_stream() -> None:
-    """Signal, times, tail, session and usage."""
-    record = ExitRecord(run_id="d1", signal=9, by="deadline", seconds=2.5, tail="bye")
+    """Signal, times, tail, session and usage; its date is the record's, however late it is read."""
+    record = ExitRecord(
+        run_id="d1", signal=9, by="deadline", seconds=2.5, tail="bye", ended_ns=1_769_897_709_500_000_000
+    )
     seen = Seen(session="s-1", usage=Usage(output_tokens=7), result=StreamVerdict(is_error=True, error="no"))
-    told = exit_of(record, tail="it said: bye", seen=seen)
+    told = exit_of(record, tail="a\nit said: bye\n", seen=seen)
 
-    assert (None, 9, "deadline", "it said: bye", 2.5, True) == (
-        told.code, told.signal, told.by, told.tail, told.seconds, told.stream_error
+    assert (None, 9, "deadline", "a\nit said: bye\n", "it said: bye", 2.5, True) == (
+        told.code, told.signal, told.by, told.tail, told.line, told.seconds, told.stream_error
     )  # fmt: skip
     assert ("s-1", Usage(output_tokens=7)) == (told.session, told.usage)
-    assert (None, None) == (exit_of(record, tail="").session, exit_of(record, tail="").usage)
-
-
-def test_an_exit_is_dated_by_its_record() -> None:
-    """A daemon may read it much later; shims of earlier releases record no time."""
-    dated = ExitRecord(run_id="d1", code=1, tail="a\nb\n", ended_ns=1_769_897_709_500_000_000)
-    told = exit_of(dated, tail="a\nb\n")
-    assert (datetime(2026, 1, 31, 22, 15, 9, 500_000, tzinfo=UTC), "b") == (told.at, told.line)
-    assert None is exit_of(ExitRecord(run_id="d1", code=1), tail="").at
+    assert datetime(2026, 1, 31, 22, 15, 9, 500_000, tzinfo=UTC) == told.at
+    bare = exit_of(ExitRecord(run_id="d1", code=1), tail="")  # shims of earlier releases record no time
+    assert (None, None, None) == (bare.at, bare.session, bare.usage)
 
 
 async def test_an_executor_removed_from_the_settings_is_judged_by_its_record(
@@ -370,13 +366,16 @@ async def test_an_executor_removed_from_the_settings_is_judged_by_its_record(
     assert Exit(code=3, tail="no quota", line="no quota") == told
 
 
-async def test_a_stop_without_an_order_came_from_outside(here: House) -> None:
-    """A shutdown of the machine stops the shims after the daemon."""
-    record = ExitRecord(run_id="d1", signal=15, by="stop")
-    told = [
-        ended(dispatch_of(stop=stop), record, None, here.services).by for stop in (None, StopReason.TIMEOUT)
+async def test_every_end_has_a_class_and_a_cause(here: House, root: str) -> None:
+    """Even without output. A stop without an order came from outside: a shutdown stops the shims last."""
+    source = source_of(track_of(dispatch=dispatch_of()), root, here.services)
+    codes = [
+        ended(dispatch_of(), ExitRecord(run_id="d1", code=code), source, here.services) for code in (0, 1)
     ]
-    assert ["outside", "stop"] == told
+    assert [End.CLEAN, End.FAILED] == [exit_.end for exit_ in codes]
+    stopped = ExitRecord(run_id="d1", signal=15, by="stop")
+    orders = [dispatch_of(stop=stop) for stop in (None, StopReason.TIMEOUT)]
+    assert ["outside", "stop"] == [ended(order, stopped, None, here.services).by for order in orders]
 
 
 async def test_the_earlier_usage_of_a_continued_session_is_known(here: House) -> None:
@@ -390,16 +389,6 @@ async def test_the_earlier_usage_of_a_continued_session_is_known(here: House) ->
         for session in ("s-1", "s-2", None)
     ]
     assert [used, None, None] == [source.before for source in sources if source is not None]
-
-
-async def test_every_end_has_a_class(root: str, here: House) -> None:
-    """Even without output."""
-    track = track_of(dispatch=dispatch_of())
-    source = source_of(track, root, here.services)
-    told = [
-        ended(dispatch_of(), ExitRecord(run_id="d1", code=code), source, here.services) for code in (0, 1)
-    ]
-    assert [End.CLEAN, End.FAILED] == [exit_.end for exit_ in told]
 
 
 async def test_a_relative_limit_counts_from_the_agents_message(root: str, here: House) -> None:

@@ -131,10 +131,14 @@ async def test_a_decision_is_recorded_with_its_time_and_rules(here: House) -> No
     assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
 
 
-async def test_an_unread_edit_is_not_overwritten(here: House) -> None:
+@pytest.mark.parametrize("new", [False, True], ids=["an edit", "a new file"])
+async def test_an_unread_edit_is_not_overwritten(here: House, new: bool) -> None:
     """A person saved it just before a decision was written; after it was read, it may go."""
     one = state_of(here)
-    await one.commit(EVENT, decision(track_of(human_note="first")))
+    if new:
+        one.saw(None)
+    else:
+        await one.commit(EVENT, decision(track_of(human_note="first")))
     file = at(one.key.project, ".ai/STATE.json")
     file.write_text('{"human_note": "mine"}')
 
@@ -155,17 +159,6 @@ async def test_an_edit_by_a_running_executor_is_overwritten(here: House) -> None
     await one.commit(EVENT, decision(track_of(human_note="second")))
 
     assert ("second", True) == (shown(one), one.shown)
-
-
-async def test_a_new_state_file_is_not_overwritten(here: House) -> None:
-    """There was none at the last look."""
-    one = state_of(here)
-    one.saw(None)
-    at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "mine"}')
-
-    await one.commit(EVENT, decision(track_of(human_note="first")))
-
-    assert ("mine", True) == (shown(one), one.left_alone)
 
 
 async def test_simultaneous_writers_keep_the_file_up_to_date(here: House) -> None:
