@@ -146,27 +146,6 @@ def test_half_a_handoff_is_opened_and_not_closed(shop: Rehearsal) -> None:
         session.communicate(timeout=60)
 
 
-def test_garbage_is_not_text(shop: Rehearsal) -> None:
-    """The front matter is closed, and neither UTF-8 nor YAML."""
-    assert 0 == told(shop, "garbage").run("impl").returncode
-
-    body = (shop.root / HANDOFF).read_bytes()
-    with pytest.raises(UnicodeDecodeError):
-        body.decode()
-    assert (b"---\n", True) == (body[:4], b"\n---\n" in body)
-
-
-def test_stale_is_of_another_attempt(shop: Rehearsal) -> None:
-    """It is well-formed and new on disk; there is no executor-result."""
-    assert 0 == told(shop, "stale").run("impl", attempt=2).returncode
-
-    handoff = shop.handoff()
-    facts = [handoff[key] for key in ("story", "step", "attempt", "status")]
-    assert ["US-001", "bdd", 3, "pass"] == facts
-    assert "d-impl-2" != handoff["dispatch"]
-    assert not written(shop, RESULT)
-
-
 def test_old_format_has_no_front_matter(shop: Rehearsal) -> None:
     """The work is done, and the hand-off is prose, as of agents before there was a front matter."""
     assert 0 == told(shop, "old-format", "bdd").run("bdd").returncode
