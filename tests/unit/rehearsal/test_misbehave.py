@@ -43,7 +43,7 @@ def written(rehearsal: Rehearsal, name: str) -> bool:
     ],
 )
 def test_a_claim_without_work(shop: Rehearsal, act: str, expected: tuple[str, str | None]) -> None:
-    """The hand-off is as the script says, a lie with counts; no file of the project has changed."""
+    """The hand-off is as the script says, a false pass with counts; no file of the project has changed."""
     before = shop.files()
 
     ended = told(shop, act).run("impl")
