@@ -51,16 +51,16 @@ def _entries(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_json_has_event_level_logger_time_and_keywords() -> None:
-    """One line is one object, the fixed keys first."""
+    """One line is one object, the fixed keys first; a path or an odd object becomes text."""
     stream = _configured()
 
-    structlog.get_logger("handoffd.watch").info("step passed", project="/srv/shop", attempt=2)
+    structlog.get_logger("handoffd.watch").info("saved", path=Path("/srv/shop"), names={"b"}, none=[], n=2)
 
     (entry,) = _entries(stream)
     assert ["time", "level", "logger", "event"] == list(entry)[:4]
     assert entry.pop("time").endswith("Z")
-    expected = {"level": "info", "logger": "handoffd.watch", "event": "step passed"}
-    assert {**expected, "project": "/srv/shop", "attempt": 2} == entry
+    expected = {"level": "info", "logger": "handoffd.watch", "event": "saved"}
+    assert {**expected, "path": "/srv/shop", "names": ["b"], "none": [], "n": 2} == entry
 
 
 def test_text_is_one_readable_line() -> None:
@@ -75,33 +75,12 @@ def test_text_is_one_readable_line() -> None:
     assert 'warning slow sweep root="/srv/my shop" seconds=1.5 note="" 名=測試\n' == rest
 
 
-def test_bound_context_is_in_every_line() -> None:
-    """Of the daemon and of libraries."""
-    stream = _configured()
-
-    with structlog.contextvars.bound_contextvars(run="r1"):
-        structlog.get_logger("handoffd").info("ours")
-        logging.getLogger("library").warning("theirs")
-
-    assert ["r1", "r1"] == [entry["run"] for entry in _entries(stream)]
-
-
-def test_levels_below_the_wanted_one_are_dropped() -> None:
-    """For own loggers and for libraries."""
-    stream = _configured(level="warning")
-
-    structlog.get_logger("handoffd").info("too quiet")
-    logging.getLogger("library").info("too quiet, too")
-    structlog.get_logger("handoffd").warning("heard")
-
-    assert ["heard"] == [entry["event"] for entry in _entries(stream)]
-
-
 def test_a_second_configuration_replaces_the_first() -> None:
-    """It changes the level of existing loggers, and no line appears twice."""
-    log = structlog.get_logger("handoffd")
+    """It changes the level of existing loggers and of libraries, and no line appears twice."""
+    log, library = structlog.get_logger("handoffd"), logging.getLogger("library")
     first = _configured(level="error")
     log.info("unheard")
+    library.warning("unheard, too")
     second = _configured(level="debug")
     log.debug("heard")
 
@@ -110,14 +89,16 @@ def test_a_second_configuration_replaces_the_first() -> None:
 
 
 def test_libraries_log_to_the_same_stream() -> None:
-    """With arguments and traceback in one line of JSON."""
+    """With arguments, traceback and bound context in one line of JSON."""
     stream = _configured()
 
-    logging.getLogger("library").error("job %s failed", "poll", exc_info=ValueError("torn"))
+    with structlog.contextvars.bound_contextvars(run="r1"):
+        structlog.get_logger("handoffd").info("ours")
+        logging.getLogger("library").error("job %s failed", "poll", exc_info=ValueError("torn"))
 
-    (entry,) = _entries(stream)
-    assert "job poll failed" == entry["event"]
-    assert entry["exception"].endswith("ValueError: torn")
+    ours, theirs = _entries(stream)
+    assert ("r1", "r1", "job poll failed") == (ours["run"], theirs["run"], theirs["event"])
+    assert theirs["exception"].endswith("ValueError: torn")
 
 
 @pytest.mark.parametrize(("level", "heard"), [("info", ["warning"]), ("debug", ["info", "warning"])])
@@ -146,20 +127,10 @@ def test_warnings_of_python_are_logged() -> None:
     assert "old call" in entry["event"]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "token",
-        "api_key",
-        "apiKey",
-        "Authorization",
-        "webhook_secret",
-        "X-Api-Key",
-        "password",
-        "accessToken",
-        "cookie",
-    ],
-)
+KEYS = "token api_key apiKey Authorization webhook_secret X-Api-Key password accessToken cookie"
+
+
+@pytest.mark.parametrize("key", KEYS.split())
 def test_values_of_secret_keys_are_not_logged(key: str) -> None:
     """At any depth and in any spelling."""
     stream = _configured()
@@ -231,16 +202,6 @@ def test_hostile_text_forges_no_line_and_drives_no_terminal(form: str) -> None:
     assert b"gate opened" in written
 
 
-def test_other_objects_are_logged_as_text() -> None:
-    """A path or an odd object never loses the line."""
-    stream = _configured()
-
-    structlog.get_logger("handoffd").info("saved", path=Path("/srv/shop"), names={"b"}, none=[])
-
-    (entry,) = _entries(stream)
-    assert ("/srv/shop", ["b"], []) == (entry["path"], entry["names"], entry["none"])
-
-
 def test_a_traceback_in_text_is_indented_below_its_line() -> None:
     """So that the end of an entry is visible."""
     stream = _configured("text")
@@ -271,26 +232,16 @@ def test_the_form_depends_on_the_stream(stream: TextIO, environment: dict[str, s
     assert form == form_for(stream, environment)
 
 
-def test_the_journal_gets_priorities(tmp_path: Path) -> None:
-    """So that `journalctl --priority warning` finds warnings."""
+@pytest.mark.parametrize(("inherited", "marks"), [(False, ("<4>", "<3>")), (True, ("", ""))])
+def test_only_the_journal_gets_priorities(tmp_path: Path, inherited: bool, marks: tuple[str, str]) -> None:
+    """So `journalctl --priority warning` finds warnings; an inherited variable has no effect."""
     with (tmp_path / "journal").open("w+", encoding="utf-8") as stream:
         status = os.fstat(stream.fileno())
-        environment = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        configure_logging(LogSettings(), stream=stream, environment=environment)
+        given = "1:2" if inherited else f"{status.st_dev}:{status.st_ino}"
+        configure_logging(LogSettings(), stream=stream, environment={"JOURNAL_STREAM": given})
         structlog.get_logger("handoffd").warning("watch degraded")
         logging.getLogger("library").error("broken")
         stream.seek(0)
-        first, second = stream.read().splitlines()
+        written = stream.read().splitlines()
 
-    assert first.startswith('<4>{"time"')
-    assert second.startswith('<3>{"time"')
-
-
-def test_another_stream_gets_no_priorities(tmp_path: Path) -> None:
-    """Even if the variable is inherited."""
-    with (tmp_path / "log").open("w+", encoding="utf-8") as stream:
-        configure_logging(LogSettings(), stream=stream, environment={"JOURNAL_STREAM": "1:2"})
-        structlog.get_logger("handoffd").warning("watch degraded")
-        stream.seek(0)
-
-        assert "watch degraded" == json.loads(stream.read())["event"]
+    assert [f'{mark}{{"time"' for mark in marks] == [line[: len(marks[0]) + 7] for line in written]

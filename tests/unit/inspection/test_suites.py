@@ -11,6 +11,7 @@ import pytest
 
 from handoffd.inspection.suites import (
     MOST_FOLDERS,
+    Suite,
     Suites,
     Tests,
     command_for_all,
@@ -29,6 +30,13 @@ def laid_out(root: Path, files: dict[str, str]) -> Suites:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return find_suites(root)
+
+
+def chosen(root: Path, files: dict[str, str]) -> Suite:
+    """Return the suite that is proposed for a project with these files."""
+    suite = laid_out(root, files).chosen
+    assert suite is not None
+    return suite
 
 
 def typed(found: Suites) -> str | None:
@@ -102,9 +110,8 @@ def test_a_wrapper_is_preferred_if_it_can_be_run(tmp_path: Path, wrapper: str, m
 
 def test_pytest_is_run_so_that_files_can_be_left_out(tmp_path: Path) -> None:
     """Its command has a report, continues after load errors, and can exclude files."""
-    found = laid_out(tmp_path, {"conftest.py": ""}).chosen
+    found = chosen(tmp_path, {"conftest.py": ""})
 
-    assert found is not None
     assert {"--junitxml={report}", "--continue-on-collection-errors"} <= set(found.settings.command or ())
     assert ("junit", "--ignore={file}") == (found.settings.report, found.settings.exclude_argument)
 
@@ -121,9 +128,8 @@ def test_pytest_is_run_so_that_files_can_be_left_out(tmp_path: Path) -> None:
 )
 def test_runners_with_counts_have_their_report(tmp_path: Path, files: dict[str, str], report: str) -> None:
     """For others the exit code counts."""
-    found = laid_out(tmp_path, files).chosen
+    found = chosen(tmp_path, files)
 
-    assert found is not None
     assert report == found.settings.report
 
 
@@ -199,6 +205,13 @@ def found(root: Path, package: Any, **files: str) -> Tests | None:
     return suite_of_package(root, frozenset(os.listdir(root)))
 
 
+def suite_in(root: Path, package: Any, **files: str) -> Tests:
+    """Return what `found` returns, which must be something."""
+    tests = found(root, package, **files)
+    assert tests is not None
+    return tests
+
+
 def script(text: str, **more: Any) -> dict[str, Any]:
     """Return a package with that test script."""
     return {"name": "shop", "scripts": {"test": text}, **more}
@@ -241,17 +254,15 @@ def test_a_script_is_run_and_reports_if_it_can(
     tmp_path: Path, text: str, command: tuple[str, ...], report: str
 ) -> None:
     """Arguments are added only if they reach the runner, and no build before it can fail."""
-    tests = found(tmp_path, script(text))
+    tests = suite_in(tmp_path, script(text))
 
-    assert tests is not None
     assert (("npm", "test"), command, report) == (tests[0], tests[1].command, tests[1].report)
 
 
 def test_a_script_before_the_tests_leaves_the_exit_code_alone(tmp_path: Path) -> None:
     """If the build fails, there is no report."""
-    tests = found(tmp_path, {"scripts": {"pretest": "tsc", "test": "vitest run"}})
+    tests = suite_in(tmp_path, {"scripts": {"pretest": "tsc", "test": "vitest run"}})
 
-    assert tests is not None
     assert (("npm", "test"), "exit") == (tests[1].command, tests[1].report)
 
 
@@ -282,9 +293,8 @@ def test_the_package_names_the_program_that_runs_its_scripts(
     tmp_path: Path, package: dict[str, Any], files: dict[str, str], typed: str, asked: tuple[str, ...]
 ) -> None:
     """It names it, or has its lock file."""
-    tests = found(tmp_path, script("jest", **package), **files)
+    tests = suite_in(tmp_path, script("jest", **package), **files)
 
-    assert tests is not None
     assert (typed, asked) == (" ".join(tests[0]), (tests[1].command or ())[: len(asked)])
 
 
@@ -300,9 +310,8 @@ def test_without_a_script_the_installed_runner_counts(
     tmp_path: Path, package: dict[str, Any], lock: str, typed: str
 ) -> None:
     """It is a dependency of the package."""
-    tests = found(tmp_path, package, **{lock: ""})
+    tests = suite_in(tmp_path, package, **{lock: ""})
 
-    assert tests is not None
     assert typed == " ".join(tests[0])
     assert tests[1].report in {"jest", "junit"}
 
@@ -312,9 +321,8 @@ def test_node_s_own_tests_need_no_package(tmp_path: Path) -> None:
     (tmp_path / "test").mkdir()
     (tmp_path / "test/cart.mjs").write_text("import test from 'node:test'", encoding="utf-8")
 
-    tests = found(tmp_path, None)
+    tests = suite_in(tmp_path, None)
 
-    assert tests is not None
     assert (("node", "--test", *NODE), "tap") == (tests[1].command, tests[1].report)
     assert found(tmp_path / "test", None, other_test_js="import 'ava'") is None
 
@@ -363,9 +371,8 @@ def test_the_script_of_the_root_comes_first(tmp_path: Path) -> None:
     (tmp_path / "packages/a").mkdir(parents=True)
     (tmp_path / "packages/a/package.json").write_text(json.dumps(script("jest")), encoding="utf-8")
 
-    tests = found(tmp_path, script("turbo run test", workspaces={"packages": ["packages/**"]}))
+    tests = suite_in(tmp_path, script("turbo run test", workspaces={"packages": ["packages/**"]}))
 
-    assert tests is not None
     assert ("npm", "test") == tests[1].command
 
 

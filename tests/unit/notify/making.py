@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -168,3 +168,9 @@ async def running(
 def notices(count: int, track: str = "main") -> list[Notice]:
     """Return `count` notices of one track with the ids 0, 1, …."""
     return [replace(NOTICE, id=str(number), track=track) for number in range(count)]
+
+
+def send(take: Callable[[Notice], object], count: int) -> None:
+    """Hand in `count` notices of one track with the ids 0, 1, …."""
+    for notice in notices(count):
+        take(notice)

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,9 @@ def shown_of(pid: int) -> bytes:
 
 async def test_a_notice_is_sent_in_words(server: Server) -> None:
     """Title, message and kind, as apprise has them; one worker does several."""
-    one = sink(urls=[address(server)])
-    try:
+    with closing(sink(urls=[address(server)])) as one:
         for _ in range(2):
             await one.deliver(NOTICE)
-    finally:
-        one.close()
 
     (_, path, _, body), _ = server.requests
     assert (f"/{KEY}", "shop US-005 needs you", "warning") == (path, body["title"], body["type"])
@@ -77,16 +75,13 @@ async def test_a_notice_is_sent_in_words(server: Server) -> None:
 async def test_only_addresses_that_failed_get_the_notice_again() -> None:
     """A mailbox is not filled because a chat is down."""
     with serving(200) as fine, serving(500) as broken:
-        one = sink(urls=[address(fine), address(broken)])
-        try:
+        with closing(sink(urls=[address(fine), address(broken)])) as one:
             for _ in range(2):
                 with pytest.raises(Undelivered, match=r"JSON: .*error=500") as caught:
                     await one.deliver(NOTICE)
                 assert KEY not in caught.value.why
             broken.status = 200
             await one.deliver(NOTICE)
-        finally:
-            one.close()
 
         assert (1, 3) == (len(fine.requests), len(broken.requests))
 
@@ -98,10 +93,8 @@ async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp
     config.write_text(f"urls:\n{tagged}")
     sinks = [sink(urls=[lines]), sink(config_file=str(config), tags=["blog"])]
     for one in sinks:
-        try:
+        with closing(one):
             await one.deliver(NOTICE)
-        finally:
-            one.close()
 
     assert ["/lines", "/blog"] == [path for _, path, _, _ in server.requests]
 
@@ -115,22 +108,15 @@ async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp
 )
 async def test_a_wrong_address_fails_with_a_reason(values: dict[str, Any], why: str) -> None:
     """The reason does not quote it."""
-    one = sink(**values)
-    try:
-        with pytest.raises(Undelivered, match=why) as caught:
-            await one.deliver(NOTICE)
-    finally:
-        one.close()
+    with closing(sink(**values)) as one, pytest.raises(Undelivered, match=why) as caught:
+        await one.deliver(NOTICE)
     assert KEY not in caught.value.why
 
 
 async def test_addresses_can_be_checked_without_sending(server: Server) -> None:
     """As doctor does."""
-    one = sink(urls=[address(server), f"nosuch://{KEY}"])
-    try:
+    with closing(sink(urls=[address(server), f"nosuch://{KEY}"])) as one:
         assert ["address 2: apprise does not know such an address"] == await one.check()
-    finally:
-        one.close()
 
     assert [] == server.requests
 
@@ -166,14 +152,11 @@ async def test_a_worker_that_is_killed_while_it_sends_fails_the_delivery_and_is_
 
 async def test_a_service_that_hangs_is_left_at_the_time_limit(server: Server) -> None:
     """The worker ends, too."""
-    one = sink(urls=[address(server)], timeout_s=1)
-    try:
+    with closing(sink(urls=[address(server)], timeout_s=1)) as one:
         await one.check()  # it is slow to start
         server.hold.clear()
         with pytest.raises(Undelivered, match="within 1 s"):
             await one.deliver(NOTICE)
-    finally:
-        one.close()
     await eventually(lambda: [] == workers())
 
 
@@ -195,9 +178,9 @@ async def test_the_process_list_shows_no_address(server: Server) -> None:
 async def test_without_apprise_the_error_has_the_command_to_install_it() -> None:
     """Into the daemon's own environment."""
     bare = Worker((ARGV[0], "-I", "-S", ARGV[2]), {})
-    one = sink(bare, urls=["json://127.0.0.1/"])
-    try:
-        with pytest.raises(Undelivered, match=rf"{re.escape(sys.executable)} -m pip install 'apprise>"):
-            await one.deliver(NOTICE)
-    finally:
-        one.close()
+    command = rf"{re.escape(sys.executable)} -m pip install 'apprise>"
+    with (
+        closing(sink(bare, urls=["json://127.0.0.1/"])) as one,
+        pytest.raises(Undelivered, match=command),
+    ):
+        await one.deliver(NOTICE)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox, serving
-from tests.unit.notify.making import QUICK, Recording, notices, running
+from tests.unit.notify.making import QUICK, Recording, running, send
 
 from handoffd.clock import SystemClock
 from handoffd.notify.notifier import Intake, Notifier, sinks_for, terms_of
@@ -25,8 +25,7 @@ async def test_every_sink_gets_every_notice_in_order() -> None:
     """Notices arrive in the order in which they were sent, and are marked for each sink."""
     one, two, box = Recording("one"), Recording("two"), MemoryBox()
     async with running(QUICK, one, two, box=box) as notifier:
-        for notice in notices(5):
-            notifier.send(notice)
+        send(notifier.send, 5)
         assert await notifier.drain(60)
 
     assert (["0", "1", "2", "3", "4"],) * 2 == (one.got, two.got)
@@ -79,8 +78,7 @@ async def test_a_dead_sink_does_not_hold_up_another() -> None:
     slow.shut()
     dead.dead = Undelivered("no route")
     async with running(QUICK, slow, dead, quick) as notifier:
-        for notice in notices(30):
-            notifier.send(notice)
+        send(notifier.send, 30)
         await eventually(lambda: 30 == len(quick.got))
         await eventually(lambda: dead.tries > 3)
 
@@ -92,8 +90,7 @@ async def test_what_was_not_delivered_is_sent_by_the_next_one_under_the_same_id(
     box, old, new = MemoryBox(), Recording("it"), Recording("it")
     old.shut()
     async with running(QUICK, old, box=box) as notifier:
-        for notice in notices(3):
-            notifier.send(notice)
+        send(notifier.send, 3)
         await eventually(lambda: old.tries)
         assert not await notifier.drain(0.05)
 
@@ -203,8 +200,7 @@ async def test_finishing_completes_the_current_delivery_and_starts_no_other() ->
     sink, box = Recording(), MemoryBox()
     async with running(NotifySettings(), sink, box=box) as notifier:
         sink.shut()
-        for notice in notices(2):
-            notifier.send(notice)
+        send(notifier.send, 2)
         await eventually(lambda: sink.tries)
         assert not await notifier.finish(0.05)
         sink.gate.set()
@@ -231,8 +227,7 @@ async def test_many_undelivered_notices_are_not_held_in_memory() -> None:
     box, sink = MemoryBox(), Recording()
     sink.dead = Undelivered("no route")
     async with running(QUICK, sink, box=box) as notifier:
-        for notice in notices(2000):
-            notifier.send(notice)
+        send(notifier.send, 2000)
         await eventually(lambda: 2000 == len(box.kept))
         await eventually(lambda: sink.tries > 2)
         assert box.largest <= 200
@@ -301,8 +296,7 @@ async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
         with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(notifier.run)
-                for notice in notices(2):
-                    notifier.send(notice)
+                send(notifier.send, 2)
                 await eventually(lambda: 2 == len(server.requests))
                 await eventually((tmp_path / "got").exists)
                 group.cancel_scope.cancel()

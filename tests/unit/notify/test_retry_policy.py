@@ -151,14 +151,6 @@ def test_queues_grow_at_the_end_and_shrink_anywhere() -> None:
         joined(queue(SHOP, SHOP), (Waiting(number=2, lane=BLOG),))
 
 
-# --- whole stories --------------------------------------------------------------------------------
-def test_a_sink_that_works_gets_all_in_order() -> None:
-    """Without any pause."""
-    play = Play(queue(SHOP, BLOG, SHOP, SHOP, BLOG)).run(2000)
-
-    assert ([1, 2, 3, 4, 5], 1000) == (play.got, play.now_s)
-
-
 def test_a_dead_sink_gets_one_try_for_each_pause() -> None:
     """For one queued notice or a hundred, over a whole day."""
     one, many = Play(queue(SHOP), dead=True), Play(queue(*[SHOP, BLOG] * 50), dead=True)

@@ -27,6 +27,7 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         ({"watch": {"step_ms": 0}}, "file:7: watch.step_ms: must be at least 1, not 0"),
         ({"watch": {"shards": 99}}, "file:7: watch.shards: must be at most 10, not 99"),
         ({"watch": {"sweep_s": 0}}, "file:7: watch.sweep_s: must be at least 0.01, not 0"),
+        ({"roster": {"scan_s": 99999999}}, "file:7: roster.scan_s: must be at most 31622400, not 99999999"),
         ({"notify": {"give_up_h": 0}}, "file:7: notify.give_up_h: must be more than 0, not 0"),
         ({"watch": {"sweep_s": []}}, "file:7: watch.sweep_s: must be a number, not a list"),
         ({"watch": 5}, "file:7: watch: must be a section with keys of its own, not 5"),
