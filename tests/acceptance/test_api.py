@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.daemon import REPOSITORY, Daemon, Json, sample
+from tests.support.daemon import REPOSITORY, Daemon, Json, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.jsonschemas import complaints
 from tests.support.loopback import free_port
@@ -90,10 +90,8 @@ def test_a_verb_is_given_once_though_the_daemon_is_killed_before_it_answers(
 def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Path) -> None:
     """Over the port, by the number of the last event; what came meanwhile is not missed."""
     port = free_port()
-    daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
     project = sample(tmp_path)
-    try:
-        daemon.start()
+    with running(tmp_path, {"control": {"tcp": {"port": port}}}) as daemon:
         daemon.verb("init", project)
         daemon.verb("note", project, text="one")
         seen = _read(daemon, port, {}, lambda found: "noted" in [kind for _, kind in found])
@@ -101,8 +99,6 @@ def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Pa
         daemon.start()
         daemon.verb("note", project, text="two")
         rest = _read(daemon, port, {"Last-Event-ID": str(seen[-1][0])}, bool)
-    finally:
-        daemon.close()
 
     numbers = [number for number, _ in seen + rest]
     assert list(range(1, numbers[-1] + 1)) == numbers
@@ -167,13 +163,8 @@ def _read(daemon: Daemon, port: int, headers: dict[str, str], enough: Any) -> li
 def test_nobody_gets_in_without_the_token(tmp_path: Path) -> None:
     """And `handoffd token` prints what is in the file that only its owner can read."""
     port = free_port()
-    daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
-    try:
-        daemon.start()
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as asker:
-            assert 401 == asker.get("/v1/status").status_code
-    finally:
-        daemon.close()
+    with running(tmp_path, {"control": {"tcp": {"port": port}}}) as daemon:
+        assert 401 == httpx.get(f"http://127.0.0.1:{port}/v1/status", timeout=60).status_code
 
     assert 0o600 == os.stat(daemon.state_dir / "control.token").st_mode & 0o777
     assert eventually_sync(lambda: not daemon.processes())

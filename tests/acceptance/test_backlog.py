@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, running, sample
+from tests.support.agents import HELD, release
+from tests.support.commands import assert_replayed, typed
+from tests.support.daemon import Daemon, running, sample
 from tests.support.dying import VARIABLE
 from tests.support.eventually import eventually_sync
 
@@ -50,28 +51,10 @@ def wait_until_done(daemon: Daemon, project: Path, *stories: str) -> None:
     assert sorted(stories) == sorted(done(daemon, project))
 
 
-def verified(daemon: Daemon) -> str:
-    """Return what a replay of the whole journal says."""
-    command = [
-        sys.executable,
-        "-m",
-        "handoffd",
-        "--config",
-        str(daemon.base / "handoffd.yaml"),
-        "journal",
-        "verify",
-    ]
-    found = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(REPOSITORY / "daemon")}
-    )
-    return found.stderr + found.stdout if found.returncode else "clean"
-
-
 def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
     """By priority behind what runs; the blocked one when it can; what cannot start stays."""
     project = sample(tmp_path, executor="held", rules=ONE_STEP)
-    held = {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]}
-    with running(tmp_path, {"auto_continue": True, "executors": {"held": held}}) as daemon:
+    with running(tmp_path, {"auto_continue": True, **HELD}) as daemon:
         daemon.verb("start", project, story="US-001", then=MORE)
         daemon.verb("backlog_edit", project, story="US-002", blocked_by=["US-004"])
         daemon.verb("start", project, story="US-005", queue=True, blocked_by=["US-999"])
@@ -81,7 +64,7 @@ def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
         assert ["US-006", "US-002", "US-003", "US-004", "US-005"] == [one["story"] for one in told["stories"]]
         assert "waits for US-999 (never started, and not in the backlog)" == told["stories"][-1]["waits_for"]
 
-        (project / ".ai/release-bdd").touch()
+        release(project, "bdd")
         wait_until_done(daemon, project, "US-001", *MORE, "US-006")
         assert ["US-001", "US-006", "US-003", "US-004", "US-002"] == done(daemon, project)
         assert {1} == set(begun(daemon, project).values())
@@ -90,7 +73,7 @@ def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
         eventually_sync(
             lambda: any("US-005 waits for US-999" in (one["why"] or "") for one in daemon.told(project))
         )
-        assert "clean" == verified(daemon)
+        assert_replayed(daemon)
 
 
 def test_after_three_stories_a_review_is_suggested(tmp_path: Path) -> None:
@@ -113,7 +96,7 @@ def test_after_three_stories_a_review_is_suggested(tmp_path: Path) -> None:
         daemon.verb("start", project, story="US-004")
         daemon.wait_for(project, lambda track: (track["story"], track["step"]) == ("US-004", "done"))
         assert not daemon.track(project)["review_suggested"]
-        assert "clean" == verified(daemon)
+        assert_replayed(daemon)
 
 
 def test_a_person_has_each_story_start_and_a_restart_changes_nothing(tmp_path: Path) -> None:
@@ -137,18 +120,6 @@ def test_a_person_has_each_story_start_and_a_restart_changes_nothing(tmp_path: P
         wait_until_done(daemon, project, "US-001", *MORE)
 
 
-def typed(daemon: Daemon, command: str) -> None:
-    """Type a command, as it is shown to people."""
-    program = f"{sys.executable} -m handoffd --config {daemon.config}"
-    line = command.replace("handoffd ", f"{program} ")
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(REPOSITORY / "daemon"),
-        "HOME": str(daemon.base),
-    }
-    subprocess.run(["/bin/sh", "-c", line], env=environment, check=True, capture_output=True)
-
-
 @pytest.mark.parametrize("aside", [False, True])
 def test_the_next_commands_lead_on_until_a_blocked_story_is_done(tmp_path: Path, aside: bool) -> None:
     """The story that it waits for is unknown, or was set aside at its second step for this one."""
@@ -165,7 +136,7 @@ def test_the_next_commands_lead_on_until_a_blocked_story_is_done(tmp_path: Path,
         said: list[str] = []
         while done(daemon, project)[-1:] != ["US-001"] and len(said) < 6:
             said.append(daemon.track(project)["next_command"])
-            typed(daemon, said[-1])
+            assert 0 == typed(daemon, *shlex.split(said[-1], comments=True)[1:]).code
             daemon.wait_for(project, lambda track: track["next_command"] not in {None, said[-1]})
 
         assert ["US-000", "US-001"] == done(daemon, project)
@@ -229,7 +200,7 @@ def test_each_story_is_begun_once_however_often_the_daemon_is_killed(tmp_path: P
         assert stories == done(daemon, project)
         starts = daemon.starts(project)
         assert len(set(starts)) == len(starts)
-        assert "clean" == verified(daemon)
+        assert_replayed(daemon)
 
 
 # --- schedules -------------------------------------------------------------------------------------
@@ -285,7 +256,7 @@ def test_what_was_missed_while_no_daemon_ran_is_made_up_for_once(tmp_path: Path)
         assert {story: 1} == dict(begun(daemon, project))
         [start] = [event for event in daemon.events(project) if event["kind"] == "started"]
         assert ("nightly", "schedule nightly") == (start["event"]["schedule"], start["event"]["by"])
-        assert "clean" == verified(daemon)
+        assert_replayed(daemon)
 
 
 def test_what_is_due_behind_a_story_in_flight_waits_in_the_backlog(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agents import lines, project_at, shell_agent
-from tests.support.commands import program
+from tests.support.commands import assert_replayed
 from tests.support.daemon import Json, running
 from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
@@ -58,9 +58,7 @@ def test_a_story_is_stopped_by_its_budget_raised_and_finished(tmp_path: Path) ->
         assert ["blocked", "done", "warning"] == sorted({one["id"]: one["kind"] for one in told}.values())
         assert "US-001 is done, $2.00" == next(one["text"] for one in told if one["kind"] == "done")
         assert [0.5] * 4 == [run["exit"]["usage"]["cost_usd"] for run in daemon.runs(project)]
-        environment = {"HANDOFFD_CONFIG": str(tmp_path / "handoffd.yaml"), "PATH": "/usr/bin:/bin"}
-        verified = program("journal", "verify", "--json", env=environment)
-        assert (0, "") == (verified.code, verified.err), verified.out
+        assert_replayed(daemon)
 
 
 def test_a_day_that_is_used_up_holds_every_project_and_tells_once(tmp_path: Path) -> None:

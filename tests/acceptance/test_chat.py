@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.agents import GATED
+from tests.support.agents import GATED, carry_out
 from tests.support.daemon import REPOSITORY, Daemon, prompts, sample
 from tests.support.eventually import eventually_sync
 
@@ -47,16 +47,6 @@ class Chat:
         """Return the result of a message, and the lines that the person reads."""
         answer = self.ask(text)
         return answer["action"], answer["report"].splitlines()
-
-
-def carry_out(prompt: str, project: Path) -> None:
-    """Do what a prompt says, as the person's own agent would."""
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    subprocess.run(
-        [sys.executable, "-m", "handoffd.rehearsal"],
-        input=prompt, cwd=project, env={**environment, "PYTHONPATH": str(REPOSITORY / "daemon")},
-        text=True, check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
 
 
 def told(daemon: Daemon, project: Path, language: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agents import shell_agent, shop
-from tests.support.daemon import Daemon, Json
+from tests.support.daemon import Daemon, Json, running
 
 AGENT = """cat > /dev/null
 env > {base}/env-$HANDOFFD_STEP
@@ -75,14 +75,10 @@ def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"key-{name}\n")
     wanted = _settings(tmp_path)
     wanted["execute"]["keys"] = {"AGENT_KEY": {"file": "first"}}
-    daemon = Daemon(tmp_path, wanted)
-    try:
-        daemon.start()
+    with running(tmp_path, wanted) as daemon:
         text = daemon.config.read_text()
         daemon.config.write_text(text.replace('"first"', '"second"'))
         assert "reloaded" == daemon.post("/v1/reload", {})["type"]
         daemon.to_review(project)
-    finally:
-        daemon.close()
 
     assert "AGENT_KEY=key-second" in (tmp_path / "env-bdd").read_text().splitlines()

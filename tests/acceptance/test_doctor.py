@@ -9,7 +9,7 @@ from typing import Any
 from tests.acceptance.test_faults import hanging_mount
 from tests.acceptance.test_project_faults import in_a_house_of_its_own
 from tests.support.agents import released, shop
-from tests.support.commands import Said, environment_of, program
+from tests.support.commands import Said, environment_of, program, typed
 from tests.support.daemon import Daemon, running
 from tests.support.eventually import eventually_sync
 
@@ -18,7 +18,7 @@ import handoffd
 
 def examined(daemon: Daemon) -> Said:
     """Return what doctor says of a daemon's house, as a program of its own."""
-    return program("--config", str(daemon.config), "doctor", "--json", env=environment_of(daemon))
+    return typed(daemon, "doctor", "--json")
 
 
 def findings(daemon: Daemon, check: str) -> list[dict[str, Any]]:

@@ -8,22 +8,14 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.support.agents import GATED, HELD, held_starts, release
-from tests.support.commands import Said, environment_of, program
-from tests.support.daemon import REPOSITORY, Daemon, Json, running, sample
+from tests.support.commands import Said, assert_replayed, typed
+from tests.support.daemon import Daemon, Json, running, sample
 from tests.support.eventually import eventually_sync
 
 
 def journal(daemon: Daemon, *words: str) -> Said:
     """Return what `handoffd journal` says about this daemon's journal."""
-    env = environment_of(daemon, PYTHONPATH=str(REPOSITORY / "daemon"))
-    return program("journal", *words, "--json", env=env)
-
-
-def assert_clean(daemon: Daemon) -> None:
-    """Check that every decision is made again as it was recorded."""
-    said = journal(daemon, "verify")
-    assert (0, True, []) == (said.code, said.json["clean"], said.json["findings"]), said.out
-    assert said.json["replayed"] > 0
+    return typed(daemon, "journal", *words, "--json")
 
 
 def executing(daemon: Daemon, project: Path, step: str) -> Json:
@@ -50,7 +42,7 @@ def test_a_journal_is_replayed_beside_the_daemon_that_writes_it(tmp_path: Path) 
     with running(tmp_path) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_for(project, lambda t: (t["step"], t["attempt"]) != ("bdd", 1) and t["dispatch"])
-        assert_clean(daemon)
+        assert_replayed(daemon)
         daemon.kill()
         daemon.start()
         daemon.wait_at(project, "review", "needs_human")
@@ -60,7 +52,7 @@ def test_a_journal_is_replayed_beside_the_daemon_that_writes_it(tmp_path: Path) 
         daemon.verb("approve", project, note="Mind the rounding.")
         daemon.wait_at(project, "done", "pass")
 
-        assert_clean(daemon)
+        assert_replayed(daemon)
         with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
             assert 2 == db.execute("SELECT count(*) FROM rulebooks").fetchone()[0]
 
@@ -86,7 +78,7 @@ def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
         # STATE.json is newer than the journal: the story is where the file says, and waits for a person.
         daemon.wait_at(project, "sdd-delta", "running")
         assert [first["dispatch"], later["dispatch"]] == held_starts(project)
-        assert_clean(daemon)
+        assert_replayed(daemon)
 
         release(project, "sdd-delta", "contract")
         daemon.verb("resume", project)
@@ -94,7 +86,7 @@ def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
         daemon.verb("rollback", project, step="bdd")
         daemon.wait_at(project, "review", "needs_human")
         assert len(set(held_starts(project))) == len(held_starts(project))
-        assert_clean(daemon)
+        assert_replayed(daemon)
 
 
 def test_an_executor_that_a_restore_finds_at_work_is_adopted(tmp_path: Path) -> None:
@@ -116,7 +108,7 @@ def test_an_executor_that_a_restore_finds_at_work_is_adopted(tmp_path: Path) -> 
         release(project, "bdd")
         daemon.wait_at(project, "bdd", "pass")
         assert [flying["dispatch"]] == held_starts(project)
-        assert_clean(daemon)
+        assert_replayed(daemon)
 
 
 def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) -> None:
@@ -143,7 +135,7 @@ def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) 
         daemon.verb("resume", project)
         daemon.wait_at(project, "review", "needs_human")
         assert len(set(held_starts(project))) == len(held_starts(project)) == 4
-        assert_clean(daemon)
+        assert_replayed(daemon)
 
 
 def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import carry_out
 from tests.support.commands import environment
 from tests.support.daemon import Daemon, sample
 
@@ -19,12 +18,6 @@ Json = dict[str, Any]
 
 SETTINGS = {"execute": {"settle_s": 0.1}}
 """Of the module's daemon."""
-
-
-def carry_out(prompt: str, project: Path) -> None:
-    """Do a step as a person does: the prompt into an agent, in the project's folder."""
-    agent = [sys.executable, "-m", "handoffd.rehearsal"]
-    subprocess.run(agent, input=prompt.encode(), cwd=project, check=True, capture_output=True)
 
 
 def test_a_story_goes_through_all_levels(daemon: Daemon, tmp_path: Path) -> None:

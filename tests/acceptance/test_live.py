@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks import flood
 from tests.benchmarks.stream_memory import faults, measure
 from tests.support.agents import shell_agent
 from tests.support.daemon import Daemon, running, sample
@@ -81,3 +82,8 @@ def test_what_an_agent_does_and_uses_is_told_while_it_runs_and_outlives_the_daem
 def test_a_long_stream_costs_the_daemon_no_memory(tmp_path: Path) -> None:
     """This is a slice; `make bench-stream` does the same with 1 GiB."""
     assert [] == faults(measure(tmp_path, 30, pace=100))
+
+
+def test_a_flood_of_output_is_bounded_everywhere(tmp_path: Path) -> None:
+    """A slice of `python -m tests.benchmarks.flood`: memory stays, and so do the beginning and the end."""
+    assert [] == flood.faults(flood.measure(tmp_path, 64))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.agents import GATED, held_starts, release, scripted
-from tests.support.daemon import REPOSITORY, Daemon, running, sample
+from tests.support.commands import typed
+from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
@@ -237,7 +236,7 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
     """It takes the same lock."""
     project = sample(tmp_path, executor="held")
     alone = Daemon(place(tmp_path, "b"))
-    assert 0 == typed(alone, "add", str(project)).returncode
+    assert 0 == typed(alone, "add", str(project)).code
     with running(place(tmp_path, "a"), AGENTS) as first:
         first.verb("add", project, take=True)
         first.verb("start", project, story="US-001")
@@ -245,20 +244,8 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
 
         refused = typed(alone, "note", str(project), "Hello.")
 
-        assert 1 == refused.returncode, refused.stderr
-        assert f"belongs to the handoffd whose state directory is {first.state_dir}" in refused.stderr
-
-
-def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    """Return the result of a command with a daemon's settings, whether that runs or not."""
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(daemon.base),
-        "PYTHONPATH": str(REPOSITORY / "daemon"),
-        "HANDOFFD_CONFIG": str(daemon.config),
-    }
-    argv = [sys.executable, "-m", "handoffd", *words]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert 1 == refused.code, refused.err
+        assert f"belongs to the handoffd whose state directory is {first.state_dir}" in refused.err
 
 
 def test_an_agent_that_locks_its_project_against_the_daemon_is_ended(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import state_of
 from tests.support.daemon import Daemon, sample
 from tests.support.eventually import eventually_sync
 
@@ -54,7 +55,7 @@ AFTER_REVIEW = ["scaffold 1", "impl 1", "verify 1", "update-memory 1"]
 class Scripts:
     """Programs on a PATH of their own, and places in which `orchestrator` looks for a daemon."""
 
-    def __init__(self, base: Path, environment: dict[str, str]) -> None:
+    def __init__(self, base: Path, state: Path, runtime: Path) -> None:
         self.folder = base / "bin"
         self.folder.mkdir(parents=True)
         program = "from handoffd.orchestrator.main import main; main()"
@@ -62,7 +63,8 @@ class Scripts:
         self._write("hook", HOOK)
         self._write("agent", AGENT)
         path = f"{self.folder}:{os.environ['PATH']}"
-        self._environment = {"PATH": path, "HOME": str(base), "LANG": "C.UTF-8", **environment}
+        places = {"HANDOFFD_STATE_DIR": str(state), "HANDOFFD_RUNTIME_DIR": str(runtime)}
+        self._environment = {"PATH": path, "HOME": str(base), "LANG": "C.UTF-8", **places}
 
     def _write(self, name: str, text: str) -> None:
         file = self.folder / name
@@ -89,15 +91,13 @@ SETTINGS = {"execute": {"settle_s": 0.1}, "watch": {"sweep_s": 1}}
 @pytest.fixture
 def with_daemon(daemon: Daemon, tmp_path: Path) -> Scripts:
     """Scripts that find the daemon."""
-    places = {"HANDOFFD_STATE_DIR": daemon.state_dir, "HANDOFFD_RUNTIME_DIR": daemon.runtime_dir}
-    return Scripts(tmp_path, {name: str(path) for name, path in places.items()})
+    return Scripts(tmp_path, daemon.state_dir, daemon.runtime_dir)
 
 
 @pytest.fixture
 def without_daemon(tmp_path: Path) -> Scripts:
     """Scripts that find none."""
-    places = {"HANDOFFD_STATE_DIR": tmp_path / "state", "HANDOFFD_RUNTIME_DIR": tmp_path / "run"}
-    return Scripts(tmp_path, {name: str(path) for name, path in places.items()})
+    return Scripts(tmp_path, tmp_path / "state", tmp_path / "run")
 
 
 def project_in(base: Path) -> Path:
@@ -108,35 +108,10 @@ def project_in(base: Path) -> Path:
     return project
 
 
-def state_of(project: Path) -> Json:
-    """Return what STATE.json says."""
-    found: Json = json.loads((project / ".ai/STATE.json").read_text())
-    return found
-
-
 def written_by_the_reference(project: Path, **changes: object) -> None:
     """Change STATE.json as the reference does: in place, two spaces a level."""
     text = json.dumps({**state_of(project), **changes}, indent=2, ensure_ascii=False) + "\n"
     (project / ".ai/STATE.json").write_text(text)
-
-
-def whole_story(scripts: Scripts, project: Path) -> None:
-    """Have a story worked on by the hook script, from its start to its end."""
-    told = scripts.orchestrator("start-story", project, "US-001")
-    assert "Started story US-001 (step: bdd, attempt: 1)\n" == told
-
-    first = scripts("hook", str(project))
-    assert (0, BEFORE_REVIEW) == (first.returncode, asked(project)), first.stderr
-    assert ("review", "needs_human") == (state_of(project)["step"], state_of(project)["status"])
-
-    assert 'Review approved (note: "mind the prices")\n' == scripts.orchestrator(
-        "approve", project, "mind the prices"
-    )
-    second = scripts("hook", str(project))
-    assert (0, BEFORE_REVIEW + AFTER_REVIEW) == (second.returncode, asked(project)), second.stderr
-    assert "post_check: PASSED\n" * 4 == second.stdout
-    assert ("done", "pass") == (state_of(project)["step"], state_of(project)["status"])
-    assert "done" == json.loads(scripts.orchestrator("query", project))["step"]
 
 
 def asked(project: Path) -> list[str]:
@@ -168,7 +143,21 @@ def test_a_hook_script_leads_a_story_beside_a_daemon(
     """The verbs go through the daemon, which hears the hand-offs, too, and starts nothing."""
     project = project_in(tmp_path / "work")
 
-    whole_story(with_daemon, project)
+    told = with_daemon.orchestrator("start-story", project, "US-001")
+    assert "Started story US-001 (step: bdd, attempt: 1)\n" == told
+
+    first = with_daemon("hook", str(project))
+    assert (0, BEFORE_REVIEW) == (first.returncode, asked(project)), first.stderr
+    assert ("review", "needs_human") == (state_of(project)["step"], state_of(project)["status"])
+
+    assert 'Review approved (note: "mind the prices")\n' == with_daemon.orchestrator(
+        "approve", project, "mind the prices"
+    )
+    second = with_daemon("hook", str(project))
+    assert (0, BEFORE_REVIEW + AFTER_REVIEW) == (second.returncode, asked(project)), second.stderr
+    assert "post_check: PASSED\n" * 4 == second.stdout
+    assert ("done", "pass") == (state_of(project)["step"], state_of(project)["status"])
+    assert "done" == json.loads(with_daemon.orchestrator("query", project))["step"]
 
     kinds = [event["kind"] for event in daemon.events(project)]
     assert ("started" in kinds, "approved" in kinds, []) == (True, True, daemon.starts(project))

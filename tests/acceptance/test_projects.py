@@ -8,23 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.agents import GATED, scripted
+from tests.support.agents import GATED, scripted, state_of
 from tests.support.daemon import EXECUTORS, Daemon, prompts, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
 
 
-SETTINGS = {
-    "execute": {"slots": 1, "settle_s": 0.1}, "watch": {"sweep_s": 1}, **scripted("gated")
-}  # fmt: skip
+SETTINGS = {"execute": {"slots": 1, "settle_s": 0.1}, "watch": {"sweep_s": 1}, **scripted("gated")}
 """With a single slot a second executor has to wait."""
-
-
-def state_of(project: Path) -> Json:
-    """Return what STATE.json says."""
-    found: Json = json.loads((project / ".ai/STATE.json").read_text())
-    return found
 
 
 def edit_state(project: Path, **changes: object) -> None:

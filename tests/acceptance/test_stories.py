@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.commands import typed
 from tests.support.daemon import Daemon, prompts, sample
 from tests.support.eventually import eventually_sync
 
@@ -157,6 +158,26 @@ def test_a_custom_instruction_is_in_every_attempts_prompt(daemon: Daemon, tmp_pa
     assert [True, True] == ["Write down the opening hours." in text for text in prompts(project, "custom")]
     steps = [run["step"] for run in daemon.runs(project)]
     assert ["custom", "custom", "update-memory"] == steps
+
+
+def test_what_an_agent_reports_in_json_lines_is_told_in_words(daemon: Daemon, tmp_path: Path) -> None:
+    """To the next attempt and to a reader of the log; its exit code tells nothing."""
+    script = {"stream": {"input_tokens": 1000, "cost_usd": 0.5}, "bdd": ["error:the moon is full", "pass"]}
+    project = sample(tmp_path, script=script, executor="rehearsal-stream")
+
+    daemon.begin(project)
+    daemon.wait_at(project, "review", "needs_human")
+
+    attempts = [run for run in daemon.runs(project) if run["step"] == "bdd"]
+    assert [1, 2] == [run["attempt"] for run in attempts]
+    assert "it reported: the moon is full" in prompts(project, "bdd")[1]
+    eventually_sync(lambda: "[result] bdd is over (1000 tokens in, $0.50)" in log(daemon, attempts[1]["run"]))
+    assert "rehearsal: " not in log(daemon, attempts[1]["run"])
+
+
+def log(daemon: Daemon, run: str) -> str:
+    """Return the output of a run as people read it."""
+    return typed(daemon, "log", "--run", run).out
 
 
 def test_used_up_attempts_ask_a_person(daemon: Daemon, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.support.daemon import EXECUTORS, Json
+from tests.support.daemon import EXECUTORS, REPOSITORY, Json
 from tests.support.house import HAND_OVER
 
 GATED = "steps: {bdd: {next_on_pass: review}, review: {next_on_pass: done}}\n"
@@ -56,6 +59,22 @@ def project_at(root: Path, rules: str | None = None, settings: str | None = None
     if settings is not None:
         (root / ".ai/handoffd.yaml").write_text(settings)
     return root
+
+
+def carry_out(prompt: str, project: Path) -> None:
+    """Do what a prompt says, as a person's own agent would."""
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    subprocess.run(
+        [sys.executable, "-m", "handoffd.rehearsal"],
+        input=prompt, cwd=project, env={**environment, "PYTHONPATH": str(REPOSITORY / "daemon")},
+        text=True, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+
+
+def state_of(project: Path) -> Json:
+    """Return what STATE.json says."""
+    found: Json = json.loads((project / ".ai/STATE.json").read_text())
+    return found
 
 
 # --- an agent that hands over when the test releases it -----------------------------------------------

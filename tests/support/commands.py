@@ -76,6 +76,18 @@ def environment_of(daemon: Daemon, **more: str) -> dict[str, str]:
     return environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir), **more)
 
 
+def typed(daemon: Daemon, *words: str) -> Said:
+    """Run `python -m handoffd` with a daemon's settings, whether that runs or not."""
+    return program("--config", str(daemon.config), *words, env=environment_of(daemon))
+
+
+def assert_replayed(daemon: Daemon) -> None:
+    """Check that every decision in a daemon's journal is made again as it was recorded."""
+    said = typed(daemon, "journal", "verify", "--json")
+    assert (0, True, []) == (said.code, said.json["clean"], said.json["findings"]), said.out
+    assert said.json["replayed"] > 0
+
+
 def program(*words: str, env: Mapping[str, str]) -> Said:
     """Run `python -m handoffd` to its end."""
     ended = subprocess.run(
