@@ -167,16 +167,11 @@ def test_no_time_ends_the_pause_after_a_limit_of_ours() -> None:
 
 
 def test_free_repetitions_of_all_kinds_are_one_row() -> None:
-    """So that kinds in turn do not repeat an attempt without end."""
+    """So that kinds in turn do not repeat an attempt without end; an error without a class has none."""
+    failed = ends(Playbook(dispatched("bdd")), End.FAILED).expect(status=Status.FAILING)
+    failed.expect(last_error="exited with code 1, without a hand-off")
     play = Playbook(track_at("bdd")).turn().exits(code=None, by="lost").turn()
     ends(play, End.CRASH, code=None, signal=11).expect(status=Status.FAILING)
-
-
-def test_an_error_that_nothing_explains_counts() -> None:
-    """It is the agent's own failure, as far as is known."""
-    ends(Playbook(dispatched("bdd")), End.FAILED).expect(
-        status=Status.FAILING, last_error="exited with code 1, without a hand-off"
-    )
 
 
 @pytest.mark.parametrize("end", list(End))
@@ -277,15 +272,11 @@ def test_a_retry_continues_the_session_of_its_step_and_executor() -> None:
     assert ("s1", "s1", 5) == (play.dispatch.session, order.session, order.timeout_min)
 
 
-def test_a_session_is_never_continued_by_another_or_unasked() -> None:
-    """Another executor cannot read it, and `fresh` means fresh."""
+def test_a_session_is_continued_by_its_own_step_and_executor_alone() -> None:
+    """Another executor cannot read it, another step has its results in files, and `fresh` means fresh."""
     play = fails_in(Playbook(track_at("bdd")).turn(), "s1")
     other, fresh = Playbook(play.track).turn(resume=True, executor="codex"), Playbook(play.track).turn()
     assert (None, None) == (other.dispatch.session, fresh.dispatch.session)
-
-
-def test_another_step_begins_a_session_of_its_own() -> None:
-    """The results of the last step are in the files."""
     play = Playbook(track_at("bdd")).turn().exits(found(handoff()), session="s1").turn(resume=True)
     assert ("sdd-delta", None, None) == (play.state.step, play.dispatch.session, play.ledger.session)
 
@@ -316,27 +307,25 @@ def test_a_session_that_is_gone_is_begun_anew_at_no_cost() -> None:
     ends(play, End.SESSION_GONE).expect(status=Status.FAILING, attempt=2)
 
 
-@pytest.mark.parametrize("end", [End.CRASH, End.FAILED, End.OUT_OF_MEMORY])
-def test_a_session_that_may_be_the_cause_is_not_continued(end: End) -> None:
-    """One that has become too long fails each time it is continued."""
-    play = ends(Playbook(track_at("bdd")).turn(), end, session="s1")
-    assert play.ledger.session is None
+@pytest.mark.parametrize(
+    ("end", "unfinished"),
+    [
+        (End.CRASH, None),  # a session that has become too long fails each time it is continued
+        (End.FAILED, None),
+        (End.OUT_OF_MEMORY, None),
+        (End.LIMIT, True),  # nothing is wrong with the work: it only has to go on
+        (End.OVERLOAD, True),
+        (End.CLEAN, False),
+    ],
+)
+def test_a_session_is_continued_unless_it_may_be_the_cause(end: End, unfinished: bool | None) -> None:
+    """One that a limit or a stall cut short is unfinished."""
+    session = ends(Playbook(dispatched("bdd")), end, session="s1").ledger.session
+    assert unfinished == (None if session is None else session.unfinished)
 
-
-@pytest.mark.parametrize(("end", "unfinished"), [(End.LIMIT, True), (End.OVERLOAD, True), (End.CLEAN, False)])
-def test_a_session_that_a_limit_cut_short_is_unfinished(end: End, unfinished: bool) -> None:
-    """Nothing is wrong with the work: it only has to go on."""
-    play = ends(Playbook(dispatched("bdd")), end, session="s1")
-    assert play.ledger.session is not None
-    assert unfinished == play.ledger.session.unfinished
-
-
-def test_a_session_that_stalled_is_unfinished() -> None:
-    """The retry need not find out again what it knew."""
-    dispatch = replace(dispatched("bdd").ledger.dispatch, stop=StopReason.STALL)  # type: ignore[type-var]
-    play = Playbook(dispatched("bdd").with_ledger(dispatch=dispatch)).exits(by="stop", session="s1")
-    assert play.ledger.session is not None
-    assert play.ledger.session.unfinished
+    stalled = Playbook(dispatched("bdd")).given(STALLED).exits(by="stop", session="s1").ledger.session
+    assert stalled is not None
+    assert stalled.unfinished
 
 
 def test_the_hand_off_is_asked_for_in_the_session_that_did_the_work() -> None:
@@ -567,20 +556,12 @@ def test_a_stalled_executor_is_ended_and_its_attempt_has_failed() -> None:
     play.expect(status=Status.FAILING, last_error=error).turn().expect(attempt=2)
 
 
-def test_a_hand_off_of_a_stalled_executor_counts() -> None:
-    """It was there, and the agent would not end."""
+def test_a_stalled_executor_is_judged_by_what_it_left() -> None:
+    """Its hand-off counts, and so does an end by itself in that moment; a lost one is not repeated."""
     play = Playbook(dispatched("bdd")).given(STALLED)
     play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS, last_error=None)
-
-
-def test_one_that_ended_by_itself_in_that_moment_is_judged_by_its_end() -> None:
-    """The stop came too late."""
     play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=3)
     play.expect(status=Status.FAILING, last_error="exited with code 3, without a hand-off")
-
-
-def test_a_shim_that_had_to_be_killed_makes_no_free_repetition_of_a_stall() -> None:
-    """An agent that cannot be ended would stall again."""
     play = Playbook(dispatched("bdd")).given(STALLED).exits(Absent(), code=None, by="lost")
     play.expect(status=Status.FAILING)
 

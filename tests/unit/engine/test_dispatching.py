@@ -254,16 +254,12 @@ def test_a_story_is_given_back_in_whatever_status_it_was_parked(status: Status) 
     Playbook(end).turn().expect(step="impl", status=status, story="US-1")
 
 
-def test_an_aborted_track_dispatches_nothing() -> None:
-    """The answer repeats by whom it was aborted."""
+def test_nothing_is_dispatched_before_the_first_story_or_after_an_abort() -> None:
+    """STATE is at bootstrap; or the answer repeats by whom it was aborted."""
+    Playbook(track_at("bootstrap", story=None)).turn().expect(result="blocked", orders="")
     closed = track_at("bdd", Status.NEEDS_HUMAN, last_error="aborted by mei", ledger=Ledger(closed=True))
     play = Playbook(closed).turn().expect(result="blocked", orders="")
     assert "aborted by mei" == play.decision.why
-
-
-def test_an_initialised_project_waits_for_its_first_story() -> None:
-    """STATE is at bootstrap, and nothing is dispatched."""
-    Playbook(track_at("bootstrap", story=None)).turn().expect(result="blocked", orders="")
 
 
 @pytest.mark.parametrize(("step_min", "handoff_min"), [(10, 5), (3, 3), (0, 5)])
@@ -335,7 +331,7 @@ def code(decision: Decision) -> str | None:
 
 
 def test_the_attempt_belongs_to_the_one_who_takes_the_prompt() -> None:
-    """No process of ours runs; the state says running all the same."""
+    """No process of ours runs; STATE says running all the same, and a second caller gets that answer."""
     decision = decided(track_at("impl", ledger=BY_HAND), TAKEN)
 
     assert isinstance(decision.result, Dispatched)
@@ -344,23 +340,14 @@ def test_the_attempt_belongs_to_the_one_who_takes_the_prompt() -> None:
     assert (Status.RUNNING, T0) == (decision.track.state.status, decision.track.state.dispatched_at)
     assert (None, "d-7") == (decision.track.ledger.dispatch, decision.track.ledger.handed_out)
     assert () == decision.effects
-
-
-def test_it_is_taken_once() -> None:
-    """A second caller gets the answer that it runs."""
     assert "already_running" == decided(taken(), TAKEN).result.type
 
 
-def test_a_step_that_passed_leads_to_the_next_one() -> None:
-    """As at any other turn."""
+def test_asking_for_a_prompt_is_like_any_other_turn() -> None:
+    """A step that passed leads to the next one; a gate waits for a person, and gives no prompt."""
     result = decided(track_at("bdd", Status.PASS, ledger=BY_HAND), TAKEN).result
-
     assert isinstance(result, Dispatched)
     assert "sdd-delta" == result.step
-
-
-def test_asking_for_a_prompt_opens_no_gate() -> None:
-    """It waits for a person, and gives no prompt."""
     decision = decided(track_at("contract", Status.PASS, ledger=BY_HAND), TAKEN)
 
     assert ("needs_human", None) == (decision.result.type, decision.track.ledger.handed_out)
@@ -397,23 +384,21 @@ def test_a_handoff_of_others_is_judged_under_their_dispatch() -> None:
     assert ("d-7", EXTERNAL) == (dispatch.id, dispatch.executor)
 
 
-@pytest.mark.parametrize("changes", [{"step": "verify"}, {"attempt": 2}])
-def test_a_handoff_that_was_read_for_another_attempt_is_too_late(changes: dict[str, object]) -> None:
-    """The same file was read twice: the track has gone on in between."""
-    assert "STALE_FACT" == code(decided(taken(), arrival(mark(2), **changes)))
-
-
-def test_a_handoff_counts_once() -> None:
-    """Also for an attempt with the same number: after a rollback the old file is still there."""
-    again = taken().with_ledger(last_mark=mark(2))
-
-    assert "STALE_FACT" == code(decided(again, arrival(mark(2))))
-    assert code(decided(again, arrival(mark(3)))) is None
-
-
-def test_an_empty_file_is_not_a_handoff() -> None:
-    """Its arrival was reported, but it says nothing."""
-    assert "NO_HANDOFF" == code(decided(taken(), arrival(mark(2), reading=Absent())))
+@pytest.mark.parametrize(
+    ("number", "changes", "expected"),
+    [
+        (2, {"step": "verify"}, "STALE_FACT"),  # the same file was read twice, and the track has gone on
+        (2, {"attempt": 2}, "STALE_FACT"),
+        (1, {}, "STALE_FACT"),  # after a rollback the old file is still there
+        (2, {"reading": Absent()}, "NO_HANDOFF"),
+        (2, {}, None),
+    ],
+)
+def test_a_handoff_counts_once_and_for_its_own_attempt(
+    number: int, changes: dict[str, object], expected: str | None
+) -> None:
+    """Also for an attempt with the same number."""
+    assert expected == code(decided(taken().with_ledger(last_mark=mark(1)), arrival(mark(number), **changes)))
 
 
 @pytest.mark.parametrize(("level", "automatic"), [(1, False), (2, True)])

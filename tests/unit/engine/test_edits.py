@@ -61,6 +61,12 @@ def test_an_edit_that_is_held_brings_no_story_to_its_end_before_it_is_confirmed(
     assert ("US-1",) == play.given(EditConfirmed()).ledger.stories_done
 
 
+def test_done_has_one_status_whatever_an_edit_says() -> None:
+    """It is a step that has passed."""
+    play = Playbook(track_at("update-memory")).given(edited("done", Status.PENDING))
+    play.expect(step="done", status=Status.PASS)
+
+
 @pytest.mark.parametrize("policy", ["hold_gates", "adopt"])
 @pytest.mark.parametrize("status", list(Status))
 def test_an_edit_that_passes_no_gate_is_adopted(status: Status, policy: str) -> None:
@@ -155,12 +161,6 @@ def test_what_counts_within_a_step_begins_anew_at_another() -> None:
     assert Ledger(automatic=True) == play.given(edited("scaffold")).ledger
 
 
-def test_the_end_has_one_status() -> None:
-    """`done` is a step that has passed, whatever else the file says."""
-    play = Playbook(track_at("update-memory")).given(edited("done", Status.PENDING))
-    play.expect(step="done", status=Status.PASS)
-
-
 # --- held -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -219,11 +219,13 @@ def test_a_confirmation_is_a_look_by_a_person() -> None:
     assert Ledger(automatic=True) == play.ledger
 
 
-def test_nothing_is_confirmed_when_nothing_is_held() -> None:
-    """Nor twice, nor after an abort."""
+def test_only_a_held_edit_is_confirmed_and_not_while_an_executor_runs() -> None:
+    """After an abort there is none; while an attempt runs it would pull its STATE from under it."""
     Playbook(track_at("bdd")).refused(EditConfirmed(), "NOTHING_HELD")
-    play = Playbook(track_at("bdd")).given(edited("impl")).given(Aborted())
-    play.refused(EditConfirmed(), "NOTHING_HELD")
+    play = Playbook(track_at("bdd")).given(edited("impl"))
+    running = Playbook(dispatched("bdd").with_ledger(held_edit=play.ledger.held_edit))
+    running.refused(EditConfirmed(), "ALREADY_RUNNING")
+    play.given(Aborted()).refused(EditConfirmed(), "NOTHING_HELD")
 
 
 # --- undone ---------------------------------------------------------------------------------------
@@ -263,22 +265,11 @@ def test_an_edit_to_an_unknown_step_is_undone(policy: Literal["hold_gates", "ado
     assert "deploy" in play.notices[0].text
 
 
-def test_a_project_may_refuse_every_edit() -> None:
-    """`external_edits: refuse`."""
+def test_a_project_may_refuse_every_edit_or_trust_every_writer() -> None:
+    """`external_edits: refuse`, and `external_edits: adopt`, which lets edits pass gates."""
     play = Playbook(track_at("impl")).refused(edited("impl", Status.PASS, "refuse"), "EDIT_REFUSED")
     play.expect(orders="notify")
-
-
-def test_an_adopting_project_lets_edits_pass_gates() -> None:
-    """`external_edits: adopt` trusts every writer of the file."""
     Playbook(track_at("bdd")).given(edited("impl", policy="adopt")).expect(step="impl", result="accepted")
-
-
-def test_a_held_edit_is_not_confirmed_while_an_executor_runs() -> None:
-    """It would pull the attempt's STATE from under it."""
-    play = Playbook(track_at("bdd")).given(edited("impl"))
-    running = Playbook(dispatched("bdd").with_ledger(held_edit=play.ledger.held_edit))
-    running.refused(EditConfirmed(), "ALREADY_RUNNING")
 
 
 def test_an_adopted_edit_is_worked_on_like_any_other_state() -> None:
@@ -307,12 +298,12 @@ def test_an_attempt_that_a_restore_overtook_is_let_go_at_no_cost() -> None:
     assert "when the journal was backed up" in str(play.state.last_error)
 
 
-def test_an_attempt_that_still_is_the_latest_is_kept_over_a_restore() -> None:
-    """Its end will be judged as ever."""
-    play = Playbook(dispatched("impl")).given(Restored(overtaken=False))
-
-    play.expect(status=Status.RUNNING)
+def test_a_restore_keeps_the_latest_attempt_and_a_persons_pause() -> None:
+    """The end of the attempt will be judged as ever."""
+    play = Playbook(dispatched("impl")).given(Restored(overtaken=False)).expect(status=Status.RUNNING)
     play.exits().expect(status=Status.FAILING)
+    paused = Playbook(track_at("impl").with_ledger(paused_by="mei"))
+    assert "mei" == paused.given(Restored(overtaken=False)).ledger.paused_by
 
 
 def test_a_project_that_comes_back_from_another_daemon_waits_and_says_so() -> None:
@@ -327,10 +318,3 @@ def test_a_project_that_comes_back_from_another_daemon_waits_and_says_so() -> No
     past = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(back).given(edited("done", Status.PASS))
     past.expect(step="review", status=Status.NEEDS_HUMAN)
     past.given(EditConfirmed(by="mei")).expect(step="done", status=Status.PASS)
-
-
-def test_a_restore_does_not_take_a_persons_pause_for_its_own() -> None:
-    """Who paused it stays known."""
-    play = Playbook(track_at("impl", ledger=Ledger(automatic=True, paused_by="mei")))
-
-    assert "mei" == play.given(Restored(overtaken=False)).ledger.paused_by

@@ -87,13 +87,9 @@ def test_a_hand_off_counts_whatever_the_account_said_last() -> None:
     play.expect(status=Status.PASS)
     [limit] = play.ledger.limited
     assert ("claude", until, 1, WORDS) == (limit.account, limit.until, limit.answers, limit.why)
-
-
-def test_a_hand_off_does_not_begin_the_pauses_anew() -> None:
-    """The account answered with a limit again, whatever was done before it did."""
-    play = limited(Playbook(on_account(step="contract")))
-    play.turn(executor="claude", account="claude").exits(found(handoff(Status.PASS)), end=End.LIMIT)
-    assert [2] == [limit.answers for limit in play.ledger.limited]
+    again = limited(Playbook(on_account(step="contract"))).turn(executor="claude", account="claude")
+    again.exits(found(handoff(Status.PASS)), end=End.LIMIT)
+    assert [2] == [limit.answers for limit in again.ledger.limited], "the pauses do not begin anew"
 
 
 def test_an_abort_goes_before_a_limit() -> None:
@@ -188,15 +184,11 @@ def test_an_account_stays_limited_for_the_next_story() -> None:
 
 
 def test_a_person_may_end_the_wait() -> None:
-    """Then the track goes on at its next turn."""
+    """Then the track goes on at its next turn; only a limit that is there can be lifted."""
     play = limited(Playbook(on_account())).given(LimitLifted(account="claude", by="mei"))
     play.expect(status=Status.PENDING, result="accepted")
     assert ((), None) == (play.ledger.limited, play.ledger.told)
-
-
-def test_only_a_limit_that_is_there_can_be_lifted() -> None:
-    """The refusal has a code of its own."""
-    Playbook(track_at("bdd")).refused(LimitLifted(account="claude"), "NOT_LIMITED")
+    play.refused(LimitLifted(account="claude"), "NOT_LIMITED")
 
 
 # --- notices --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from handoffd.engine.routing import (
     waits_in_words,
     without,
 )
-from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued, startable, unmet
+from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued, Track, startable, unmet
 from handoffd.protocol.state import Status
 
 THREE = (Queued(story="a", priority=5), Queued(story="b"), Queued(story="c", priority=-5))
@@ -64,26 +64,30 @@ def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
     assert "US-2 waits for US-9" in grounds["backlog.passed_over"]
 
 
-def test_continue_after_an_abort_starts_the_next() -> None:
-    """The aborted one is closed."""
-    ledger = Ledger(closed=True, backlog=(Queued(story="US-2"),))
-    play = Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued())
-    play.expect(story="US-2", step="bdd", status=Status.PENDING)
+FIRST, NEXT = Queued(story="US-1", bootstrapped=False), (Queued(story="US-2"),)
+INTERRUPTED = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
 
 
-def test_continue_in_a_new_project_begins_with_its_bootstrap() -> None:
-    """As it was when the story was asked for."""
-    ledger = Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
-    play = Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued())
-    play.expect(story="US-1", step="bootstrap")
-
-
-def test_continue_gives_a_story_back_that_a_task_set_aside() -> None:
-    """What was interrupted comes before what is new."""
-    parked = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
-    ledger = Ledger(parked=(parked,), backlog=(Queued(story="US-2"),))
-    play = Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued())
-    play.expect(story="US-1", step="impl")
+@pytest.mark.parametrize(
+    ("track", "story", "step"),
+    [
+        # after an abort: the aborted one is closed
+        (track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True, backlog=NEXT)), "US-2", "bdd"),
+        # in a new project, as it was when the story was asked for
+        (
+            track_at(
+                "bootstrap", story=None, ledger=Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
+            ),
+            "US-1",
+            "bootstrap",
+        ),
+        # a story that a task interrupted comes before a new one
+        (track_at("done", Status.PASS, ledger=Ledger(parked=(INTERRUPTED,), backlog=NEXT)), "US-1", "impl"),
+    ],
+)
+def test_continue_starts_the_next_story_at_its_step(track: Track, story: str, step: str) -> None:
+    """Nothing is dispatched yet."""
+    Playbook(track).given(Continued()).expect(story=story, step=step, status=Status.PENDING)
 
 
 def test_continue_is_refused_where_it_would_start_nothing() -> None:
@@ -280,15 +284,11 @@ def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:
     play.given(Continued()).expect(story="US-2")
 
 
-def test_a_story_that_needs_a_person_is_followed_by_none() -> None:
-    """Nor is one that is blocked or out of time."""
-    for status in (Status.NEEDS_HUMAN, Status.TIMEOUT):
-        ledger = Ledger(automatic=True, backlog=(Queued(story="US-2"),))
-        Playbook(track_at("impl", status, ledger=ledger)).turn(auto_continue=True).expect(story="US-1")
-
-
 def test_nothing_starts_by_itself_unless_it_shall() -> None:
-    """Not by default, not at a pause, not while nothing can start."""
+    """Not by default, at a pause, while nothing can start, or behind a story that waits for a person."""
+    for status in (Status.NEEDS_HUMAN, Status.TIMEOUT):
+        track = track_at("impl", status).with_ledger(backlog=NEXT)
+        Playbook(track).turn(auto_continue=True).expect(story="US-1")
     for play in (
         waiting(*THREE).turn(),
         waiting(*THREE, paused_by="mei").turn(auto_continue=True),
@@ -325,6 +325,8 @@ def test_the_more_urgent_go_first_and_equals_as_they_came() -> None:
     """A story that is asked for again has one place, by its priority."""
     backlog = filled([Queued(story="a"), Queued(story="b", priority=1), Queued(story="c")])
     assert ["b", "a", "c"] == stories(backlog)
+    assert backlog[1] is entry_of(Ledger(backlog=backlog), "a")
+    assert entry_of(Ledger(backlog=backlog), "d") is None
     assert ["b", "c", "a"] == stories(behind(backlog, Queued(story="a")))
     assert ["c", "b", "a"] == stories(behind(backlog, Queued(story="c", priority=2)))
 
@@ -378,7 +380,7 @@ def test_a_place_is_counted_without_the_one_that_is_moved(index: int) -> None:
 
 
 def test_what_is_known_of_the_stories_that_one_waits_for() -> None:
-    """In flight, in the backlog, set aside, or unknown; a story that is done is not waited for."""
+    """In flight, in the backlog, set aside, or unknown, as an aborted one; a done story is not waited for."""
     entry = Queued(story="US-9", blocked_by=("US-0", "US-1", "US-2", "US-3", "US-4"))
     parked = Parked(state=state_at("impl", story="US-3"), ledger=Ledger(), give_back=False)
     ledger = Ledger(backlog=(Queued(story="US-2"), entry), parked=(parked,), stories_done=("US-0",))
@@ -392,32 +394,17 @@ def test_what_is_known_of_the_stories_that_one_waits_for() -> None:
     assert words.startswith("waits for US-1 (in flight) and US-2 (in the backlog) and US-3 (set aside)")
     assert "US-4 (never started, and not in the backlog)" in words
     assert waits_in_words(track, Queued(story="US-2", blocked_by=("US-0",))) is None
-
-
-def test_an_aborted_story_is_not_in_flight() -> None:
-    """A story that waits for it waits until a person begins it again."""
-    track = track_at("impl", ledger=Ledger(closed=True))
-    assert "unknown" == blockers(track, Queued(story="US-2", blocked_by=("US-1",)))[0].kind
+    aborted = track_at("impl", ledger=Ledger(closed=True))
+    assert "unknown" == blockers(aborted, Queued(story="US-2", blocked_by=("US-1",)))[0].kind
 
 
 def test_the_story_in_flight_and_those_set_aside_are_part_of_a_circle() -> None:
-    """They would never be done either."""
+    """They would never be done either; a story that is done closes none."""
+    done = track_at("done", ledger=Ledger(stories_done=("US-1",)), blocked_by=("US-2",))
+    assert circle(done, [Queued(story="US-2", blocked_by=("US-1",))]) is None
     blocked = track_at("bdd", blocked_by=("US-2",))
     assert ("US-2", "US-1", "US-2") == circle(blocked, [Queued(story="US-2", blocked_by=("US-1",))])
     waits = state_at("impl", story="US-3", blocked_by=("US-2",))
     parked = Parked(state=waits, ledger=Ledger(), give_back=False)
     aside = track_at("bdd", ledger=Ledger(parked=(parked,)))
     assert ("US-2", "US-3", "US-2") == circle(aside, [Queued(story="US-2", blocked_by=("US-3",))])
-
-
-def test_a_story_that_is_done_closes_no_circle() -> None:
-    """It has been waited for."""
-    track = track_at("done", ledger=Ledger(stories_done=("US-1",)), blocked_by=("US-2",))
-    assert circle(track, [Queued(story="US-2", blocked_by=("US-1",))]) is None
-
-
-def test_an_entry_is_found_by_its_story() -> None:
-    """Or there is none."""
-    entry = Queued(story="US-2")
-    assert entry is entry_of(Ledger(backlog=(entry,)), "US-2")
-    assert entry_of(Ledger(backlog=(entry,)), "US-3") is None

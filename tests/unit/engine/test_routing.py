@@ -16,7 +16,7 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.decision import Finished, Ground, Moved, Notify, Situation
-from handoffd.engine.events import Approved, DeadlinePassed, Rejected, Retried, Started
+from handoffd.engine.events import Approved, DeadlinePassed, Rejected, Retried
 from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, visit
 from handoffd.engine.track import (
     Dispatch,
@@ -61,14 +61,10 @@ def test_stories_that_block_stay_named_when_attempts_run_out() -> None:
     play.given(Retried()).expect(blocked_by=("US-0",))
 
 
-def test_the_attempts_of_a_step_begin_anew_when_it_is_entered_again() -> None:
-    """Attempts count within one visit."""
+def test_attempts_count_within_a_visit_and_before_routes() -> None:
+    """They begin anew when a step is entered again; without one left no routed reason is followed."""
     play = Playbook(track_at("impl")).step_fails().step_passes().expect(attempt=2)
     play.step_fails().turn().expect(step="impl", attempt=1)
-
-
-def test_attempts_are_counted_before_routes() -> None:
-    """Not even a routed reason is followed when no attempt is left."""
     play = Playbook(track_at("impl", Status.FAILING, attempt=5, reason=Reason.CONSTITUTION_VIOLATION))
     play.turn().expect(step="impl", status=Status.NEEDS_HUMAN, blocked_by=(MAX_ATTEMPTS,))
 
@@ -133,14 +129,10 @@ def test_a_person_who_looked_zeroes_the_visits() -> None:
     assert {"impl": 1} == play.ledger.visits
 
 
-def test_the_number_of_visits_is_the_rules() -> None:
-    """`max_visits` of the entered step says how often."""
+def test_visits_are_counted_and_limited_by_the_rule() -> None:
+    """`max_visits` of the entered step says how often; a retry of the same step is not a visit."""
     play = Playbook(track_at("verify"), with_rule("impl", max_visits=1))
     play.step_fails().step_passes().step_fails().turn().expect(step="verify", status=Status.NEEDS_HUMAN)
-
-
-def test_only_entering_a_step_from_another_one_is_a_visit() -> None:
-    """A retry is not."""
     play = Playbook(track_at("impl")).step_fails().step_fails().turn()
     assert {} == play.ledger.visits
 
@@ -159,17 +151,12 @@ def test_a_timeout_waits_for_a_person() -> None:
     play.given(Retried()).turn().expect(result="dispatched", attempt=1)
 
 
-def test_retry_on_timeout_limits_the_timeouts_that_are_repeated() -> None:
-    """Each repetition counts as an attempt; the one after the last waits for a person."""
-    play = timed_out(Playbook(track_at("bdd"), with_rule("bdd", retry_on_timeout=1)))
+@pytest.mark.parametrize(("step", "retries"), [("bdd", 1), ("contract", 9)])
+def test_retry_on_timeout_limits_the_timeouts_that_are_repeated(step: str, retries: int) -> None:
+    """Each repetition counts as an attempt; after the last of either a person is waited for."""
+    play = timed_out(Playbook(track_at(step), with_rule(step, retry_on_timeout=retries)))
     timed_out(play).expect(attempt=2, status=Status.TIMEOUT)
-    play.turn().expect(result="timeout", attempt=2)
-
-
-def test_retry_on_timeout_ends_with_the_attempts() -> None:
-    """However many timeouts may be answered, no attempt beyond the limit is made."""
-    play = timed_out(Playbook(track_at("contract"), with_rule("contract", retry_on_timeout=9)))
-    timed_out(play).turn().expect(result="timeout", attempt=2, status=Status.TIMEOUT)
+    play.turn().expect(result="timeout", attempt=2, status=Status.TIMEOUT)
 
 
 # --- reopened stories -----------------------------------------------------------------------------
@@ -377,13 +364,6 @@ def test_ends_of_a_release_that_did_not_count_are_decided_as_they_were() -> None
     """Their events do not have the history; so the journal of then replays."""
     suggested, play = ended(Ledger(stories_done=("US-8", "US-9")), reopenings=None)
     assert (False, SinceReview()) == (suggested, play.ledger.review)
-
-
-def test_a_queued_story_is_named_until_it_starts() -> None:
-    """The backlog survives the end of the story before it."""
-    play = Playbook(track_at("update-memory")).given(Started(story="US-2", queue=True)).step_passes().turn()
-    assert ["US-2"] == [queued.story for queued in play.ledger.backlog]
-    assert "US-2" in play.decision.result.caller_instruction
 
 
 def test_a_failing_gate_has_no_limit_of_attempts() -> None:

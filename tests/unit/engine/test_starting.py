@@ -30,14 +30,10 @@ def test_a_start_begins_at_the_first_step_and_makes_the_project_level_2() -> Non
     assert play.ledger.automatic
 
 
-def test_a_start_at_level_1_leaves_the_dispatching_to_a_person() -> None:
-    """`automatic: false` only sets the story up."""
+def test_a_start_at_level_1_or_at_a_pause_dispatches_nothing() -> None:
+    """`automatic: false` only sets the story up, and a pause outlives a start."""
     play = Playbook(track_at("bootstrap", story=None, ledger=Ledger())).started(automatic=False)
     assert not play.ledger.automatic
-
-
-def test_a_pause_outlives_a_start() -> None:
-    """Starting a story in a paused project dispatches nothing."""
     play = Playbook(track_at("bootstrap", story=None)).given(Paused(by="mei")).started()
     play.expect(step="bdd").turn().expect(result="blocked")
 
@@ -88,13 +84,6 @@ def test_a_story_is_queued_once() -> None:
     play = Playbook(track_at("impl")).given(Started(story="US-2", queue=True))
     play.given(Started(story="US-3", queue=True)).given(Started(story="US-2", queue=True, instruction="Now."))
     assert [("US-3", None), ("US-2", "Now.")] == [(q.story, q.instruction) for q in play.ledger.backlog]
-
-
-def test_a_queued_story_that_is_started_leaves_the_backlog() -> None:
-    """It is not done a second time when the backlog comes to it."""
-    play = Playbook(track_at("update-memory")).given(Started(story="US-2", queue=True)).step_passes().turn()
-    play.started("US-2").expect(step="bdd")
-    assert () == play.ledger.backlog
 
 
 @pytest.mark.parametrize("status", AT_REST)
