@@ -9,27 +9,17 @@ from handoffd.chat.intents import DISPATCHING, classify
 from handoffd.chat.questions import asks, begins_with_work, has_mark, names_command, topic
 from handoffd.cli.main import cli
 
-
-@pytest.mark.parametrize(
-    "text", ["fix this?", "say why", "is it green", "status", "please show the tests", "進度", "哪一步"]
-)
-def test_a_question_is_clear(text: str) -> None:
-    """By its mark, its words, or because it has nothing else."""
-    assert "clearly" == asks(text)
+ASKING = {
+    "clearly": ("fix this?", "say why", "is it green", "status", "please show the tests", "進度", "哪一步"),
+    "perhaps": ("the tests on windows are slow", "登入的測試很慢"),
+    None: ("fix the tests", "please add a step", "could you add a test", "加一個測試", "dark mode"),
+}
 
 
-@pytest.mark.parametrize("text", ["the tests on windows are slow", "登入的測試很慢"])
-def test_a_topic_in_passing_may_be_a_question(text: str) -> None:
-    """A needless answer costs nothing."""
-    assert "perhaps" == asks(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["fix the tests", "please add a step", "could you add a test", "加一個測試", "dark mode"]
-)
-def test_an_instruction_asks_nothing(text: str) -> None:
-    """Nor does a text without a topic."""
-    assert asks(text) is None
+@pytest.mark.parametrize(("how", "text"), [(how, text) for how, texts in ASKING.items() for text in texts])
+def test_a_question_is_clear_or_possible(how: str | None, text: str) -> None:
+    """Clear by its mark, its words, or because it has nothing else; possible if it mentions a topic."""
+    assert how == asks(text)
 
 
 def test_relative_words_ask_only_without_work() -> None:
