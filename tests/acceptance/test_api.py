@@ -160,7 +160,7 @@ def _read(daemon: Daemon, port: int, headers: dict[str, str], enough: Any) -> li
     raise AssertionError(found)
 
 
-def test_nobody_gets_in_without_the_token(tmp_path: Path) -> None:
+def test_without_the_token_a_request_is_refused(tmp_path: Path) -> None:
     """And `handoffd token` prints what is in the file that only its owner can read."""
     port = free_port()
     with running(tmp_path, {"control": {"tcp": {"port": port}}}) as daemon:

@@ -83,7 +83,7 @@ def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_
         daemon.close()
 
 
-def test_a_mount_that_hangs_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_mount_that_hangs_is_reported_and_ends_nothing(tmp_path: Path) -> None:
     """Without a daemon each folder is asked, and a silent one is left behind; the program ends."""
     mount = tmp_path / "mount"
     (mount / "lost/.ai").mkdir(parents=True)

@@ -105,7 +105,7 @@ def test_a_session_that_is_gone_is_begun_anew_at_no_cost(daemon: Daemon, tmp_pat
     assert [(1, "failing"), (2, "session_gone"), (2, "pass")] == attempts(daemon, project)
 
 
-def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_path: Path) -> None:
+def test_a_key_that_is_valid_again_is_found_without_a_command(tmp_path: Path) -> None:
     """Nothing changes on this machine: it is tried ever more rarely, at no cost of an attempt, told once."""
     clock = WallClock(tmp_path)
     no = "error:Not logged in · Please run /login"

@@ -13,7 +13,7 @@ from tests.support.house import HAND_OVER
 from tests.support.runs import working_in
 
 SETTINGS = {"execute": {"handoff_grace_s": 1}}
-"""Of the module's daemon."""
+"""The daemon finds an idle executor after a second."""
 
 
 def standing(state: Path) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def test_an_executor_that_has_handed_over_and_rests_is_ended(daemon: Daemon, tmp
     assert "handoff_settled" in [event["kind"] for event in daemon.events(project)]
 
 
-def test_an_executor_that_stands_still_is_ended_and_people_were_warned(tmp_path: Path) -> None:
+def test_a_stalled_executor_is_ended_after_a_warning(tmp_path: Path) -> None:
     """Long before its timeout; the attempt counts, and the error names the missing signs of life."""
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]}, rules=rules)

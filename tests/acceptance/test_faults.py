@@ -118,7 +118,7 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
         daemon.wait_at(project, "review", "needs_human")
 
 
-def test_records_that_somebody_deleted_stop_nothing(tmp_path: Path) -> None:
+def test_deleted_records_stop_nothing(tmp_path: Path) -> None:
     """The hand-off is there; a missing folder of ours crashes nothing."""
     project = shop(tmp_path)
     with running(tmp_path, released(tmp_path)) as daemon:
@@ -148,7 +148,7 @@ def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path:
 
 
 @pytest.mark.parametrize("name", [".ai/STATE.json", ".ai/HANDOFF.md"])
-def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_place_of_a_file_blocks_nothing(tmp_path: Path, name: str) -> None:
     """Once the obstacle is gone, the story goes on."""
     project = shop(tmp_path)
     with running(tmp_path, released(tmp_path)) as daemon:

@@ -150,7 +150,7 @@ def test_inside_a_run_of_ours_nothing_is_applied(daemon: Daemon, tmp_path: Path)
     assert "handoff_arrived" not in kinds(daemon, root)
 
 
-def test_an_attempt_of_the_daemon_s_own_is_nobody_else_s(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_session_beside_an_attempt_of_the_daemon_hands_nothing_in(daemon: Daemon, tmp_path: Path) -> None:
     """A person who looks in with another session is asked for nothing, and hands nothing in."""
     root = sample(tmp_path, script={"bdd": ["hang"]})
     daemon.verb("start", root, story="US-001")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.agents import carry_out
@@ -13,11 +12,8 @@ from tests.support.daemon import Daemon, sample
 
 from handoffd import Dispatched, apply_handoff, approve_review, dispatch, start_story
 
-Json = dict[str, Any]
-
-
 SETTINGS = {"execute": {"settle_s": 0.1}}
-"""Of the module's daemon."""
+"""The daemon takes a hand-off soon."""
 
 
 def test_a_story_goes_through_all_levels(daemon: Daemon, tmp_path: Path) -> None:

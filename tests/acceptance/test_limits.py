@@ -139,7 +139,7 @@ def test_another_executor_takes_over(tmp_path: Path) -> None:
         assert {"first", "second"} == {limit["account"] for limit in limits(daemon)}
 
 
-def test_a_person_ends_a_wait_or_chooses_somebody_else(tmp_path: Path) -> None:
+def test_a_person_ends_a_wait_or_chooses_another_executor(tmp_path: Path) -> None:
     """At once, without a restart."""
     project, other = project_at(tmp_path / "shop", SHORT), project_at(tmp_path / "other", SHORT)
     with running(tmp_path, settings(tmp_path)) as daemon:
@@ -158,7 +158,7 @@ def test_a_person_ends_a_wait_or_chooses_somebody_else(tmp_path: Path) -> None:
         assert "NOT_FOUND" == daemon.post("/v1/limits/lift", {"account": "first"})["code"]
 
 
-def test_where_nobody_waits_a_limit_is_a_failed_attempt(tmp_path: Path) -> None:
+def test_without_waiting_a_limit_is_a_failed_attempt(tmp_path: Path) -> None:
     """`limits.wait: false`: a person is asked when there is none left."""
     project = project_at(tmp_path / "shop", SHORT)
     with (

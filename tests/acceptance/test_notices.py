@@ -110,7 +110,7 @@ def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_it
         assert told == [one["id"] for one in daemon.told(project)]
 
 
-def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path: Path) -> None:
+def test_a_dead_address_delays_no_other_sink_and_gets_all_when_it_works_again(tmp_path: Path) -> None:
     """Over a restart as well; until then `status` lists it."""
     project = sample(tmp_path, rules=GATED)
     with serving(500) as server, running(tmp_path, telling(server)) as daemon:

@@ -198,7 +198,7 @@ def at_the_review(scripts: Scripts, daemon: Daemon, project: Path) -> None:
     daemon.wait_at(project, "review", "needs_human")
 
 
-def test_a_dispatch_of_the_reference_is_heard(daemon: Daemon, with_daemon: Scripts, tmp_path: Path) -> None:
+def test_a_dispatch_of_the_reference_counts(daemon: Daemon, with_daemon: Scripts, tmp_path: Path) -> None:
     """Another tool made the attempt; its hand-off counts all the same, and the next turn is ours."""
     project = project_in(tmp_path / "work")
     with_daemon.orchestrator("start-story", project, "US-001")

@@ -74,7 +74,7 @@ def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> 
     assert ("x_team", {"lead": "ada"}) == next(iter(after.items()))
 
 
-def test_a_handoff_of_a_session_that_is_not_ours_is_heard(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_handoff_of_a_session_that_is_not_ours_counts(daemon: Daemon, tmp_path: Path) -> None:
     """Level 1: a person runs an agent by hand; its hand-off moves the STATE and dispatches nothing."""
     project = initialised(daemon, tmp_path)
     begun = {"dispatched_at": "2026-01-01T00:00:00Z", "timeout_min": 0}

@@ -39,7 +39,7 @@ def test_an_executor_outlives_the_daemon_and_is_adopted(tmp_path: Path, how: str
         assert len(set(dispatches)) == len(dispatches)
 
 
-def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> None:
+def test_an_end_without_a_daemon_is_judged_at_the_next_start(tmp_path: Path) -> None:
     """The executor finishes while no daemon runs; its exit code was kept."""
     project = sample(tmp_path, executor="held")
     with running(tmp_path, HELD) as daemon:

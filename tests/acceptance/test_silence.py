@@ -47,7 +47,7 @@ def typed(daemon: Daemon, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def test_half_open_requests_keep_nobody_out(daemon: Daemon) -> None:
+def test_half_open_requests_keep_no_client_out(daemon: Daemon) -> None:
     """As many as the daemon may have files: people, hooks and verbs are answered, and files are left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * FILES)), hard))

@@ -105,7 +105,7 @@ def is_behind_or_through(track: Json) -> bool:
     return bool(track["status"] == "running" and track["step"] == STEPS[-1])
 
 
-def test_an_executor_that_is_full_keeps_nobody_from_another(tmp_path: Path) -> None:
+def test_a_full_executor_blocks_no_other(tmp_path: Path) -> None:
     """The others go past it, and status says what it waits for."""
     scheduling = {"per_executor": {"first": 1}}
     a, b, c = (project_at(tmp_path / "projects" / name) for name in "abc")
@@ -148,7 +148,7 @@ def test_the_important_go_first(tmp_path: Path) -> None:
         assert ("w1", "bdd") == order[4]
 
 
-def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: Path) -> None:
+def test_without_memory_nothing_starts_until_the_settings_ask_for_less(tmp_path: Path) -> None:
     """Status says how much there is; settings that are read again need no restart."""
     project = project_at(tmp_path / "projects" / "a")
     (tmp_path / "all-go").touch()
@@ -163,7 +163,7 @@ def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: P
         daemon.wait_at(project, "review", "needs_human")
 
 
-def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) -> None:
+def test_changed_limits_apply_to_waiting_projects_and_end_no_run(tmp_path: Path) -> None:
     """Raised, they let the next one in; lowered, they let none in until enough have ended."""
     a, b, c = (project_at(tmp_path / "projects" / name) for name in "abc")
     with running(tmp_path, settings(tmp_path, 1)) as daemon:

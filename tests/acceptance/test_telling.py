@@ -30,7 +30,7 @@ def told(server: Server) -> list[tuple[str, str]]:
     return [(body["kind"], body["id"]) for _, _, _, body in server.requests]
 
 
-def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_path: Path) -> None:
+def test_a_gate_has_one_reminder_for_each_rung_also_by_the_next_daemon(tmp_path: Path) -> None:
     """Until it is decided: without a daemon, too."""
     project = sample(tmp_path, rules=GATED)
     ladder = {"after_min": [SOON_MIN, 2 * SOON_MIN], "escalate": [{"after_min": SOON_MIN, "to": ["boss"]}]}
@@ -54,7 +54,7 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
         assert {"escalation"} == {body["kind"] for _, _, _, body in boss.requests}
 
 
-def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tmp_path: Path) -> None:
+def test_a_blocked_project_has_reminders_also_by_the_next_daemon(tmp_path: Path) -> None:
     """Until it goes on; the stall itself has one notice."""
     project, away = sample(tmp_path, rules=GATED), tmp_path / "away"
     with serving(200) as server:

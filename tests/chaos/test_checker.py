@@ -274,7 +274,7 @@ def test_a_repetition_after_a_killed_shim_is_no_attempt() -> None:
     assert {"attempt interrupted", "exit lost"} == {violation.rule for violation in check(whole)}
 
 
-def test_evidence_is_read_from_what_lies_there(tmp_path: Path) -> None:
+def test_evidence_is_read_from_sqlite_and_files(tmp_path: Path) -> None:
     """From SQLite and files; a line of each."""
     (tmp_path / "state/runs/d1").mkdir(parents=True)
     (tmp_path / "state/runs/d1/exit.json").write_text(json.dumps(CRASH))

@@ -238,7 +238,7 @@ def test_a_restart_adopts_many_running_executors(base: Path, zygote: Zygote) -> 
         stage.abandon()
 
 
-def test_what_was_handed_over_while_nobody_looked_is_found(base: Path, zygote: Zygote) -> None:
+def test_what_was_handed_over_without_a_daemon_is_found(base: Path, zygote: Zygote) -> None:
     """An agent that does not leave after its work is ended by the next daemon, long before its time."""
     house = House(base / "house", [3])
     (project,) = house.projects

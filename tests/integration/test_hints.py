@@ -115,7 +115,7 @@ def test_how_a_verb_is_given_is_how_it_is_typed(spec: VerbSpec) -> None:
     assert (spec.name, "/srv/my shop") == (understood.name, understood.given["project"])
 
 
-def test_whoever_needs_a_reason_sees_those_there_are() -> None:
+def test_a_verb_that_needs_a_reason_lists_the_reasons() -> None:
     """Behind the command, where a shell does not mind."""
     line = usage(VERBS["reject"], "/srv/shop")
 

@@ -27,9 +27,14 @@ def rehearse(*arguments: str, temporary: Path | None = None) -> subprocess.Compl
     """Run the command with no terminal; `temporary` is where it makes its copy."""
     environment = {**os.environ, "COLUMNS": "120", **({"TMPDIR": str(temporary)} if temporary else {})}
     return subprocess.run(
-        [sys.executable, "-m", "handoffd", "rehearse", *arguments], env=environment,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "handoffd", "rehearse", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def folder_with(folder: Path, **files: str) -> Path:
@@ -96,7 +101,7 @@ def test_a_project_without_settings_is_measured(tmp_path: Path) -> None:
     assert not (project / ".ai").exists()
 
 
-def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_step_that_was_not_measured_is_marked(tmp_path: Path) -> None:
     """No test command: an agent's word is all there is, and the table shows that."""
     done = rehearse(str(folder_with(tmp_path / "notes")), "--yes")
 

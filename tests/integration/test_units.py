@@ -121,41 +121,54 @@ def test_the_head_says_for_whom_it_is_and_what_surprises(name: str) -> None:
     ("names", "expected"),
     [
         pytest.param(
-            NAMES, {"Type": "notify", "NotifyAccess": "main"},
+            NAMES,
+            {"Type": "notify", "NotifyAccess": "main"},
             id="systemd learns that it is ready from the program itself, not from what that started",
         ),
         pytest.param(
-            NAMES, {"RuntimeDirectoryPreserve": "yes", "RuntimeDirectoryMode": "0700"},
+            NAMES,
+            {"RuntimeDirectoryPreserve": "yes", "RuntimeDirectoryMode": "0700"},
             id="the unit that stops leaves the sockets, which both units have in one folder",
         ),
         pytest.param(
-            DAEMONS, {
-                "WatchdogSec": "60", "Restart": "on-failure", "RestartPreventExitStatus": "78 243",
-                "KillMode": "mixed", "ExecReload": "@HANDOFFD@ reload", "NoNewPrivileges": "yes",
+            DAEMONS,
+            {
+                "WatchdogSec": "60",
+                "Restart": "on-failure",
+                "RestartPreventExitStatus": "78 243",
+                "KillMode": "mixed",
+                "ExecReload": "@HANDOFFD@ reload",
+                "NoNewPrivileges": "yes",
             },
             id="the daemon is restarted when it hangs or crashes, but not again and again",
         ),
         pytest.param(
-            LAUNCHERS, {
-                "KillMode": "process", "Delegate": "memory pids", "TasksMax": "infinity",
+            LAUNCHERS,
+            {
+                "KillMode": "process",
+                "Delegate": "memory pids",
+                "TasksMax": "infinity",
                 "OOMPolicy": "continue",
             },
             id="agents outlive the launcher's unit, and one that runs out of memory",
         ),
         pytest.param(
-            LAUNCHERS, {"Restart": "always", "RestartSec": "100ms"},
+            LAUNCHERS,
+            {"Restart": "always", "RestartSec": "100ms"},
             id="a new launcher is there before a daemon gives up",
         ),
         pytest.param(
-            ("handoffd@.service", "handoffd-launcher@.service"), {"User": "%i"},
+            ("handoffd@.service", "handoffd-launcher@.service"),
+            {"User": "%i"},
             id="nothing of a system unit runs as root",
         ),
         pytest.param(
-            ("handoffd@.service",), {"StateDirectory": "handoffd/%i", "StateDirectoryMode": "0700"},
+            ("handoffd@.service",),
+            {"StateDirectory": "handoffd/%i", "StateDirectoryMode": "0700"},
             id="an account's state is closed to others",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_promise_of_the_units(names: Sequence[str], expected: dict[str, str]) -> None:
     """Each is kept by these keys, with these values alone."""
     for name in names:

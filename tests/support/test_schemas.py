@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.generate import ROOT, drifted, main
+from tests.support.generate import ROOT, main
 from tests.support.schemas import schemas
 
 from handoffd.protocol.handoff import FrontMatter
@@ -17,12 +17,7 @@ from handoffd.settings.model import ProjectSettings, Settings
 FOLDER = ROOT / "config" / "schema"
 
 
-def test_generated_files_are_up_to_date() -> None:
-    """`make schema` updates them."""
-    assert [] == drifted()
-
-
-def test_no_schema_lies_about_that_is_not_generated() -> None:
+def test_every_schema_on_disk_is_generated() -> None:
     """A renamed schema takes its old file with it."""
     assert sorted(schemas()) == sorted(path.name for path in FOLDER.glob("*.json"))
 
@@ -84,7 +79,7 @@ def test_the_step_rules_schema_allows_what_the_reader_reads() -> None:
     assert all("required" not in part for part in (schema, *schema["$defs"].values()))
 
 
-def test_drift_is_told_and_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drift_is_reported_and_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--check` fails on a file that is missing or old, and changes nothing; without it, it is written."""
     missing, old, good = tmp_path / "new" / "a", tmp_path / "b", tmp_path / "c"
     old.write_text("before")
