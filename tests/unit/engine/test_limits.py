@@ -97,15 +97,10 @@ def test_tokens_count_all_four_kinds(spent: int, level: str | None) -> None:
     assert level == (("over" if found[0].over else "near") if found else None)
 
 
-def test_an_unknown_cost_reaches_no_cap_in_dollars_but_its_tokens_count() -> None:
-    """That is why there are caps in tokens."""
-    usage = Usage(input_tokens=500)
+def test_only_a_cap_on_what_is_known_is_reached() -> None:
+    """An unknown cost reaches no cap in dollars, but its tokens count; without caps nothing is found."""
     caps: dict[Scope, Cap] = {"story": Cap(usd=0.01, tokens=500)}
-    assert ["tokens"] == [finding.unit for finding in findings({"story": usage}, caps)]
-
-
-def test_without_caps_nothing_is_found() -> None:
-    """Whatever was spent, and wherever."""
+    assert ["tokens"] == [one.unit for one in findings({"story": Usage(input_tokens=500)}, caps)]
     usage = Usage(input_tokens=10**12, cost_usd=10**9, priced="provider")
     assert () == findings(dict.fromkeys(SCOPES, usage), {})
     assert () == findings(dict.fromkeys(SCOPES, usage), dict.fromkeys(SCOPES, NO_CAP))
@@ -254,16 +249,8 @@ def test_a_run_that_its_cap_ended_costs_no_attempt_and_waits_for_a_person() -> N
     assert play.ledger.free_repeats == 0
 
 
-def test_a_run_that_its_cap_ended_goes_on_when_that_is_raised_in_the_settings() -> None:
-    """A turn knows, as of every other cap."""
-    play = capped_run().exits(by="stop", signal=15)
-    assert wants_turn(play.track)
-    play.turn().expect(result="dispatched", attempt=2)
-    assert play.ledger.capped is None
-
-
 def test_a_run_that_its_cap_ended_is_continued_in_its_session() -> None:
-    """It was cut short; one that handed over was not."""
+    """It was cut short; one that handed over was not, and its hand-off counts."""
     cut = capped_run().exits(by="stop", signal=15, session="s1")
     assert cut.ledger.session is not None
     assert cut.ledger.session.unfinished
@@ -272,44 +259,36 @@ def test_a_run_that_its_cap_ended_is_continued_in_its_session() -> None:
     handed = capped_run().exits(found(handoff()), by="stop", signal=15, session="s1")
     assert handed.ledger.session is not None
     assert not handed.ledger.session.unfinished
+    assert (Phase.CHECKING, None) == (handed.dispatch.phase, handed.ledger.capped)
 
 
-def test_a_handoff_that_is_there_counts_although_the_cap_ended_the_run() -> None:
-    """It is what the money was spent for."""
-    play = capped_run().exits(found(handoff()), by="stop", signal=15)
-    assert (Phase.CHECKING, None) == (play.dispatch.phase, play.ledger.capped)
-
-
-@pytest.mark.parametrize("scope", ["story", "project", "day", "daemon"])
+@pytest.mark.parametrize("scope", ["attempt", "story", "project", "day", "daemon"])
 def test_after_a_wider_cap_the_next_turn_finds_out(scope: Scope) -> None:
-    """A day ends by itself, and others may be raised: only a turn knows."""
-    play = capped_run(scope).exits(by="stop", signal=15).expect(orders="", status=Status.PENDING, attempt=2)
+    """A day ends by itself, and others may be raised in the settings: only a turn knows."""
+    play = capped_run(scope).exits(by="stop", signal=15).expect(status=Status.PENDING, attempt=2)
+    assert ("notify" if scope == "attempt" else "") == " ".join(one.kind for one in play.decision.effects)
     assert wants_turn(play.track)
     play.turn(over=over(scope)).expect(result="blocked")
     play.turn().expect(result="dispatched", attempt=2)
+    assert play.ledger.capped is None
 
 
 def test_an_abort_outranks_a_cap() -> None:
     """A person has ended it."""
     play = capped_run().given(Aborted()).exits(by="stop", signal=15)
-    assert play.ledger.closed
-    assert play.ledger.capped is None
+    assert (True, None) == (play.ledger.closed, play.ledger.capped)
 
 
 @pytest.mark.parametrize(
     "verb", [BudgetRaised(scope="attempt", usd=8), Retried(), RolledBack(step="bdd")], ids=lambda v: v.kind
 )
 def test_what_a_person_does_about_it_lets_it_go_on(verb: Any) -> None:
-    """Raised, retried, or sent back."""
+    """Raised, retried, or sent back; raising another budget does not."""
+    other = capped_run().exits(by="stop", signal=15).given(BudgetRaised(scope="project", usd=80))
+    assert over("attempt") == other.ledger.capped
     play = capped_run().exits(by="stop", signal=15).given(verb)
     assert wants_turn(play.track)
     play.turn().expect(result="dispatched")
-
-
-def test_raising_another_budget_does_not_lift_the_cap_of_each_attempt() -> None:
-    """It would end the same way."""
-    play = capped_run().exits(by="stop", signal=15).given(BudgetRaised(scope="project", usd=80))
-    assert over("attempt") == play.ledger.capped
 
 
 @pytest.mark.parametrize(
@@ -355,18 +334,13 @@ def test_a_step_that_passed_is_left_before_the_budget_stops_the_next() -> None:
     gate.expect(result="needs_human", step="review")
 
 
-def test_a_dispatch_forgets_the_budget_it_waited_for() -> None:
-    """The next wait has a notice again."""
-    play = Playbook(track_at("impl")).turn(over=over()).turn()
-    assert play.ledger.capped is None
-
-
 def test_only_another_cap_is_news() -> None:
-    """Not a greater sum."""
+    """Not a greater sum; but after a dispatch the next wait is."""
     assert news_of(over(), None)
     assert not news_of(over(spent=9), over())
     assert news_of(over(cap=5), over())
     assert news_of(over("project"), over("story"))
+    assert Playbook(track_at("impl")).turn(over=over()).turn().ledger.capped is None
 
 
 # --- raising ---------------------------------------------------------------------------------------------

@@ -74,13 +74,7 @@ INTERRUPTED = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
         # after an abort: the aborted one is closed
         (track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True, backlog=NEXT)), "US-2", "bdd"),
         # in a new project, as it was when the story was asked for
-        (
-            track_at(
-                "bootstrap", story=None, ledger=Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
-            ),
-            "US-1",
-            "bootstrap",
-        ),
+        (track_at("bootstrap", story=None, ledger=Ledger(backlog=(FIRST,))), "US-1", "bootstrap"),
         # a story that a task interrupted comes before a new one
         (track_at("done", Status.PASS, ledger=Ledger(parked=(INTERRUPTED,), backlog=NEXT)), "US-1", "impl"),
     ],

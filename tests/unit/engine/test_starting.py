@@ -283,12 +283,6 @@ def test_a_backlog_has_an_end() -> None:
 NIGHTLY = Started(story="REVIEW-7", schedule="nightly", due=T0, by="schedule nightly")
 
 
-def test_a_schedule_starts_a_story_where_none_is_in_flight() -> None:
-    """Who asked for it is remembered."""
-    play = Playbook(IDLE).given(NIGHTLY).expect(story="REVIEW-7", step="bdd")
-    assert "nightly" == play.ledger.schedule
-
-
 def test_a_schedule_is_in_no_persons_way() -> None:
     """It skips or queues; its task sets no story aside, as a person's would."""
     custom = replace(NIGHTLY, task_type="custom", instruction="Look.")
@@ -317,8 +311,9 @@ def test_a_persons_options_of_a_story_hold_when_a_schedule_asks_for_it_too() -> 
 def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:
     """In flight or in the backlog, the next one is skipped; another schedule's is not."""
     later = replace(NIGHTLY, story="REVIEW-8", queue=True)
-    play = Playbook(IDLE).given(NIGHTLY).refused(later, "STORY_IN_PROGRESS")
-    play.given(replace(later, schedule="weekly"))
+    play = Playbook(IDLE).given(NIGHTLY).expect(story="REVIEW-7", step="bdd")
+    assert "nightly" == play.ledger.schedule
+    play.refused(later, "STORY_IN_PROGRESS").given(replace(later, schedule="weekly"))
     assert ["REVIEW-8"] == waiting(play)
     Playbook(track_at("impl")).given(replace(NIGHTLY, queue=True)).refused(later, "ALREADY_QUEUED")
 

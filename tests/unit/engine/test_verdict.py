@@ -30,17 +30,12 @@ def judge(
 
 
 # --- green ----------------------------------------------------------------------------------------
-def test_a_pass_whose_tests_pass_is_a_pass() -> None:
-    """The measured counts stand beside the claim."""
-    verdict = judge("impl", handoff(tests=TestCounts(passed=99)), green(3))
-    assert (Status.PASS, TestCounts(passed=3), ()) == (verdict.status, verdict.tests, verdict.failing_tests)
-    assert "3 tests pass" == verdict.why
-
-
-def test_what_was_measured_is_told_from_what_was_claimed() -> None:
-    """Counts without a measurement behind them are an agent's word."""
+def test_measured_counts_replace_the_claimed_ones() -> None:
+    """Counts without a measurement behind them are an agent's claim."""
     claim = handoff(tests=TestCounts(passed=9))
-    assert TestCounts(passed=3) == judge("impl", claim, green(3)).measured
+    verdict = judge("impl", claim, green(3))
+    assert (Status.PASS, (), "3 tests pass") == (verdict.status, verdict.failing_tests, verdict.why)
+    assert TestCounts(passed=3) == verdict.tests == verdict.measured
     assert (TestCounts(passed=9), None) == ((unmeasured := judge("impl", claim)).tests, unmeasured.measured)
     assert None is judge("impl", claim, green(0, verified=False)).measured
 
@@ -55,13 +50,9 @@ def test_a_pass_whose_tests_fail_has_failed() -> None:
 
 
 def test_failures_of_the_baseline_are_shown_and_excused() -> None:
-    """What failed before the story is not the story's."""
+    """They are not the story's; but a command that collects nothing proves nothing."""
     verdict = judge("impl", tests=green(3, known_failing=("old::flaky",)))
     assert (Status.PASS, "3 tests pass, 1 failed before this story") == (verdict.status, verdict.why)
-
-
-def test_green_needs_a_test() -> None:
-    """A command that collects nothing proves nothing."""
     assert Status.FAILING is judge("impl", tests=green(0)).status
 
 
@@ -114,14 +105,10 @@ def test_red_needs_a_new_failing_test_and_no_broken_old_one(evidence: TestEviden
     assert (status, status is Status.PASS) == (verdict.status, verdict.red_shown)
 
 
-def test_red_is_asked_for_on_the_first_pass_only() -> None:
-    """When the story comes by again its tests may be green already; the counts are recorded."""
+def test_red_is_asked_for_again_only_when_the_step_added_tests() -> None:
+    """When the story comes by again its tests may be green already; new ones must fail."""
     verdict = judge("scaffold", tests=green(3), red_done=True, new_tests=3)
     assert (Status.PASS, "3 tests pass", False) == (verdict.status, verdict.why, verdict.red_shown)
-
-
-def test_red_is_asked_for_again_when_the_step_added_tests() -> None:
-    """New tests must fail, whenever they are written."""
     assert Status.FAILING is judge("scaffold", tests=green(4), red_done=True, new_tests=3).status
     again = judge("scaffold", tests=red("d", new_collected=4), red_done=True, new_tests=3)
     assert (Status.PASS, 4) == (again.status, again.new_tests)
@@ -157,16 +144,11 @@ def test_measuring_never_raises_a_claim(step: str, status: Status, evidence: Tes
 
 # --- faults and limits ----------------------------------------------------------------------------
 @pytest.mark.parametrize("step", ["scaffold", "impl", "verify"])
-def test_an_unusable_runner_is_no_failure_of_the_agent(step: str) -> None:
-    """It is never red, never failing: a person is asked."""
+def test_tests_that_cannot_be_run_or_do_not_end_have_their_own_verdict(step: str) -> None:
+    """Without a runner a person is asked, it is never red or failing; the table routes test_timeout."""
     verdict = judge(step, tests=TestEvidence(fault="pytest: not found", verified=False))
     assert (Status.NEEDS_HUMAN, None, False) == (verdict.status, verdict.reason, verdict.red_shown)
     assert "the tests could not be run: pytest: not found" == verdict.error
-
-
-@pytest.mark.parametrize("step", ["scaffold", "impl"])
-def test_tests_that_do_not_end_are_a_failure_with_its_own_reason(step: str) -> None:
-    """test_timeout lets the table route it."""
     verdict = judge(step, tests=TestEvidence(timed_out=True, verified=False))
     assert (Status.FAILING, Reason.TEST_TIMEOUT) == (verdict.status, verdict.reason)
 

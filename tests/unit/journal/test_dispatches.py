@@ -58,14 +58,16 @@ DATED = Exit(code=3, seconds=120, at=EARLIER)
 
 EXITED = ExecutorExited(dispatch="d1", exit=Exit(code=3), reading=Absent())
 
+MEASURED = TestEvidence(collected=4)
 REFUSAL = Refusal(code="STALE_FACT", message="too late", caller_instruction="nothing to do")
 
 
 def test_a_dispatch_in_flight_begins_a_row() -> None:
-    """The row is there from the decision on, before anything runs."""
+    """From the decision on, before anything runs; an id that was offered and not used is not a run."""
     flying = track(status=Status.RUNNING, dispatch=dispatch())
 
     assert dispatch() == begun(record(Advanced(dispatch="d1", executor="claude"), after=flying))
+    assert begun(record(Advanced(dispatch="d1", executor="claude"))) is None
 
 
 def test_an_external_dispatch_begins_a_row_when_it_is_judged() -> None:
@@ -78,11 +80,6 @@ def test_an_external_dispatch_begins_a_row_when_it_is_judged() -> None:
     assert ("d7", "external", "bdd", NOW) == (row.id, row.executor, row.step, row.decided_at)
 
 
-def test_a_turn_without_a_dispatch_begins_no_row() -> None:
-    """An id that was offered and not used is not a run."""
-    assert begun(record(Advanced(dispatch="d1", executor="claude"))) is None
-
-
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -93,10 +90,7 @@ def test_a_turn_without_a_dispatch_begins_no_row() -> None:
             ExecutorExited(dispatch="d1", exit=DATED, reading=Absent()),
             Learned(id="d1", started_at=EARLIER - timedelta(minutes=2), ended_at=EARLIER, exit=DATED),
         ),
-        (
-            ChecksFinished(dispatch="d1", tests=TestEvidence(collected=4)),
-            Learned(id="d1", tests=TestEvidence(collected=4)),
-        ),
+        (ChecksFinished(dispatch="d1", tests=MEASURED), Learned(id="d1", tests=MEASURED)),
         (Noted(text="x"), None),
     ],
 )
@@ -107,11 +101,9 @@ def test_events_tell_their_part_of_a_run(event: Event, expected: Learned | None)
 
 def test_a_refused_fact_tells_nothing() -> None:
     """An event that changed nothing changes no row."""
+    arrived = HandoffArrived(dispatch="d7", reading=Absent(), mark=HandoffMark())
     assert learned(record(EXITED, result=REFUSAL)) is None
-    assert (
-        begun(record(HandoffArrived(dispatch="d7", reading=Absent(), mark=HandoffMark()), result=REFUSAL))
-        is None
-    )
+    assert begun(record(arrived, result=REFUSAL)) is None
 
 
 @pytest.mark.parametrize(
@@ -128,15 +120,12 @@ def test_a_refused_fact_tells_nothing() -> None:
 def test_a_dispatch_that_is_gone_got_the_status_of_its_track(
     event: Event, status: Status, expected: str
 ) -> None:
-    """Whatever ended a dispatch, its row says how."""
+    """Whatever ended a dispatch, its row says how; while checks run it is in flight."""
+    checking = track(status=Status.RUNNING, dispatch=dispatch())
+    assert "d1" == verdict(record(event, after=checking)).in_flight
     found = verdict(record(event, after=track(status=status), why="because"))
 
     assert (None, expected, "because") == (found.in_flight, found.result, found.why)
-
-
-def test_a_dispatch_in_flight_is_not_over() -> None:
-    """While the checks run nothing is judged."""
-    assert "d1" == verdict(record(EXITED, after=track(status=Status.RUNNING, dispatch=dispatch()))).in_flight
 
 
 # --- rows made again ---------------------------------------------------------------------------------

@@ -63,16 +63,12 @@ async def test_recording_it_again_changes_nothing(journal: Journal) -> None:
     assert "text of a" == await journal.outbox.text(number)
 
 
-async def test_a_notice_whose_order_is_unknown_is_not_recorded(journal: Journal) -> None:
-    """All or nothing."""
+async def test_notices_are_recorded_all_or_none_and_read_in_pieces(journal: Journal) -> None:
+    """None when one has an unknown order; deliveries above a number, and up to a limit."""
     with pytest.raises(StoreError):
         await journal.outbox.keep([outgoing("a"), outgoing("b", effect=99)], 1)
-
     assert [] == await waiting(journal, "mail")
 
-
-async def test_deliveries_are_read_in_pieces(journal: Journal) -> None:
-    """Above a number, and up to a limit."""
     await journal.outbox.keep([outgoing(str(n)) for n in range(5)], 1)
     numbers = await waiting(journal, "web")
 

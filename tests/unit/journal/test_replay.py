@@ -68,6 +68,7 @@ def test_pages_go_on_where_the_last_one_ended_and_keep_to_one_project(source: Re
     assert whole[3:] == [one.seq for one in source.page(3, newest, None)]
     assert {BLOG} == {one.key for one in blog}
     assert () == source.page(newest, newest, None)
+    assert {"/srv/blog": "blog", "/srv/shop": "shop"} == source.roots()
 
 
 @pytest.mark.parametrize(
@@ -104,11 +105,6 @@ def test_tracks_are_found_as_the_tables_hold_them(path: Path, play: RecordedPlay
     assert play.track == kept[SHOP].track
     assert len(play.records) == kept[SHOP].seq
     assert None is kept[BLOG].track
-
-
-def test_projects_are_known_by_root_and_name(source: Recordings) -> None:
-    """Also removed ones."""
-    assert {"/srv/blog": "blog", "/srv/shop": "shop"} == source.roots()
 
 
 async def test_the_last_look_sees_one_instant(journal: Journal, place: Path) -> None:

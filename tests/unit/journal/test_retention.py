@@ -77,14 +77,10 @@ def test_only_what_is_over_and_old_goes(days: float, condition: Condition, goes:
     assert why in (planned.doomed[0][1] if goes else planned.kept)
 
 
-def test_without_a_limit_runs_are_kept_for_ever() -> None:
-    """None is old."""
+def test_the_newest_runs_of_each_project_stay() -> None:
+    """However old; copies are counted for themselves, so are runs of no project. Without a limit all stay."""
     assert [] == gone(past(9999), days=None)
     assert {"kept for ever": 1} == plan([past(9999)], NOW, None, 0).kept
-
-
-def test_the_newest_runs_of_each_project_stay() -> None:
-    """However old they are; copies are counted for themselves, and so is what belongs to no project."""
     shop = [past(days) for days in (100, 90, 80)]
     other = [past(200, project="/srv/other")]
     copies = [past(100, kind="copy")]
@@ -93,11 +89,7 @@ def test_the_newest_runs_of_each_project_stay() -> None:
     assert [shop[0].id, homeless[0].id] == gone(*shop[:2], *other, *copies, *homeless, newest=1)
     assert {"copied": 1} == plan([past(9999)], NOW, 30, 0, {past(9999).id: "copied"}).kept
     assert {"newest": 4} == plan([*shop[:2], *other, *copies, *homeless], NOW, 30, 1).kept
-
-
-def test_young_ones_are_among_the_newest() -> None:
-    """A project that works a lot keeps no old ones beside them."""
-    assert [past(50).id] == gone(past(50), past(1), past(2), newest=2)
+    assert [past(50).id] == gone(past(50), past(1), past(2), newest=2), "young ones are among the newest"
 
 
 PASTS = st.builds(
@@ -139,23 +131,17 @@ def test_sizes_are_summed_by_kind_and_project() -> None:
 
 # --- notices -----------------------------------------------------------------------------------------
 async def test_how_runs_ended(journal: Journal) -> None:
-    """One that is in flight is not judged; an unknown one is left out."""
+    """One in flight is not judged; unknown ones are left out, however many are asked for."""
     other = TrackKey("/srv/other")
     for key, number in ((KEY, "d1"), (other, "d2")):
         await journal.commit(record(key=key, after=track(status=Status.RUNNING, dispatch=dispatch(number))))
     await journal.commit(record(after=track(status=Status.PASS), at=NOW + timedelta(hours=1)))
 
-    found = await journal.cleaning.ends(["d1", "d2", "unknown"])
+    many = [f"unknown-{number}" for number in range(2 * retention.ROWS_AT_ONCE + 1)]
+    found = await journal.cleaning.ends(["d1", *many, "d2"])
 
     judged = End(project=KEY.project, judged=True, ended_at=NOW + timedelta(hours=1))
     assert {"d1": judged, "d2": End(project=other.project, judged=False, ended_at=None)} == found
-
-
-async def test_any_number_can_be_asked_for(journal: Journal) -> None:
-    """In as many questions as it takes."""
-    assert {} == await journal.cleaning.ends(
-        [f"d{number}" for number in range(2 * retention.ROWS_AT_ONCE + 1)]
-    )
 
 
 async def test_it_is_remembered_when_it_was_cleaned_up(place: Path) -> None:

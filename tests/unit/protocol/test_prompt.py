@@ -324,23 +324,24 @@ def test_a_step_without_instruction_is_an_error_that_names_the_key() -> None:
     assert "steps.lint.step_instruction" == caught.value.problems[0].key
 
 
-def test_a_project_replaces_the_instruction_of_one_step() -> None:
-    """The rest of that prompt, and the other steps, stay as they ship."""
-    own = {"en/steps/impl.j2": "House style first.\n"}
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("en/steps/impl.j2", "Ring the bell."),
+        (
+            "en/prompt.impl.j2",
+            "{% extends 'shipped/en/prompt.j2' %}{% block closing %}Ring the bell.{% endblock %}",
+        ),
+    ],
+)
+def test_a_project_replaces_the_instruction_or_the_prompt_of_one_step(name: str, text: str) -> None:
+    """It may build on the shipped one; the rest of that prompt, and the other steps, stay as they ship."""
+    prompt = _own({name: text})
 
-    assert "House style first." in _own(own)
-    assert "## Output" in _own(own)
-    assert "House style first." not in _own(own, step="verify")
-
-
-def test_a_project_replaces_the_prompt_of_one_step() -> None:
-    """It may build on the shipped one by replacing a block."""
-    text = "{% extends 'shipped/en/prompt.j2' %}{% block closing %}Ring the bell.{% endblock %}"
-    own = {"en/prompt.impl.j2": text}
-
-    assert _own(own).endswith("Ring the bell.\n")
-    assert "## Step boundary" in _own(own)
-    assert "Ring the bell." not in _own(own, step="verify")
+    assert "Ring the bell.\n" in prompt
+    assert "## Step boundary" in prompt
+    assert "## Output" in prompt
+    assert "Ring the bell." not in _own({name: text}, step="verify")
 
 
 def test_a_project_replaces_the_whole_prompt() -> None:
@@ -428,7 +429,6 @@ def test_a_template_that_makes_too_much_is_named() -> None:
 def test_the_same_facts_make_the_same_prompt() -> None:
     """A dispatch that is prepared again after a crash gets the very same text."""
     again = PromptTemplates.layered(_texts())
-
     assert _prompt(failing_tests=("t::a",)) == render_prompt(_context(failing_tests=("t::a",)), again)
 
 

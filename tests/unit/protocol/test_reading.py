@@ -82,19 +82,15 @@ def test_block_lists() -> None:
     assert ("0123456", "Discounts work;\none test is left.") == (handoff.commit_hash, handoff.summary)
 
 
-def test_inline_lists_and_an_alias_of_the_step() -> None:
-    """The alias is resolved, with a warning."""
+def test_inline_lists_an_alias_of_the_step_and_a_code_fence() -> None:
+    """The claim counts, with a warning; `005` is story US-005."""
     reading = found((HANDOFFS / "inline-lists.md").read_bytes())
 
     assert (Status.PASS, "impl") == (reading.handoff.status, reading.handoff.step)
     assert ("shop/pricing.py", "tests/test_pricing.py") == reading.handoff.files_changed
     assert (".ai/HANDOFF.md: step: 'implementation' is read as 'impl'",) == reading.warnings
 
-
-def test_a_code_fence_around_the_front_matter() -> None:
-    """The claim counts; `005` is story US-005."""
     reading = found((HANDOFFS / "fenced.md").read_bytes())
-
     assert Status.NEEDS_HUMAN == reading.handoff.status
     assert Reason.NEEDS_CLARIFICATION == reading.handoff.reason
     assert "fence" in reading.warnings[0]

@@ -92,9 +92,11 @@ def _book(*own: str) -> RuleBook:
     return build_rulebook([_shipped(), *(Layer(OWN, text) for text in own)])
 
 
-def test_the_shipped_table_has_the_steps_of_the_protocol() -> None:
-    """No step more, none less, in the protocol's order."""
+def test_the_shipped_table_has_the_steps_and_pipelines_of_the_protocol() -> None:
+    """In its order; stories pass everything but commit, custom tasks only update the memory."""
     assert tuple(PROTOCOL) == tuple(_book().steps)
+    assert STORY == _book().path("story")
+    assert ("custom", "update-memory") == _book().path("custom")
 
 
 @pytest.mark.parametrize("step", PROTOCOL)
@@ -113,12 +115,6 @@ def test_shipped_steps_share_the_protocols_defaults() -> None:
         assert {"en", "zh-TW"} <= set(rule.display_name)
 
 
-def test_the_shipped_pipelines() -> None:
-    """Stories pass everything but commit; custom tasks only update the memory."""
-    assert STORY == _book().path("story")
-    assert ("custom", "update-memory") == _book().path("custom")
-
-
 def test_the_shipped_implementation_may_be_done_by_a_team() -> None:
     """Small stories have one executor, large ones a team of four roles."""
     impl = _book().steps["impl"]
@@ -128,13 +124,9 @@ def test_the_shipped_implementation_may_be_done_by_a_team() -> None:
     assert TEST_FILES == impl.team_roles["test"].claude_writes
 
 
-def test_the_default_preset_changes_nothing() -> None:
-    """A project without a preset and one with the default preset behave the same."""
-    assert _book() == build_rulebook([_shipped(), _preset("default")])
-
-
 def test_the_preset_with_commit_puts_commit_before_the_memory_update() -> None:
-    """Commit is on the path, and nothing else changes."""
+    """Commit is on the path, and nothing else changes; the default preset changes nothing at all."""
+    assert _book() == build_rulebook([_shipped(), _preset("default")])
     book = build_rulebook([_shipped(), _preset("with-commit")])
     assert (*STORY[:-1], "commit", "update-memory") == book.path("story")
 
@@ -227,11 +219,7 @@ def test_every_value_is_explained_by_the_file_that_set_it() -> None:
     assert "config/presets/go.yaml" == origin("steps.impl.post_check")[1]
     assert (6, None, None) == origin("steps.impl.max_visits")
     assert ("bdd", "config/step-rules.yaml") == origin("pipelines.story.first")[:2]
-
-
-def test_explaining_an_invalid_table_fails_as_building_it_does() -> None:
-    """There is nothing to explain about a table that means nothing."""
-    with pytest.raises(InvalidFile):
+    with pytest.raises(InvalidFile):  # as of building the table
         explain([_shipped(), Layer(OWN, "steps: {impl: {max_attempts: 0}}")])
 
 
@@ -344,11 +332,6 @@ def _said(*texts: str, instructed: tuple[str, ...] = ()) -> list[str]:
     return [f"{p.file}:{p.line} {p.key}: {p.message}" for p in _problems(*texts, instructed=instructed)]
 
 
-def test_a_sound_table_has_no_problems() -> None:
-    """Every target exists and every step leads to done."""
-    assert [] == _problems()
-
-
 def test_an_unknown_target_of_a_pass_lists_the_steps_and_done() -> None:
     """The allowed values are the steps there are, and the end."""
     (problem,) = _problems("steps:\n  plan:\n    next_on_pass: biuld\n")
@@ -358,20 +341,15 @@ def test_an_unknown_target_of_a_pass_lists_the_steps_and_done() -> None:
 
 
 def test_an_unknown_target_of_a_failure_names_the_key_as_written() -> None:
-    """A person who wrote next_on_fail looks for next_on_fail."""
+    """A person who wrote next_on_fail looks for that; and a story that failed is not done."""
     said = _said("steps: {plan: {next_on_fail: nowhere}, build: {on_fail: {nfr_missing: nowhere}}}")
 
     assert [
         "layer-1.yaml:1 steps.plan.next_on_fail: there is no step 'nowhere'",
         "layer-1.yaml:1 steps.build.on_fail.nfr_missing: there is no step 'nowhere'",
     ] == said
-
-
-def test_a_failure_never_leads_to_done() -> None:
-    """A story that failed is not finished."""
-    (said,) = _said("steps: {plan: {on_fail: {scope_warning: done}}}")
-
-    assert "cannot lead to done" in said
+    (done,) = _said("steps: {plan: {on_fail: {scope_warning: done}}}")
+    assert "cannot lead to done" in done
 
 
 def test_a_circle_of_passes_is_blamed_on_the_layer_that_closed_it() -> None:
