@@ -432,18 +432,13 @@ async def test_a_message_is_about_what_it_names(
 
 @pytest.mark.parametrize("text", ["open project nosuch", "繼續專案 nosuch", "nosuch 專案加入購物車"])
 async def test_an_unknown_name_is_not_found(places: Places, tmp_path: Path, text: str) -> None:
-    """A message for it does not reach the current project."""
+    """A message for it does not reach the current project; a person makes the folder of a new one."""
     with pytest.raises(NotFound) as unknown:
         await places.found(text, Spoken(project=str(tmp_path / "shop")))
 
     assert ("PROJECT_UNKNOWN", "nosuch") == (unknown.value.code, unknown.value.details["given"])
-
-
-async def test_a_person_makes_the_folder_of_a_new_project(places: Places, tmp_path: Path) -> None:
-    """The next command names it."""
     with pytest.raises(NotFound) as unknown:
         await places.found("create project nosuch", Spoken(project=str(tmp_path / "shop")))
-
     assert f"mkdir {tmp_path}/nosuch && handoffd init {tmp_path}/nosuch" == unknown.value.hint
 
 
@@ -467,6 +462,9 @@ async def test_where_the_sender_is_can_be_asked_about(places: Places, tmp_path: 
     assert "legacy" == about(await places.found("status", beside))
     assert None is about(await places.found("status", Spoken(here=str(tmp_path))))
     assert tmp_path.name == about(await places.found("framework", Spoken(here=str(tmp_path))))
+    assert (str(tmp_path),) == await places.bases(Spoken())  # where names are looked for
+    (tmp_path / "elsewhere").mkdir()
+    assert str(tmp_path / "elsewhere") == (await places.bases(Spoken(here=str(tmp_path / "elsewhere"))))[0]
 
 
 async def test_projects_are_compared_by_name(places: Places, tmp_path: Path) -> None:
@@ -483,10 +481,3 @@ async def test_only_people_begin_with_a_new_project(places: Places, tmp_path: Pa
     """Where the caller asks for that: beginning trusts a project's settings."""
     with refused("PEOPLE_ONLY"):
         await places.found(text, Spoken(project=str(tmp_path / "shop"), supervised_only=True))
-
-
-async def test_names_are_looked_for_beside_known_projects(places: Places, tmp_path: Path) -> None:
-    """And in the sender's folder, unless it is a project."""
-    assert (str(tmp_path),) == await places.bases(Spoken())
-    (tmp_path / "elsewhere").mkdir()
-    assert str(tmp_path / "elsewhere") == (await places.bases(Spoken(here=str(tmp_path / "elsewhere"))))[0]

@@ -36,8 +36,11 @@ def test_a_refusal_may_come_before_the_request_is_read(path: str) -> None:
 
 
 def test_answers_and_errors_are_those_of_the_daemon(control: Controlled) -> None:
-    """An error has the same kind, code, message and hint."""
+    """An error has the same kind, code, message and hint; a refusal of the engine is an answer."""
     assert "/srv/shop" == control.client.get("/v1/projects/shop")["project"]
+    assert os.getpid() == control.client.daemon_pid()
+    control.supervision.answer = Refusal(code="WRONG_STEP", message="no", caller_instruction="no; wait")
+    assert "WRONG_STEP" == control.client.post("/v1/verbs/approve", {"project": "shop"})["code"]
 
     with refused("NOT_FOUND", "handoffd projects", kind=NotFound):
         control.client.get("/v1/status", project="nope")
@@ -59,13 +62,6 @@ def test_the_details_of_an_error_arrive(control: Controlled, tmp_path: Path) -> 
     }  # fmt: skip
     assert {"problems": [problem]} == caught.value.details
     assert f"${{EDITOR:-vi}} +1 {tmp_path}/.ai/handoffd.yaml" == caught.value.hint
-
-
-def test_a_refusal_of_the_engine_is_an_answer(control: Controlled) -> None:
-    """The caller decides what it means."""
-    control.supervision.answer = Refusal(code="WRONG_STEP", message="no", caller_instruction="no; wait")
-
-    assert "WRONG_STEP" == control.client.post("/v1/verbs/approve", {"project": "shop"})["code"]
 
 
 def test_paths_and_names_survive_the_query(control: Controlled) -> None:
@@ -137,11 +133,6 @@ def test_a_stream_that_breaks_off_has_not_ended(path: str) -> None:
         assert {} == next(lines)
         with pytest.raises(NoDaemon):
             next(lines)
-
-
-def test_the_kernel_knows_the_process_of_the_daemon(control: Controlled) -> None:
-    """Here, this very process."""
-    assert os.getpid() == control.client.daemon_pid()
 
 
 @pytest.mark.parametrize("module", ["client", "verbs"])

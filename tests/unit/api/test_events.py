@@ -197,6 +197,7 @@ async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Jou
         key: lines[0][key] for key in ("type", "after", "next")
     }
     assert "only one" == lines[1]["why"]
+    assert [None, None] == [await gap(journal, after) for after in (0, 1)]
 
 
 async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -> None:
@@ -229,14 +230,6 @@ async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -
         assert [-8, 8, 9] == await told(2)
         assert [-8, 8, 9] == await told(5)
         assert [9] == await told(8)
-
-
-async def test_without_missing_events_there_is_no_gap(journal: Journal) -> None:
-    """Neither behind a kept number nor behind the last one."""
-    await journal.commit(record())
-    await journal.commit(record())
-
-    assert [None, None, None] == [await gap(journal, after) for after in (0, 1, 2)]
 
 
 # --- in words ----------------------------------------------------------------------------------------
@@ -383,17 +376,12 @@ def test_without_an_order_the_status_says_what_follows(
     assert words in follows(stored(tmp_path, record(after=track(step, status)))[-1])
 
 
-def test_a_refusal_changes_nothing(tmp_path: Path) -> None:
-    """The words have the reason."""
+def test_a_refusal_has_its_reason(tmp_path: Path) -> None:
+    """Nothing changed; and an event of an unknown kind, of an older journal for example, has a name."""
     refusal = Refusal(code="STATE_TAMPERED", message="it was restored", caller_instruction="do not")
     event = stored(tmp_path, record())[-1]
     refused = replace(event, before=event.after, result={"type": "error", "message": refusal.message})
+    unknown = replace(event, kind="moon_landed", event={}, after=None)
 
     assert "nothing changed: it was restored" == follows(refused)
-
-
-def test_an_event_of_an_unknown_kind_has_a_name(tmp_path: Path) -> None:
-    """Of an older journal, for example."""
-    event = replace(stored(tmp_path, record())[-1], kind="moon_landed", event={}, after=None)
-
-    assert ("moon landed", "nothing") == (happened(event), follows(event))
+    assert ("moon landed", "nothing") == (happened(unknown), follows(unknown))

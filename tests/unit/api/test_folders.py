@@ -170,7 +170,7 @@ def test_a_folder_of_the_system_cannot_be_a_project(root: str, name: str | None,
 
 
 def test_an_older_block_is_replaced(tmp_path: Path) -> None:
-    """The text around it stays."""
+    """The text around it stays. A link is left alone: it is often the file of another tool."""
     write(tmp_path, "CLAUDE.md", f"above\n\n{BEGIN}\nold words\n{END}\n\nbelow\n")
 
     prepare_project(str(tmp_path))
@@ -180,27 +180,12 @@ def test_an_older_block_is_replaced(tmp_path: Path) -> None:
     assert 1 == text.count(BEGIN)
     assert text.index("above") < text.index("below")
 
-
-def test_a_link_is_left_alone(tmp_path: Path) -> None:
-    """CLAUDE.md is often a link to the file of another tool; the rest is done all the same."""
-    write(tmp_path, "AGENTS.md", "shared")
+    (tmp_path / "CLAUDE.md").rename(tmp_path / "AGENTS.md")
     (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
-
-    prepared = prepare_project(str(tmp_path))
-
-    assert (".ai/handoffd.yaml",) == prepared.created
+    (tmp_path / ".ai/handoffd.yaml").unlink()
+    write(tmp_path, "AGENTS.md", "shared")
+    assert (".ai/handoffd.yaml",) == prepare_project(str(tmp_path)).created
     assert "shared" == (tmp_path / "AGENTS.md").read_text(encoding="utf-8")
-
-
-def test_a_test_command_that_is_found_is_written_down(tmp_path: Path) -> None:
-    """The settings are valid and say what was found."""
-    write(tmp_path, "go.mod", "module x\n")
-
-    prepared = prepare_project(str(tmp_path))
-
-    written = load_project((tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8"), "handoffd.yaml")
-    assert prepared.test_command == written.test.command
-    assert ("go", "gotest") == (written.test.command and written.test.command[0], written.test.report)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +241,13 @@ def test_tests_of_another_language_are_listed(tmp_path: Path) -> None:
 
 
 def test_the_test_command_of_existing_settings_stays(tmp_path: Path) -> None:
-    """Or is missing, as a person left it."""
+    """Or is missing, as a person left it; new settings are valid and have the command that was found."""
     write(tmp_path, "go.mod", "module x\n")
+    found = prepare_project(str(tmp_path)).test_command
+    written = load_project((tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8"), "handoffd.yaml")
+    assert (found, "gotest") == (written.test.command, written.test.report)
+    assert "go" == (found or ("",))[0]
+
     write(tmp_path, ".ai/handoffd.yaml", "test: {command: [make, check]}\n")
     assert ("make", "check") == prepare_project(str(tmp_path)).test_command
 

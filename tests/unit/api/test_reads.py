@@ -331,6 +331,7 @@ def test_a_row_has_every_number() -> None:
 
 def test_steps_are_compared_by_run_and_without_cached_tokens() -> None:
     """Each call of the model reads the same context again; unmeasured runs are not compared."""
+    assert REFERENCE.keys() <= shipped_rules().steps.keys()
     assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
     found = row("bdd", by="step")
     assert (6000, [2000, 5000], True) == (found["new_tokens"], found["reference"], found["above"])
@@ -354,11 +355,6 @@ def test_the_total_is_of_all_rows() -> None:
     assert (5, 4, 204_000, 1.0) == (whole["runs"], whole["measured"], whole["tokens"], whole["cost_usd"])
     nothing = usage_report([], "step", {})["total"]
     assert (0, 0, None) == (nothing["runs"], nothing["tokens"], nothing["cost_usd"])
-
-
-def test_the_reference_names_existing_steps() -> None:
-    """Also after a step is renamed."""
-    assert REFERENCE.keys() <= shipped_rules().steps.keys()
 
 
 def test_a_grouping_is_asked_for_by_name() -> None:

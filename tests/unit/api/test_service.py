@@ -78,19 +78,12 @@ async def test_a_refusal_of_the_engine_is_an_answer(
 async def test_start_adds_and_initialises_an_unknown_project(
     supervision: MemorySupervision, service: Service, root: str
 ) -> None:
-    """One command is enough to begin."""
+    """One command is enough to begin; an initialised project only gets the start."""
     await service.call("start", root, {"story": "US-7"}, EVE)
-
-    assert [(root, Initialised(project="fresh", as_published=True)), (root, ASKED)] == supervision.given
-
-
-async def test_start_leaves_an_initialised_project_as_it_is(
-    supervision: MemorySupervision, service: Service
-) -> None:
-    """Only the start is given."""
     await service.call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
-    assert [("/srv/shop", replace(ASKED, queue=True))] == supervision.given
+    initialised = (root, Initialised(project="fresh", as_published=True))
+    assert [initialised, (root, ASKED), ("/srv/shop", replace(ASKED, queue=True))] == supervision.given
 
 
 async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:
@@ -107,15 +100,6 @@ async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision
     assert (True, "CLEAN-1") == (numbered.story.removeprefix("CUSTOM-").isdigit(), labelled.story)
 
 
-async def test_a_new_project_can_be_given_a_name(
-    supervision: MemorySupervision, service: Service, root: str
-) -> None:
-    """Otherwise its own files name it."""
-    await service.call("init", root, {"name": "The Shop"}, EVE)
-
-    assert [Initialised(project="The Shop", as_published=True)] == [verb for _, verb in supervision.given]
-
-
 async def test_an_unknown_name_is_not_taken_for_a_path(
     supervision: MemorySupervision, service: Service
 ) -> None:
@@ -127,12 +111,15 @@ async def test_an_unknown_name_is_not_taken_for_a_path(
     assert {"/srv/shop", "/srv/empty"} == set(supervision.projects)
 
 
-async def test_init_lists_what_it_wrote_and_what_is_missing(service: Service, root: str) -> None:
-    """A second init writes nothing."""
-    first = await service.call("init", root, {}, EVE)
+async def test_init_lists_what_it_wrote_and_what_is_missing(
+    supervision: MemorySupervision, service: Service, root: str
+) -> None:
+    """A second init writes nothing. The project gets the given name, else the one in its files."""
+    first = await service.call("init", root, {"name": "The Shop"}, EVE)
     second = await service.call("init", root, {}, EVE)
 
-    assert ("initialised", root, "fresh") == (first["type"], first["project"], first["name"])
+    assert ("initialised", root, "The Shop") == (first["type"], first["project"], first["name"])
+    assert [(root, Initialised(project="The Shop", as_published=True))] == supervision.given
     assert [".ai/handoffd.yaml", "CLAUDE.md"] == first["created"]
     assert ["PROJECT_CONTEXT.md", "PROJECT_MEMORY.md"] == first["missing"]
     assert [] == second["created"]
@@ -218,8 +205,12 @@ async def test_an_executor_may_do_what_opens_nothing(
     assert 1 == len(supervision.given)
 
 
-async def test_an_executor_can_neither_stop_the_daemon_nor_lift_a_limit(inside: Service) -> None:
-    """It would end other executors, or spend what no person granted."""
+async def test_an_executor_can_neither_stop_the_daemon_nor_lift_a_limit(
+    supervision: MemorySupervision, journal: Journal, inside: Service
+) -> None:
+    """It would end other executors, or spend what no person granted. No one can stop a missing daemon."""
+    with pytest.raises(NotFound):
+        await service_over(supervision, journal, daemon=False).stop(EVE)
     with pytest.raises(Refused):
         await inside.stop(EVE, executors=True)
     with pytest.raises(Refused, match="lifting a limit is for people"):
@@ -234,14 +225,6 @@ async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision
         await service.call("start", "shop", {"story": "US-2", "executor": "claude,cluade"}, EVE)
     await service.call("use", "shop", {"executor": "codex,auto"}, EVE)
     assert [("/srv/shop", ExecutorChosen(executor=("codex", "auto"), by="eve"))] == supervision.given
-
-
-async def test_without_a_daemon_there_is_nothing_to_stop(
-    supervision: MemorySupervision, journal: Journal
-) -> None:
-    """The verb reports that."""
-    with pytest.raises(NotFound):
-        await service_over(supervision, journal, daemon=False).stop(EVE)
 
 
 async def test_reload_tells_the_problems(supervision: MemorySupervision, service: Service) -> None:

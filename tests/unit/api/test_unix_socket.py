@@ -157,7 +157,7 @@ def test_a_request_that_is_not_read_is_given_up(path: str, connection: socket.so
             send(connection, b"x" * 10_000_000)
 
 
-def test_an_end_before_all_is_sent_leaves_the_answer_to_be_read() -> None:
+def test_an_end_before_all_is_sent_leaves_an_answer() -> None:
     """A refusal comes so."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours:

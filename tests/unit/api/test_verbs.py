@@ -21,18 +21,14 @@ from handoffd.protocol.state import Reason
 
 
 def test_every_verb_has_an_event_or_does_more() -> None:
-    """Its event takes the same arguments, by the same names or by an entry in a table."""
+    """Its event takes the same arguments, by the same names or by an entry in a table; of declared types."""
+    assert set(TYPES) == set(get_args(get_type_hints(Parameter)["type"]))
     more = {"init", "add", "remove", "trust", "dispatch", "apply", "check"}
 
     assert more == {name for name, spec in VERBS.items() if spec.event is None}
     for name in VERBS.keys() - more - {"start", "custom"}:
         given: dict[str, Any] = {one.name: None for one in VERBS[name].parameters}
         assert VERBS[name].event == event_of(VERBS[name], given, "eve").kind
-
-
-def test_every_type_of_a_parameter_is_declared() -> None:
-    """With its check and its schema, once."""
-    assert set(TYPES) == set(get_args(get_type_hints(Parameter)["type"]))
 
 
 def test_verbs_that_open_a_gate_are_for_people_only() -> None:
@@ -139,11 +135,6 @@ def test_a_wrong_argument_is_named(verb: str, given: dict[str, Any], said: str) 
     assert usage(VERBS[verb], "/srv/my shop") == refusal.hint
 
 
-def test_the_refusal_of_an_unknown_reason_lists_the_reasons() -> None:
-    """People need not look them up."""
-    assert all(reason in _refusal("reject", {"reason": "dunno"}).message for reason in Reason)
-
-
 @pytest.mark.parametrize("given", [{"story": "../../etc"}, {"story": "US-1", "blocked_by": ["a/b"]}])
 def test_a_story_id_cannot_leave_the_project(given: dict[str, Any]) -> None:
     """Ids become parts of paths."""
@@ -159,8 +150,9 @@ def test_the_form_of_a_command_has_its_required_arguments() -> None:
     assert usage(VERBS["reject"], "shop").startswith("handoffd reject shop REASON  # REASON: constitution")
 
 
-def test_an_unknown_verb_is_answered_with_the_known_ones() -> None:
-    """So that a typo is quickly corrected."""
+def test_the_refusal_of_an_unknown_word_lists_the_known_ones() -> None:
+    """Verbs and reasons; a typo is quickly corrected."""
+    assert all(reason in _refusal("reject", {"reason": "dunno"}).message for reason in Reason)
     with pytest.raises(NotFound) as caught:
         spec_of("aprove")
 

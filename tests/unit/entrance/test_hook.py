@@ -191,18 +191,11 @@ def test_new_attempts_do_not_send_an_agent_back_again_and_again(alone: Path, env
 
 
 def test_a_hook_asks_once_for_a_missing_handoff(root: Path, env: dict[str, str]) -> None:
-    """At the end of a turn; a subagent has other work."""
+    """At the end of a turn, but not inside a run of ours; a subagent has other work."""
+    assert Said(0, "", "") == hook(event(root), {**env, OF_A_RUN: "d1"})
     said = [hook(event(root, name), env).code for name in ("SubagentStop", "TeammateIdle", "Stop", "Stop")]
 
     assert [0, 0, 2, 0] == said
-    assert "running" == state_in(root)["status"]
-
-
-def test_inside_a_run_of_ours_nothing_is_done(root: Path, env: dict[str, str]) -> None:
-    """The daemon applies its hand-off when it ends."""
-    hand_over(root)
-
-    assert Said(0, "", "") == hook(event(root), {**env, OF_A_RUN: "d1"})
     assert "running" == state_in(root)["status"]
 
 

@@ -43,7 +43,9 @@ def test_the_short_way_leads_where_the_settings_say(tmp_path: Path, environ: dic
     "text", ["runtime_dir: /run/mine\n", "state_dir: /var/mine\n", "log:\n  level: debug\n"]
 )
 def test_a_settings_file_counts(tmp_path: Path, text: str) -> None:
-    """The usual one, or the one that is named."""
+    """The usual one, or the named one, which must exist."""
+    with pytest.raises(InvalidFile):
+        _place(tmp_path, config=str(tmp_path / "none.yaml")).socket()
     usual = tmp_path / ".config/handoffd/handoffd.yaml"
     usual.parent.mkdir(parents=True)
     usual.write_text(text, encoding="utf-8")
@@ -67,12 +69,6 @@ def test_a_settings_file_without_directories_is_not_parsed(tmp_path: Path) -> No
     with pytest.raises(InvalidFile) as invalid:
         _place(tmp_path, HANDOFFD_LOG__LEVEL="loud").settings()
     assert "handoffd config check" == invalid.value.hint
-
-
-def test_a_named_settings_file_must_exist(tmp_path: Path) -> None:
-    """No other file replaces it."""
-    with pytest.raises(InvalidFile):
-        _place(tmp_path, config=str(tmp_path / "none.yaml")).socket()
 
 
 def test_a_project_is_a_name_or_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import environment
 from tests.support.controlled import Controlled
+from tests.support.hooking import daemon_saying
 from tests.unit.inspection.making import write_state
 
 from handoffd.api.client import Client
@@ -42,6 +43,13 @@ def test_a_verb_goes_to_the_daemon(control: Controlled) -> None:
     assert answer.daemon
     assert pwd.getpwuid(os.getuid()).pw_name == account()
     assert [("/srv/shop", Noted(text="x", by=account()))] == control.supervision.given
+
+
+def test_a_verb_is_asked_again_until_its_checks_have_ended() -> None:
+    """The daemon answers before long ones have."""
+    running, ended = ({"type": "applied", "checking": checking} for checking in (True, False))
+    with daemon_saying(running, ended) as runtime:
+        assert Answer(ended, daemon=True) == give(_at(runtime), "apply", "/srv/shop", {})
 
 
 def test_without_a_daemon_this_process_answers(tmp_path: Path) -> None:

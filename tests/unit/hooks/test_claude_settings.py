@@ -54,11 +54,6 @@ def _without(text: str) -> str:
     return without_ours(text, "settings.json")
 
 
-def test_every_event_of_ours_has_a_time_limit() -> None:
-    """A hook is installed for exactly the events that it answers."""
-    assert list(EVENTS) == list(TIMEOUTS_S)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,7 +75,8 @@ def test_removing_our_entries_restores_the_text(text: str) -> None:
 
 
 def test_nothing_is_lost() -> None:
-    """Other hooks, unknown keys and their order stay."""
+    """Other hooks, unknown keys and their order stay; each of our events has a time limit."""
+    assert list(EVENTS) == list(TIMEOUTS_S)
     before, after = json.loads(FULL), json.loads(_with(FULL))
 
     assert list(before) == list(after)
@@ -90,19 +86,15 @@ def test_nothing_is_lost() -> None:
     assert [{"hooks": [ours]}] == after["hooks"]["SessionEnd"]
 
 
-def test_entries_for_more_events_keep_the_others() -> None:
-    """Each event has its own entry."""
-    text = _with(_with("{}", "Stop"), "SessionEnd")
-
-    assert ["Stop", "SessionEnd"] == [one.event for one in commands(text, "f")]
-
-
 def test_a_hook_of_another_installation_is_replaced() -> None:
-    """Both would apply the same hand-off."""
+    """Both would apply the same hand-off; hooks for other events stay."""
     text = _with(_with(FULL, command="/old/bin/handoffd hook"))
 
     assert {"say done", OURS} == {one.command for one in commands(text, "f")}
     assert FULL == _without(text)
+    assert ["Stop", "SessionEnd"] == [
+        one.event for one in commands(_with(_with("{}", "Stop"), "SessionEnd"), "f")
+    ]
 
 
 def test_of_a_group_only_our_entry_is_removed() -> None:

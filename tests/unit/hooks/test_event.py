@@ -53,21 +53,15 @@ def test_anything_else_is_no_event(raw: bytes) -> None:
         parse_event(raw)
 
 
-def test_a_path_that_is_not_utf_8_is_a_path() -> None:
-    """Python writes its bytes as certain halves of characters; other halves are none."""
-    found = parse_event(event("/srv/\udcff"))
-
-    assert found is not None
-    assert "/srv/\udcff" == found.cwd
-
-
 def test_a_session_is_a_short_text() -> None:
-    """It becomes part of a file of ours."""
+    """It becomes part of a file of ours. A path need not be UTF-8: Python writes its bytes as halves."""
     long, odd = parse_event(event("/", session_id="x" * 9999)), parse_event(event("/", session_id={"a": 1}))
+    path = parse_event(event("/srv/\udcff"))
 
     assert long is not None
     assert odd is not None
-    assert (200, "") == (len(long.session), odd.session)
+    assert path is not None
+    assert (200, "", "/srv/\udcff") == (len(long.session), odd.session, path.cwd)
 
 
 def test_a_reply_is_fit_for_a_terminal_and_an_agent() -> None:

@@ -34,6 +34,14 @@ def _started(code: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
 
 
+def test_a_word_to_a_person_sends_no_agent_back(tmp_path: Path, tally: Tally) -> None:
+    """It is new once, and does not count. Most sessions are never sent back and leave nothing behind."""
+    tally.clear("s")
+    assert not (tmp_path / "state").exists()
+    assert [True, False] == [tally.is_news("why") for _ in range(2)]
+    assert [SEND_BACK, SEND_BACK, ENOUGH] == _verdicts(tally, "d", "abc")
+
+
 def test_twice_in_a_row_and_no_more(tally: Tally) -> None:
     """For one step and session; after a good hand-off, or at another step, the count begins again."""
     assert [SEND_BACK, SEND_BACK, ENOUGH, ENOUGH] == _verdicts(tally, "d1", "abcd")
@@ -76,19 +84,6 @@ def test_the_file_stays_small(tmp_path: Path, tally: Tally) -> None:
     assert KNOWN == tally.verdict("other", "d", name + "a")
     huge = "x" * 70_000
     assert [SEND_BACK, KNOWN] == [tally.verdict(huge, "d", "huge") for _ in range(2)]
-
-
-def test_a_word_to_a_person_sends_no_agent_back(tally: Tally) -> None:
-    """It is new once, and does not count."""
-    assert [True, False] == [tally.is_news("why") for _ in range(2)]
-    assert [SEND_BACK, SEND_BACK, ENOUGH] == _verdicts(tally, "d", "abc")
-
-
-def test_forgetting_leaves_nothing_behind(tmp_path: Path, tally: Tally) -> None:
-    """Most sessions are never sent back."""
-    tally.clear("s")
-
-    assert not (tmp_path / "state").exists()
 
 
 # --- the result of a hand-off ------------------------------------------------------------------------

@@ -214,19 +214,14 @@ def test_the_shipped_table_needs_no_project() -> None:
     assert "bdd" == get_rule("bootstrap").next_on_pass
 
 
-def test_a_rule_is_a_copy(shop: Path) -> None:
-    """A change does not reach the next caller."""
+def test_a_project_has_its_own_table(shop: Path) -> None:
+    """Under its root; a rule is a copy, so that a change does not reach the next caller."""
+    assert ("bdd", "review", "update-memory") == step_sequence(shop)
+    assert ("review", "sdd-delta") == (get_rule("bdd", shop).next_on_pass, get_rule("bdd").next_on_pass)
     on_fail = get_rule("impl").on_fail
     assert isinstance(on_fail, dict)
     on_fail["default"] = "done"
-
     assert "impl" == get_rule("impl").on_fail["default"] == fail_target("impl")
-
-
-def test_a_project_has_its_own_table(shop: Path) -> None:
-    """Under its root."""
-    assert ("bdd", "review", "update-memory") == step_sequence(shop)
-    assert ("review", "sdd-delta") == (get_rule("bdd", shop).next_on_pass, get_rule("bdd").next_on_pass)
 
 
 @pytest.mark.parametrize(("step", "told"), [("implement", "allowed: bootstrap, bdd"), ("done", "is the end")])
@@ -259,20 +254,14 @@ def test_an_unknown_reason_is_refused() -> None:
         fail_target("impl", "dislike")
 
 
-def test_a_team_has_roles() -> None:
-    """At its step; other steps have none."""
+def test_a_team_has_roles_and_large_stories() -> None:
+    """And medium ones of which enough is parallel; other steps are for one."""
     roles = team_roles()
-
     assert {"backend", "frontend", "test", "verify"} == set(roles)
     assert "docs/sdd.md" in roles["backend"].claude_reads
-    assert not team_roles("bdd")
-
-
-def test_a_team_works_on_a_large_story() -> None:
-    """On a medium one if enough of it is parallel; other steps are for one."""
     assert ["single", "team"] == [dispatch_mode("S", 9), dispatch_mode("L")]
     assert ["single", "team"] == [dispatch_mode("M", 1), dispatch_mode("M", 2)]
-    assert "single" == dispatch_mode("L", step="bdd")
+    assert ({}, "single") == (team_roles("bdd"), dispatch_mode("L", step="bdd"))
 
 
 def test_a_path_names_its_story_once() -> None:

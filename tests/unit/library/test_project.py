@@ -287,18 +287,14 @@ TAKEN = {
 }  # fmt: skip
 
 
-def test_the_type_of_an_answer_selects_the_value() -> None:
-    """A dispatch has its prompt; unknown keys are left out, because a later release may add some."""
+def test_an_answer_becomes_a_value_or_is_raised() -> None:
+    """By its type; unknown keys are left out, because a later release may add some."""
     result = dispatch_result(TAKEN)
-    blocked = {"type": "blocked", "step": "bdd", "reason": "by US-0", "caller_instruction": "wait"}
-
     assert result.type == "dispatched"
     assert ("# Do bdd", 2) == (result.prompt, result.fw_lv)
+    blocked = {"type": "blocked", "step": "bdd", "reason": "by US-0", "caller_instruction": "wait"}
     assert "blocked" == dispatch_result(blocked).type
 
-
-def test_a_refusal_is_raised_with_the_next_command() -> None:
-    """The engine calls it `next_command`."""
     command = "handoffd level . 1"
     answer = {"type": "error", "code": "SUPERVISED", "message": "level 2", "next_command": command}
     with refused("SUPERVISED", command, match="level 2"):

@@ -208,7 +208,9 @@ def _content(control: Controlled, part: str) -> Content:
 
 
 def test_an_address_has_the_name_of_the_project(odd: Controlled) -> None:
-    """However odd it is."""
+    """However odd it is; the roster is a resource, too."""
+    known = json.loads(content_of(place_at(odd.runtime), ROSTER).text)
+    assert ([ODD], 3) == ([one["name"] for one in known["projects"]], len(templates()))
     state, handoff = _content(odd, "state"), _content(odd, "handoff")
 
     assert ('{"step": "review"}', "application/json") == (state.text, state.mime_type)
@@ -267,11 +269,3 @@ def test_any_other_address_is_not_found(control: Controlled, uri: str) -> None:
     """The error lists the resources."""
     with pytest.raises(NotFound, match=r"handoffd://project/\{name\}/state"):
         content_of(place_at(control.runtime), uri)
-
-
-def test_the_roster_is_a_resource(control: Controlled) -> None:
-    """The answer of `projects`; there is a template for each part."""
-    told = json.loads(content_of(place_at(control.runtime), ROSTER).text)
-
-    assert ["shop", "empty"] == [one["name"] for one in told["projects"]]
-    assert 3 == len(templates())

@@ -30,14 +30,10 @@ def _client(control: Controlled, *, approvals: bool = False) -> Client:
     return Client(build(place_at(control.runtime), last_lines, approvals=approvals))
 
 
-def test_no_two_tools_share_a_name() -> None:
-    """A read and a verb could."""
+async def test_tools_have_hints(control: Controlled) -> None:
+    """About reading, and about removing something; no two of them share a name."""
     named = len(READS) + len(INSPECTIONS) + len(verb_offers(approvals=True))
     assert named == len(OFFERS) == len(offers(last_lines, approvals=True)) - len({"message", "log_tail"})
-
-
-async def test_tools_have_hints(control: Controlled) -> None:
-    """About reading, and about removing something."""
     async with _client(control) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
@@ -167,7 +163,7 @@ def test_the_answer_to_a_verb_without_a_daemon_has_the_reason() -> None:
 
 
 def test_a_refusal_of_the_engine_is_an_error_of_the_tool() -> None:
-    """With its code and its next command."""
+    """With its code and its next command; so is an answer that would fill a model's context."""
     refusal = {"type": "error", "code": "WRONG_STEP", "message": "m", "next_command": "handoffd status x"}
 
     result = result_of(Answer(refusal, daemon=True))
@@ -175,6 +171,8 @@ def test_a_refusal_of_the_engine_is_an_error_of_the_tool() -> None:
     assert result.is_error
     assert "WRONG_STEP" in texts(result)[0]
     assert "handoffd status x" == result.structured_content["next_command"]
+    large = result_of(Answer({"lines": ["x" * MOST_CHARS]}, daemon=True))
+    assert (True, "TOO_LARGE") == (large.is_error, large.structured_content["code"])
 
 
 def test_our_errors_are_errors_of_the_tool() -> None:
@@ -186,14 +184,6 @@ def test_our_errors_are_errors_of_the_tool() -> None:
     assert ("INVALID_FILE", "x.yaml:3: bad", "vi x.yaml") == (told["code"], told["message"], told["hint"])
     assert 3 == told["problems"][0]["line"]
     assert "NO_ANSWER" in texts(failure(HandoffdError("m", code="NO_ANSWER")))[0]
-
-
-def test_an_answer_that_is_too_large_is_refused() -> None:
-    """It would fill the model's context; the error names a smaller question."""
-    result = result_of(Answer({"lines": ["x" * MOST_CHARS]}, daemon=True))
-
-    assert result.is_error
-    assert "TOO_LARGE" == result.structured_content["code"]
 
 
 # --- the report before an answer ---------------------------------------------------------------------

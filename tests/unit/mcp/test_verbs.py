@@ -28,17 +28,12 @@ def _give(control: Controlled, name: str, *, approvals: bool = False, **given: A
 
 
 def test_every_verb_is_offered() -> None:
-    """Verbs for people only where a person allowed it."""
+    """Verbs for people only where a person allowed it, and so is `force`, which makes another verb."""
     without = [offer.name for offer in verb_offers(approvals=False)]
     allowed = [offer.name for offer in verb_offers(approvals=True)]
 
     assert sorted(VERBS) == sorted(allowed)
     assert {name for name, spec in VERBS.items() if spec.guard != "always"} == set(without)
-    assert "approve" not in without
-
-
-def test_force_is_for_people() -> None:
-    """It makes another verb of its own."""
     for name in ("start", "rollback"):
         assert "force" not in _offer(name).schema["properties"]
         assert "force" in _offer(name, approvals=True).schema["properties"]

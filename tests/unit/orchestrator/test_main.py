@@ -23,23 +23,13 @@ def test_the_version_is_that_of_the_interface() -> None:
     assert said == run(["-v"], {})
 
 
-def test_without_a_verb_the_usage_is_shown() -> None:
-    """On stderr, with the exit code 1."""
-    assert Said(err=usage(), code=1) == run([], {})
+@pytest.mark.parametrize("word", [None, "polish", "--help", "-h"])
+def test_without_a_known_verb_the_usage_is_shown(word: str | None) -> None:
+    """On stderr, with the exit code 1 and the unknown verb; `--help` counts as one."""
+    named = () if word is None else (f"Unknown command: {word}",)
 
-
-@pytest.mark.parametrize("word", ["polish", "--help", "-h"])
-def test_an_unknown_verb_is_named(word: str) -> None:
-    """Before the usage; `--help` has the same effect."""
-    said = run([word, "."], {})
-
-    assert Said(err=(f"Unknown command: {word}", *usage()), code=1) == said
-
-
-def test_the_usage_has_every_verb() -> None:
-    """With its arguments."""
+    assert Said(err=(*named, *usage()), code=1) == run([] if word is None else [word, "."], {})
     told = "\n".join(usage())
-
     assert [] == [name for name, (_, words, _) in VERBS.items() if f"  {name} {words}" not in told]
 
 

@@ -131,20 +131,15 @@ def test_the_status_is_the_file(say: Say, shop: Shop) -> None:
 
 
 def test_a_query_has_the_next_step(say: Say, shop: Shop) -> None:
-    """By the project's own table."""
-    shop.written(step="verify")
-    assert "update-memory" == told(say, "query")["next_step"]
-
-    (shop.root / ".ai/handoffd.yaml").write_text("preset: with-commit\n")
-    assert "commit" == told(say, "query")["next_step"]
-
-
-def test_a_query_works_before_a_story_began(say: Say) -> None:
-    """Without the keys that only a STATE.json has."""
+    """By the project's own table; without a STATE.json the answer lacks its keys."""
     found = told(say, "query")
-
     assert ("not_initialized", "none", 1) == (found["status"], found["step"], found["has_framework"]["level"])
     assert {"next_step", "last_error", "warnings"}.isdisjoint(found)
+
+    shop.written(step="verify")
+    assert "update-memory" == told(say, "query")["next_step"]
+    (shop.root / ".ai/handoffd.yaml").write_text("preset: with-commit\n")
+    assert "commit" == told(say, "query")["next_step"]
 
 
 def test_missing_files_are_printed_in_words_and_as_json(say: Say, shop: Shop) -> None:

@@ -170,19 +170,13 @@ def test_the_schema_allows_what_the_check_takes(kind: Any, required: bool) -> No
         assert accepted(parameter, value) == (not complaints({"x": value}, schema)), repr(value)[:80]
 
 
-def test_what_may_be_chosen_is_named() -> None:
+def test_only_choices_and_known_parameters_are_allowed() -> None:
     """In the schema as in the check."""
     parameter = Parameter(name="x", type="text", help="x", choices=("en", "zh-TW"))
-    schema = body_schema((parameter,))
-
     for value in ("en", "zh-TW", "de", "", None, 5):
-        assert accepted(parameter, value) == (not complaints({"x": value}, schema)), value
+        assert accepted(parameter, value) == (not complaints({"x": value}, body_schema((parameter,)))), value
 
-
-def test_nothing_unknown_is_allowed() -> None:
-    """In the schema as in the check."""
     schema = body_schema((Parameter(name="x", type="text", required=True, help="x"),))
-
     assert complaints({"x": "a", "y": "b"}, schema)
     assert complaints({}, schema)
 

@@ -41,15 +41,10 @@ def _post(control: Controlled, path: str, **body: Any) -> tuple[int, dict[str, A
     return _ask(control, "POST", path, json.dumps(body).encode())
 
 
-def test_health_has_version_and_api(control: Controlled) -> None:
-    """Programs ask for it first."""
-    status, told = _ask(control, "GET", "/v1/health")
-
-    assert (200, handoffd.__version__, 1) == (status, told["version"], told["api"])
-
-
-def test_status_and_projects(control: Controlled) -> None:
-    """All, one by name, one by its encoded path."""
+def test_health_status_and_projects(control: Controlled) -> None:
+    """All, one by name, one by its encoded path; programs ask for health first."""
+    status, health = _ask(control, "GET", "/v1/health")
+    assert (200, handoffd.__version__, 1) == (status, health["version"], health["api"])
     assert ["/srv/shop", "/srv/empty"] == [
         one["project"] for one in _ask(control, "GET", "/v1/status")[1]["projects"]
     ]
@@ -309,6 +304,9 @@ def test_a_wrong_question_about_a_folder_is_an_error(lasting: Controlled, path: 
 # --- the table of endpoints --------------------------------------------------------------------------
 def test_every_question_is_answered_where_its_declaration_says(control: Controlled) -> None:
     """With JSON, or a refusal of missing parameters; never with a fault or `no such path`."""
+    with pytest.raises(NotFound) as caught, control.client.stream("/metrics"):
+        pass
+    assert "handoffd run" == caught.value.hint  # the service of one verb has no counts
     for endpoint in ENDPOINTS:
         if endpoint.method == "GET" and "{" not in endpoint.path:
             assert not refusal(control, endpoint.path).startswith("there is no GET"), endpoint.name
@@ -335,14 +333,6 @@ def test_every_endpoint_is_described_once() -> None:
         assert ("POST" == endpoint.method) == (endpoint.body is not None), endpoint.name
         assert all(parameter.help for parameter in endpoint.url), endpoint.name
         assert all(parameter.help for parameter in endpoint.body or ()), endpoint.name
-
-
-def test_metrics_need_a_daemon(control: Controlled) -> None:
-    """The service of one verb has none."""
-    with pytest.raises(NotFound) as caught, control.client.stream("/metrics"):
-        pass
-
-    assert "handoffd run" == caught.value.hint
 
 
 # --- what a request has before its body --------------------------------------------------------------

@@ -29,21 +29,15 @@ from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError, Locked, NoDaemon
 
 
-def test_the_socket_is_for_its_account_only(control: Controlled) -> None:
-    """Mode 0600, and a socket at all."""
-    mode = control.socket.stat().st_mode
+def test_the_socket_is_for_its_account_only(tmp_path: Path) -> None:
+    """With mode 0600, in a folder that is closed to others if it was made for it."""
+    path = tmp_path / "run" / "c.sock"
 
-    assert stat.S_ISSOCK(mode)
-    assert 0o600 == stat.S_IMODE(mode)
+    def modes() -> tuple[int, int, bool]:
+        found = path.stat().st_mode
+        return stat.S_IMODE(path.parent.stat().st_mode), stat.S_IMODE(found), stat.S_ISSOCK(found)
 
-
-def test_a_folder_that_is_made_for_it_is_closed_to_others(tmp_path: Path) -> None:
-    """Only 0700 will do."""
-    folder = tmp_path / "run"
-
-    modes = _serve_once(_service(tmp_path), folder / "c.sock", lambda: stat.S_IMODE(folder.stat().st_mode))
-
-    assert 0o700 == modes
+    assert (0o700, 0o600, True) == _serve_once(_service(tmp_path), path, modes)
 
 
 def test_other_accounts_get_403(supervision: MemorySupervision) -> None:

@@ -77,23 +77,16 @@ def test_numbers_of_another_journal_are_a_gap(control: Controlled) -> None:
     assert "one" == first["data"]["why"]
 
 
-def test_a_gap_has_the_missing_numbers() -> None:
-    """A returning reader goes on behind it."""
-    line = {"type": "gap", "after": 4, "next": 9, "why": "a backup was restored"}
+def test_a_line_of_events_is_one_message() -> None:
+    """Its text cannot look like another one; behind a gap with its numbers a returning reader goes on."""
+    several = {"type": "event", "seq": 1, "kind": "noted", "why": "a\n\nid: 99\revent: x\u2028"}
+    missing = {"type": "gap", "after": 4, "next": 9, "why": "a backup was restored"}
 
-    assert (
-        b'id: 8\nevent: gap\ndata: {"from": 5, "to": 8, "next": 9, "why": "a backup was restored"}\n\n'
-        == encoded(line)
-    )
-
-
-def test_a_text_of_several_lines_is_one_message() -> None:
-    """Nothing in an event can look like another one."""
-    line = {"type": "event", "seq": 1, "kind": "noted", "why": "a\n\nid: 99\revent: x\u2028"}
-
-    lines = encoded(line).split(b"\n")
+    lines = encoded(several).split(b"\n")
     assert ([b"id: 1", b"event: noted"], [b"", b""]) == (lines[:2], lines[3:])
     assert b"\r" not in lines[2]
+    told = b'id: 8\nevent: gap\ndata: {"from": 5, "to": 8, "next": 9, "why": "a backup was restored"}\n\n'
+    assert told == encoded(missing)
 
 
 def test_a_stream_ends_with_the_server(supervision: MemorySupervision) -> None:

@@ -107,21 +107,22 @@ def test_without_the_token_nothing_is_answered(port: Loopback, given: str | None
     assert "handoffd token" in answer.json["hint"]
 
 
+def test_a_body_is_not_read_before_the_token(port: Loopback) -> None:
+    """A request that announces a gigabyte is refused at once."""
+    assert 401 == port.ask("POST", "/v1/reload", authorization=None, content_length="1000000000").status
+
+
 @pytest.mark.parametrize(
     "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
 )
 def test_a_body_must_say_that_it_is_json(port: Loopback, control: Controlled, kind: str | None) -> None:
-    """A page could send any other one without being asked where it comes from."""
+    """A page could send any other one without a question about its origin. No body needs no type."""
     answer = port.ask("POST", "/v1/verbs/note", NOTE, content_type=kind)
 
     assert (415, "UNSUPPORTED_MEDIA_TYPE") == (answer.status, answer.json["code"])
     assert [] == control.supervision.given
-
-
-def test_json_may_have_a_charset(port: Loopback) -> None:
-    """It changes nothing; a request without a body needs no type."""
-    kind = "Application/JSON; charset=utf-8"
-    assert 200 == port.ask("POST", "/v1/verbs/note", NOTE, content_type=kind).status
+    with_charset = "Application/JSON; charset=utf-8"
+    assert 200 == port.ask("POST", "/v1/verbs/note", NOTE, content_type=with_charset).status
     assert 200 == port.ask("POST", "/v1/reload").status
 
 
@@ -204,13 +205,6 @@ def test_huge_headers_are_refused(port: Loopback) -> None:
                 continue
             assert answer_of(everything(connection)).status in {0, 431}
     assert 200 == port.ask("GET", "/v1/health").status
-
-
-def test_a_body_is_not_read_before_the_token(port: Loopback) -> None:
-    """A request that announces a gigabyte is refused at once."""
-    answer = port.ask("POST", "/v1/reload", authorization=None, content_length="1000000000")
-
-    assert 401 == answer.status
 
 
 def test_connections_are_bounded(port: Loopback) -> None:
