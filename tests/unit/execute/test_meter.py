@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from tests.unit.execute.test_output import Writing
 
 from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
@@ -27,42 +28,32 @@ from handoffd.execute.meter import (
     shipped_families,
 )
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.runner import capture
 from handoffd.execute.stream.reader import Seen, StreamReader
 from handoffd.settings.model import Price
 
-HEAD, TAIL = 1000, 8000
 RECORDINGS = Path(__file__).parents[2] / "data" / "streams"
 
 
-class Agent:
+class Agent(Writing):
     """What an agent has printed, as its shim keeps it."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(root, head=1000, tail=8000)
         self.executor: Executor = load_book(shipped_layer()).get("claude")
-        self.run_dir = root / "run"
-        self.output = str(root / "output.log")
-        self.run_dir.mkdir()
-        position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self._ring = capture.Ring(
-            capture.open_output(self.output, str(root)), position, HEAD, TAIL, remember=10
-        )
 
     def prints(self, *lines: str) -> None:
         """Print lines."""
-        self._ring.write(memoryview("".join(f"{line}\n" for line in lines).encode()))
+        self.begins("".join(f"{line}\n" for line in lines))
 
     def begins(self, text: str) -> None:
         """Print the beginning of a line."""
-        self._ring.write(memoryview(text.encode()))
+        self.write(text.encode())
 
-    def ends(self) -> None:
-        """Print nothing more."""
-        self._ring.close()
-
-    def meter(self) -> Meter:
-        """Return a reader of its output."""
-        return Meter(Source(executor=self.executor, run_dir=self.run_dir, output=self.output))
+    def meter(self, *families: Mapping[str, Price]) -> Meter:
+        """Return a reader of its output, with the prices of these families."""
+        prices = PriceTable(families)
+        source = Source(executor=self.executor, run_dir=self.run_dir, output=str(self.path), prices=prices)
+        return Meter(source)
 
 
 @pytest.fixture
@@ -70,7 +61,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     """Lend an agent that has printed nothing."""
     lent = Agent(tmp_path)
     yield lent
-    lent.ends()
+    lent.ring.close()
 
 
 def turn(number: int, text: str = "Tea.") -> str:
@@ -225,8 +216,7 @@ def test_usage_has_its_cost_where_the_agent_does_not_report_it(agent: Agent) -> 
         '{"type": "system", "subtype": "init", "session_id": "s1", "model": "m-1"}',
         '{"type": "assistant", "message": {"id": "m1", "content": [], "usage": {"output_tokens": 500000}}}',
     )
-    prices = PriceTable(({"m-*": Price(input=1, output=4)},))
-    meter = Meter(Source(executor=agent.executor, run_dir=agent.run_dir, output=agent.output, prices=prices))
+    meter = agent.meter({"m-*": Price(input=1, output=4)})
 
     meter.look()
 

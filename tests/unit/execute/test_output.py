@@ -18,13 +18,13 @@ HEAD, TAIL = 100, 800
 class Writing:
     """A run's output as its shim writes it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, head: int = HEAD, tail: int = TAIL) -> None:
         self.run_dir = root / "run"
         self.path = root / "output.log"
         self.run_dir.mkdir()
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
         opened = capture.open_output(str(self.path), str(root))
-        self.ring = capture.Ring(opened, position, HEAD, TAIL, remember=10)
+        self.ring = capture.Ring(opened, position, head, tail, remember=10)
 
     def write(self, data: bytes) -> None:
         """Write `data` as the shim would."""

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket as sockets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -20,7 +20,6 @@ from tests.support.namespaces import reading_boot_id
 from tests.support.runs import (
     PYTHON,
     descends,
-    end_processes,
     hydra_is_grown,
     launchers,
     processes,
@@ -39,10 +38,9 @@ from handoffd.execute.runner import proc, records
 
 
 @pytest.fixture
-async def socket(tmp_path: Path) -> AsyncIterator[Path]:
+def socket(root: Path) -> Path:
     """Where launchers listen; no process of the test is left afterwards."""
-    yield tmp_path / "run" / "launcher.sock"
-    end_processes(tmp_path)
+    return root / "run" / "launcher.sock"
 
 
 def patient(socket: Path) -> Launcher:

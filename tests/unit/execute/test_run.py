@@ -254,13 +254,6 @@ async def test_living_runs_of_a_folder_are_found(launcher: Launcher, tmp_path: P
 
 
 # --- from outside, when shim and launcher are gone ----------------------------------------------------
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A folder for one test, with no process left in it afterwards."""
-    yield tmp_path
-    end_processes(tmp_path)
-
-
 def orphaned(marker: Path, run_id: str) -> None:
     """Leave two deaf orphans behind, with a run's id in their environment."""
     subprocess.run(script("hydra", str(marker), "orphans"), env={MARK: run_id}, check=True, timeout=60)

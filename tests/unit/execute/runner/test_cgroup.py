@@ -14,7 +14,6 @@ from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 from tests.support.runs import (
     PYTHON,
-    end_processes,
     hydra_is_grown,
     launchers,
     printed,
@@ -51,13 +50,6 @@ def place() -> Iterator[Path]:
     """A control group that is ours to divide."""
     with delegated() as place:
         yield place
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A folder for one test, with no process left in it afterwards."""
-    yield tmp_path
-    end_processes(tmp_path)
 
 
 def filled(place: Path) -> subprocess.Popen[str]:

@@ -32,10 +32,9 @@ PROGRAM = (PYTHON, "-I", "-S", "-E", launcher.__file__)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
+def path(root: Path) -> Path:
     """Where a launcher may listen; none is left there afterwards."""
-    yield tmp_path / "run" / "launcher.sock"
-    end_processes(tmp_path)
+    return root / "run" / "launcher.sock"
 
 
 @pytest.fixture(scope="module")
@@ -371,18 +370,14 @@ def test_service_fails_when_its_launcher_is_killed(path: Path, service: subproce
     assert 1 == service.wait(timeout=60)
 
 
-def test_a_launcher_that_starts_never_refuses_a_client(tmp_path: Path) -> None:
+def test_a_launcher_that_starts_never_refuses_a_client(path: Path) -> None:
     """Neither after one that was killed, nor when it takes a living one's place."""
-    path = tmp_path / "run" / "launcher.sock"
     path.parent.mkdir(mode=0o700)
     dead: set[int] = set()
-    try:
-        for _ in range(2):
-            with calling(path, socket.SOCK_SEQPACKET) as caller:
-                for _ in range(2):
-                    subprocess.run([*PROGRAM, str(path)], check=True, timeout=60, capture_output=True)
-            assert caller.refused <= dead
-            os.kill(begin(path), signal.SIGKILL)
-            dead = {path.stat().st_ino}
-    finally:
-        end_processes(tmp_path)
+    for _ in range(2):
+        with calling(path, socket.SOCK_SEQPACKET) as caller:
+            for _ in range(2):
+                subprocess.run([*PROGRAM, str(path)], check=True, timeout=60, capture_output=True)
+        assert caller.refused <= dead
+        os.kill(begin(path), signal.SIGKILL)
+        dead = {path.stat().st_ino}

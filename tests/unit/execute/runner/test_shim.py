@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import psutil
 import pytest
 from tests.support.cgroups import little_memory
 from tests.support.eventually import eventually_sync
-from tests.support.runs import PYTHON, end_processes, hydra_is_grown, printed, processes, run_spec, script
+from tests.support.runs import PYTHON, hydra_is_grown, printed, processes, run_spec, script
 
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
 from handoffd.execute.output import output_bytes
@@ -23,13 +22,6 @@ from handoffd.files.locks import acquire_project, project_lock_path
 
 MIB = 1024 * 1024
 PROGRAM = (PYTHON, "-I", "-S", "-E", shim.__file__)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """A folder for one test, with no process left in it afterwards."""
-    yield tmp_path
-    end_processes(tmp_path)
 
 
 def specified(root: Path, spec: RunSpec) -> Path:
