@@ -103,7 +103,7 @@ def backlog() -> None:
 @json_option
 @click.pass_obj
 def show(place: Place, project: str | None, as_json: bool) -> None:
-    """List the queued stories of PROJECT in the order in which they start, with what each one waits for."""
+    """List the queued stories of PROJECT in the order in which they start, and what each one waits for."""
     root = place.project(project)
 
     def without() -> dict[str, Any]:

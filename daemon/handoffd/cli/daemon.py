@@ -65,7 +65,7 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
     try:
         return anyio.run(partial(serve, settings, given, loaded.file))
     except BaseExceptionGroup as group:
-        raise told(group) from group
+        raise cause_of(group) from group
 
 
 def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
@@ -83,7 +83,7 @@ def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
     return given, loaded
 
 
-def told(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def cause_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error that ended the daemon: the first one that a user can act on, not its group."""
     matching = group.subgroup(HandoffdError)
     found: BaseException = matching if matching is not None else group
@@ -199,8 +199,8 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
     for count, what in ((answer["brought"], "found"), (answer["let_go"], "let go")):
         if count:
             yield f"{count} project{'s' * (count > 1)} {what}"
-    told = {*answer["problems"]}
-    others = [one for one in answer["warnings"] if not any(problem in one for problem in told)]
+    listed = {*answer["problems"]}
+    others = [one for one in answer["warnings"] if not any(problem in one for problem in listed)]
     yield from (f"warning: {plain(one)}" for one in others if "after a restart" not in one)
     if not settings["taken"]:
         yield "  next: handoffd config check"

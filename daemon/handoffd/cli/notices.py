@@ -13,7 +13,7 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either
 
 # --- notices -------------------------------------------------------------------------------------------
-_WAITING = ("PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT")
+_WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT")
 _HELD = ("SINK", "HELD BACK", "SINCE", "TOLD AT", "WHY")
 _SINKS = ("SINK", "WAITING", "SINCE", "FAILED TRIES", "GIVEN UP", "LAST ERROR")
 _WIDTH = 70

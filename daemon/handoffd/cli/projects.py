@@ -105,7 +105,7 @@ def scan(
     A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: a project
     could not be added.
     """
-    found = look(folder, depth, exclude, told=not as_json and sys.stderr.isatty())
+    found = look(folder, depth, exclude, progress=not as_json and sys.stderr.isatty())
     known, daemon = _known(place)
     outcome = _nothing()
     if add:
@@ -130,7 +130,7 @@ def _nothing() -> Json:
     return {"added": [], "refused": []}
 
 
-def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
+def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, progress: bool) -> Scanned:
     """Return the projects below a folder. Raises NotFound if it is not a folder."""
     from handoffd.inspection.discovery import discover, listed, of_workspace, resolved_base
     from handoffd.settings.model import WorkspaceSettings
@@ -140,8 +140,8 @@ def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) 
     base = resolved_base(wanted)
     if base is None:
         raise NotFound(f"{path} is not a folder", hint="handoffd scan DIR")
-    found = discover(wanted, base, progress=_tell if told else lambda _: None)
-    if told:
+    found = discover(wanted, base, progress=_tell if progress else lambda _: None)
+    if progress:
         click.echo("\r\033[K", nl=False, err=True)
     projects = tuple(_project(root, listed(Path(root))) for root in found.roots)
     return Scanned(

@@ -53,7 +53,7 @@ class Chosen:
 def users_of(default: ExecutorChoice, projects: Iterable[Mapping[str, object]]) -> dict[str, list[str]]:
     """Return the roots of the projects by the executor that they use; the default ones are always there.
 
-    `projects` are those of `status`; an older daemon does not send the choices of their own settings.
+    `projects` come from `status`; an older daemon does not send the choices of their own settings.
     """
     users: dict[str, list[str]] = {name: [] for name in names_in(default)}
     for project in projects:

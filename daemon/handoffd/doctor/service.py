@@ -372,13 +372,13 @@ class Unit:
 
     def _unloaded(self, how: str) -> Trouble:
         again = "runs, and cannot be started again" if self.runs else "cannot be started"
-        why, mend = f"systemd cannot use its file ({how})", self.service.install
+        why, repair = f"systemd cannot use its file ({how})", self.service.install
         if how == "masked":
-            mend = f"{self.service.systemctl} unmask {self.name}"
+            repair = f"{self.service.systemctl} unmask {self.name}"
         elif how != "not-found" and (others := self._drop_ins_of_others()):
             why = f"systemd cannot use its files ({how}), and handoffd did not write {' and '.join(others)}"
-            mend = f"{self.service.analyze} verify {self.name}.service  # then: {self._edited(others)}"
-        return Trouble(what=f"{self.name} {again}", why=why, action=mend)
+            repair = f"{self.service.analyze} verify {self.name}.service  # then: {self._edited(others)}"
+        return Trouble(what=f"{self.name} {again}", why=why, action=repair)
 
     def _drop_ins_of_others(self) -> list[str]:
         """Return the drop-ins that `service install` has not written, and leaves alone."""

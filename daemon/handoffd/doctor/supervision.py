@@ -105,7 +105,7 @@ def _answer(facts: DaemonFacts) -> Iterator[Finding]:
     if isinstance(asked.error, NoDaemon):
         yield from _absent(facts)
     elif asked.error is not None and _process(facts) is None:
-        yield fault(DAEMON, "the daemon cannot be spoken to", asked.error.message, asked.error.hint)
+        yield fault(DAEMON, "the daemon cannot be reached", asked.error.message, asked.error.hint)
     elif asked.error is not None:
         what = f"the daemon (process {_process(facts)}) does not answer"
         yield fault(DAEMON, what, asked.error.message, _woken(facts))

@@ -147,7 +147,7 @@ def test_the_report_is_in_the_chosen_language(control: Controlled, handoffd: Com
 
 
 def test_what_could_not_be_done_is_an_error(control: Controlled, handoffd: Commands) -> None:
-    """On standard error, with what was understood."""
+    """On standard error; it names the verb that was understood."""
     said = handoffd("auto", "shop", "approve US-9")
 
     assert (1, "") == (said.code, said.out)

@@ -20,7 +20,7 @@ from tests.support.eventually import eventually_sync
 
 from handoffd.api.client import Client
 from handoffd.api.service import renewed_json
-from handoffd.cli.daemon import report, told
+from handoffd.cli.daemon import cause_of, report
 from handoffd.engine.views import WORKABLE, Renewed, SettingsView
 from handoffd.errors import Locked, NoDaemon, Problem
 from handoffd.protocol import yamltext
@@ -86,8 +86,8 @@ def test_the_error_that_ends_the_daemon_is_taken_out_of_its_groups() -> None:
     """One that a person can act on, before a bug."""
     locked, bug = Locked("taken"), ValueError("bug")
 
-    assert locked is told(BaseExceptionGroup("", [BaseExceptionGroup("", [locked]), bug]))
-    assert bug is told(BaseExceptionGroup("", [bug]))
+    assert locked is cause_of(BaseExceptionGroup("", [BaseExceptionGroup("", [locked]), bug]))
+    assert bug is cause_of(BaseExceptionGroup("", [bug]))
 
 
 # --- stop -------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 
 def test_the_matrix_has_every_executor(tool: str, handoffd: Commands) -> None:
-    """With the version of those that are installed; patterns are not executors."""
+    """With the version of the installed ones; patterns are not executors."""
     said = handoffd("--config", tool, "executors")
     rows = {line.split()[0]: line for line in said.lines}
     found = {one["name"]: one for one in handoffd("--config", tool, "executors", "--json").json["executors"]}
@@ -182,7 +182,7 @@ def test_the_matrix_has_every_executor(tool: str, handoffd: Commands) -> None:
 def test_check_of_one_reports_what_is_wrong(
     tool: str, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what to type and exit code 1; with exit code 0 when all is well."""
+    """With the next command and exit code 1; exit code 0 when all is well."""
     said = handoffd("--config", tool, "executors", "check", "mine")
     monkeypatch.setenv("KEY", "secret")
     well = handoffd("--config", tool, "executors", "check", "mine", "--json")

@@ -126,7 +126,7 @@ def test_a_track_whose_events_were_changed_is_not_rebuilt(journal: Path, handoff
 
 
 def test_nothing_is_repaired_beside_a_daemon(journal: Path, handoffd: Commands) -> None:
-    """It would continue with what it has in memory."""
+    """It would continue with the tracks in its memory."""
     with acquire(daemon_lock_path(journal.parent), "it"):
         said = handoffd("journal", "repair")
 

@@ -73,7 +73,7 @@ def test_every_lazy_command_exists(name: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_a_valid_command_line(example: str) -> None:
-    """Its options and words are those of its command, and the help of the command shows it."""
+    """Its command has these options and words, and shows the example in its help."""
     words = shlex.split(re.split(r" [|<>] ", example)[0])
     context = cli.make_context("handoffd", words)
     command: click.Command = cli

@@ -53,7 +53,7 @@ def test_each_waiting_matter_has_the_time_of_its_next_notification() -> None:
 
     head, row, *rest = notices_report(answer, whole=False)
 
-    assert ["PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT"] == cells(head)
+    assert ["PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT"] == cells(head)
     assert ["shop", "–", moment(SINCE), moment(again), "a \\x1b[31mreview"] == cells(row)
     assert ["", "and 7 more"] == rest
 

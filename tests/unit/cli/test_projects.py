@@ -151,7 +151,7 @@ def test_a_long_scan_shows_its_progress_on_a_terminal(
     for number in range(500):  # with the folder itself, one more than it counts silently
         (tmp_path / str(number)).mkdir()
 
-    projects.look(str(tmp_path), 1, told=True)
+    projects.look(str(tmp_path), 1, progress=True)
 
     shown = capsys.readouterr().err
     assert "500 folders, 0 projects" in shown

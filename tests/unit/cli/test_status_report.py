@@ -1,4 +1,4 @@
-"""The screen that tells the truth."""
+"""The report of `handoffd status`."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_one_line_a_track_and_what_it_waits_for() -> None:
         ({"dispatch": None, "story": None, "status": "pending"}, True, "no story"),
     ],
 )
-def test_nothing_is_said_to_run_that_does_not(changes: dict[str, Any], daemon: bool, said: str) -> None:
-    """A record alone is no process; an attempt that is not ours is what STATE.json says it is."""
+def test_only_a_running_process_is_shown_as_running(changes: dict[str, Any], daemon: bool, said: str) -> None:
+    """A record alone is not a process; an attempt of another daemon has the status of STATE.json."""
     track = {**_VIEW.dump_python(project_view("/srv/api", RUNNING), mode="json")["tracks"][0], **changes}
     project = {"condition": "ok", "paused_by": None}
 
@@ -88,25 +88,25 @@ def test_nothing_is_said_to_run_that_does_not(changes: dict[str, Any], daemon: b
     ],
 )  # fmt: skip
 def test_what_a_running_agent_does_is_one_short_line(changes: dict[str, Any], said: str) -> None:
-    """What it did last, what it has used, and how long ago it said so; whatever it says, it is one line."""
+    """What it did last, what it has used, and when it last wrote; always one line."""
     status = _status(project_view("/srv/api", RUNNING)) | {"at": "2026-01-31T22:15:09Z"}
     status["projects"][0]["tracks"][0] |= changes
 
     assert f"    {said}" == click.unstyle(report(status, whole=False)[2])
 
 
-def test_one_project_tells_the_model() -> None:
-    """For whoever wonders about the bill."""
+def test_one_project_shows_the_model() -> None:
+    """It explains the cost."""
     view = project_view("/srv/api", replace(RUNNING, model="opus"))
     assert "    model: opus" in _lines(view, whole=True)
     assert "    model: opus" not in _lines(view)
 
 
-def test_one_project_tells_what_its_last_attempt_took() -> None:
-    """As far as something counted it."""
-    told = "    the last attempt took at most: 812 MiB, 41 tasks"
+def test_one_project_shows_the_memory_and_tasks_of_its_last_attempt() -> None:
+    """If they were measured."""
+    line = "    the last attempt took at most: 812 MiB, 41 tasks"
     took = Footprint(memory_peak=812 << 20, tasks_peak=41)
-    assert told in _lines(project_view("/srv/api", replace(RUNNING, footprint=took)), whole=True)
+    assert line in _lines(project_view("/srv/api", replace(RUNNING, footprint=took)), whole=True)
     for unknown in (Footprint(), None):
         view = project_view("/srv/api", replace(RUNNING, footprint=unknown))
         assert not [line for line in _lines(view, whole=True) if "took at most" in line]
@@ -123,7 +123,7 @@ def test_a_pause_shows_where_nothing_runs() -> None:
     assert ["paused", "running"] == [said("pending"), said("running")]
 
 
-def test_a_project_that_cannot_be_worked_on_says_why() -> None:
+def test_a_project_that_cannot_be_worked_on_has_its_reason() -> None:
     """Before anything else."""
     sick = project_view("/srv/shop", track_view(), condition="missing", detail="/srv/shop is gone")
 
@@ -131,16 +131,16 @@ def test_a_project_that_cannot_be_worked_on_says_why() -> None:
     assert "    /srv/shop is gone" in _lines(sick)
 
 
-def test_a_project_of_which_nothing_is_known_yet_says_what_to_type() -> None:
-    """Here it was another daemon's from the beginning."""
+def test_a_project_of_another_daemon_has_its_command() -> None:
+    """Nothing else is known about it."""
     lines = _lines(replace(project_view("/srv/shop"), condition="locked", detail="it belongs to another one"))
 
     assert "    it belongs to another one" in lines
     assert any(line.startswith("    next: handoffd remove /srv/shop #") for line in lines)
 
 
-def test_what_is_wrong_is_said_once_with_a_time_of_here() -> None:
-    """What a file's first problem is, and since when, as the clock on the wall has it."""
+def test_a_problem_is_shown_once_with_its_local_time() -> None:
+    """A file's first problem is the detail; the others are warnings."""
     since = datetime(2026, 11, 22, 14, 19, 48, 951187, tzinfo=UTC)
     sick = project_view(
         "/srv/shop", track_view(), condition="invalid_rules", detail="line 2", warnings=("line 2", "line 3"),
@@ -153,28 +153,28 @@ def test_what_is_wrong_is_said_once_with_a_time_of_here() -> None:
 
 
 @pytest.mark.parametrize(("by_itself", "said"), [(True, "NIGHT, which starts by itself"), (False, "NIGHT")])
-def test_whether_the_next_story_starts_by_itself_is_told_of_that_story(by_itself: bool, said: str) -> None:
-    """A schedule's does where others wait for a `continue`."""
+def test_a_next_story_that_starts_by_itself_is_marked(by_itself: bool, said: str) -> None:
+    """A schedule's does, while others wait for a `continue`."""
     track = track_view(backlog=("US-2", "NIGHT"), next_story="NIGHT", next_by_itself=by_itself)
     assert f"    backlog: 2 stories, next {said}; US-2" in _lines(project_view("/srv/shop", track))
 
 
-def test_a_review_that_is_suggested_is_told_with_its_command() -> None:
-    """A daemon of an older release tells nothing of it."""
+def test_a_suggested_review_is_shown_with_its_command() -> None:
+    """An older daemon does not suggest one."""
     track = track_view(step="done", status="pass", review_suggested=True)
     line = "    a review of the project is suggested: handoffd review /srv/shop"
     assert line in _lines(project_view("/srv/shop", track))
     assert line not in _lines(project_view("/srv/shop", track_view(step="done", status="pass")))
 
 
-def test_an_error_under_an_attempt_that_runs_is_that_of_the_last_one() -> None:
-    """What runs has not failed yet."""
+def test_an_error_under_a_running_attempt_is_of_the_last_one() -> None:
+    """The running one has not failed yet."""
     running, waiting = (track_view(status=status, last_error="boom") for status in ("running", "failing"))
     assert "    last attempt: boom" in _lines(project_view("/srv/shop", running))
     assert "    last error: boom" in _lines(project_view("/srv/shop", waiting))
 
 
-def test_one_project_is_told_whole() -> None:
+def test_one_project_is_shown_whole() -> None:
     """Nothing is cut, and all facts are there."""
     long, failing = "x" * 300, tuple(f"t{n}" for n in range(12))
     track = track_view(
@@ -207,8 +207,8 @@ def test_one_project_is_told_whole() -> None:
         ),
     ],
 )
-def test_what_runs_is_told_with_what_it_was_asked_for(changes: dict[str, Any], said: str) -> None:
-    """Only where that is not the step's work, in a session of its own."""
+def test_a_running_attempt_is_shown_with_its_request(changes: dict[str, Any], said: str) -> None:
+    """If that is not the step's work in a session of its own."""
     whole = _lines(project_view("/srv/shop", replace(RUNNING, **changes)), whole=True)
     assert f"    {said}" in whole
 
@@ -221,14 +221,14 @@ def test_what_runs_is_told_with_what_it_was_asked_for(changes: dict[str, Any], s
     ],
 )
 def test_a_claim_is_not_shown_as_a_fact(measured: bool, said: str) -> None:
-    """Numbers that nobody measured are somebody's word."""
+    """Numbers that handoffd did not measure are marked."""
     track = track_view(tests=TestCounts(passed=2), tests_measured=measured)
 
     assert f"    {said}" in _lines(project_view("/srv/shop", track), whole=True)
 
 
-def test_a_project_whose_tests_nobody_runs_is_warned_of() -> None:
-    """Where it is looked at by itself, and only once it can be worked on."""
+def test_a_project_without_a_test_command_gets_a_warning() -> None:
+    """When it is shown whole, and can be worked on."""
     warning = (
         "    warning: handoffd runs no tests: agents' claims count until you set test.command in"
         " .ai/handoffd.yaml"
@@ -241,8 +241,8 @@ def test_a_project_whose_tests_nobody_runs_is_warned_of() -> None:
     assert warning not in _lines(project_view("/srv/shop", test_command=None), whole=True)
 
 
-def test_a_daemon_of_an_older_release_tells_less() -> None:
-    """What it does not say is not made up."""
+def test_an_older_daemon_sends_less() -> None:
+    """The report makes nothing up."""
     status = _status(project_view("/srv/shop", track_view(tests=TestCounts(passed=2))))
     del status["projects"][0]["test_command"], status["projects"][0]["tracks"][0]["tests_measured"]
 
@@ -252,8 +252,8 @@ def test_a_daemon_of_an_older_release_tells_less() -> None:
     assert not any("measured" in line for line in lines)
 
 
-def test_two_projects_of_one_name_are_told_apart() -> None:
-    """By where they lie."""
+def test_two_projects_of_one_name_are_distinguished() -> None:
+    """By their paths."""
     lines = _lines(project_view("/a/shop", track_view()), project_view("/b/shop", track_view()))
 
     assert ["/a/shop", "/b/shop"] == [line.split()[0] for line in lines if line.startswith("/")]
@@ -269,13 +269,13 @@ def test_what_agents_wrote_cannot_drive_the_terminal() -> None:
     assert "    last error: \\x1b[2J shop US-001 done" in lines
 
 
-def test_no_project_and_no_daemon_are_said() -> None:
+def test_no_project_and_no_daemon_are_reported() -> None:
     """With the command that changes it."""
     assert ["No project is supervised: handoffd add PROJECT"] == _lines()
     assert "No daemon runs: `handoffd run` goes on from here." == _lines(daemon=False)[-1]
 
 
-UNTOLD = {
+UNDELIVERED = {
     "sink": "webhook", "undelivered": 3, "oldest": "2026-01-31T22:15:09.123Z", "failed_tries": 4,
     "last_error": "https://ntfy.example.org answered 503", "next_try_s": 39.6, "given_up": 0,
 }  # fmt: skip
@@ -305,10 +305,10 @@ UNTOLD = {
         ),
     ],
 )
-def test_what_people_could_not_be_told_is_told_here(
+def test_undelivered_notifications_are_a_warning(
     changes: dict[str, Any], daemon: bool, said: list[str]
 ) -> None:
-    """What is on its way for the first time is no warning."""
-    status = {**_status(project_view("/srv/shop"), daemon=daemon), "notices": [{**UNTOLD, **changes}]}
+    """Not on the first try."""
+    status = {**_status(project_view("/srv/shop"), daemon=daemon), "notices": [{**UNDELIVERED, **changes}]}
 
     assert said == [line for line in report(status, whole=False) if line.startswith("warning")]

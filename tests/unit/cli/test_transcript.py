@@ -37,14 +37,14 @@ def answered(content: object, **more: object) -> str:
 
 
 def said(text: str) -> str:
-    """Return the line in which the agent says a text."""
+    """Return the line of a text by the agent."""
     return assistant({"type": "text", "text": text})
 
 
 def lines(
     pieces: Iterable[bytes], rules: StreamFormat | None = RULES, *, whole_lines: bool = False
 ) -> list[Line]:
-    """Return what a whole output says."""
+    """Return the lines of a whole output."""
     transcript = Transcript(rules, whole_lines=whole_lines)
     return [*(line for piece in pieces for line in transcript.feed(piece)), *transcript.end()]
 
@@ -73,7 +73,7 @@ def lines(
     ],
 )
 def test_a_line_of_the_stream_is_one_line_of_words(text: str, kind: Kind, expected: str) -> None:
-    """What was said and done, and how it ended."""
+    """For each kind of message, and for the end."""
     assert Line(text=expected, kind=kind) == read_line(text, RULES)
 
 
@@ -85,8 +85,8 @@ def test_several_things_in_one_message_are_one_line() -> None:
     assert Line(text="Look: | [tool] Read: a.go | [tool] Read: a.go", kind="said") == found
 
 
-def test_the_result_tells_what_the_run_took() -> None:
-    """As far as it says so, under the keys that the executor's description names."""
+def test_the_result_has_what_the_run_used() -> None:
+    """As far as it is there, under the keys of the executor's description."""
     usage = {
         "input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000,
         "output_tokens": 567, "server_tool_use": {"web_search_requests": 1},
@@ -98,8 +98,8 @@ def test_the_result_tells_what_the_run_took() -> None:
 
 
 @pytest.mark.parametrize("value", [True, -1, "x", [1], None, 10**20, float("nan"), {"a": 1}])
-def test_numbers_that_are_none_are_left_out(value: object) -> None:
-    """A stream is text that others wrote."""
+def test_values_that_are_not_numbers_are_left_out(value: object) -> None:
+    """A stream is text from another program."""
     usage = {"input_tokens": value, "output_tokens": value}
 
     text = line(type="result", is_error=False, result="Done.", usage=usage, total_cost_usd=value)
@@ -110,7 +110,7 @@ def test_numbers_that_are_none_are_left_out(value: object) -> None:
     )
 
 
-def test_what_is_not_understood_stays_as_it_is() -> None:
+def test_unknown_lines_stay_as_they_are() -> None:
     """Objects of other kinds, broken ones, and plain text."""
     unknown = line(type="rate_limit_event", info={"a": 1})
 
@@ -125,7 +125,7 @@ def test_without_a_described_stream_nothing_is_put_into_words() -> None:
 
 
 @pytest.mark.parametrize("rules", [RULES, None])
-def test_control_characters_are_shown_wherever_they_stand(rules: StreamFormat | None) -> None:
+def test_control_characters_are_shown_everywhere(rules: StreamFormat | None) -> None:
     """In plain text, and hidden in the texts of the stream."""
     nasty = "\x1b]0;pwned\x07\x9b2J\u202e\ud800"
     several = [
@@ -144,14 +144,14 @@ def test_control_characters_are_shown_wherever_they_stand(rules: StreamFormat | 
 
 
 def test_arguments_and_answers_of_tools_are_shortened() -> None:
-    """A file that is read or written would bury what was said."""
+    """The contents of a file would bury the agent's words."""
     for text in (called("Bash", command="x" * 5000), answered("y" * 5000)):
         assert len(read_line(text, RULES).text) < 400
     assert "z" * 5000 == read_line(said("z" * 5000), RULES).text
 
 
 def test_lines_are_put_together_from_pieces() -> None:
-    """Wherever a piece ends, in a character, too; what is left at the end is told, without a line break."""
+    """A piece may end in a character; the rest at the end is a line without a line break."""
     output = f"plain é\r\n{said('請 go on')}\n\n{said('cut off')[:20]}".encode()
     expected = [
         Line(text="plain é", kind="text"),
@@ -166,7 +166,7 @@ def test_lines_are_put_together_from_pieces() -> None:
 
 
 def test_plain_text_is_not_held_back() -> None:
-    """A row of dots grows before one's eyes; but half a character or half a line break does not."""
+    """A row of dots appears dot by dot; half a character or half a line break waits."""
     transcript = Transcript(None)
     given = [list(transcript.feed(piece)) for piece in (b"..", b".\xc3", b"\xa9\r", b"\n", b"")]
 
@@ -180,8 +180,8 @@ def test_for_programs_lines_are_whole() -> None:
     assert [Line(text="....", kind="text")] == lines([b"..", b"..", b"\n"], None, whole_lines=True)
 
 
-def test_no_more_than_a_line_is_held_and_no_more_than_so_much_of_it() -> None:
-    """A line without an end comes in pieces; what follows it is read again."""
+def test_at_most_a_part_of_one_line_is_held() -> None:
+    """A line without an end comes in pieces; the next line is read as usual."""
     piece = b"x" * 65_536
     transcript = Transcript(RULES)
     count, longest = 0, 0
@@ -196,8 +196,8 @@ def test_no_more_than_a_line_is_held_and_no_more_than_so_much_of_it() -> None:
     assert [("text", True), ("said", True)] == [(line.kind, line.ended) for line in rest]
 
 
-def test_the_rest_of_a_line_that_was_cut_is_not_taken_for_one() -> None:
-    """However much it looks like a line of the stream."""
+def test_the_rest_of_a_cut_line_is_text() -> None:
+    """Although it looks like a line of the stream."""
     output = b"x" * (MOST_CHARS + 1), said("I").encode() + b"\n"
 
     assert ["text", "text"] == [line.kind for line in lines(output)]
@@ -207,7 +207,7 @@ def test_the_rest_of_a_line_that_was_cut_is_not_taken_for_one() -> None:
 @given(output=st.lists(st.binary(max_size=80)), whole=st.booleans(), plain=st.booleans())
 @example(output=[b"\r", b"", b"x"], whole=False, plain=True)
 def test_no_output_is_fatal_and_nothing_is_lost(output: list[bytes], whole: bool, plain: bool) -> None:
-    """Line for line it is the same, in whatever pieces it comes."""
+    """The lines are the same in whatever pieces they come."""
     rules = None if plain else RULES
 
     def joined(pieces: Iterable[bytes]) -> str:
@@ -244,7 +244,7 @@ types = st.sampled_from(
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(kind=types, inner=types, value=json_values, more=st.dictionaries(words, json_values, max_size=4))
 def test_no_line_of_a_stream_is_fatal(kind: str, inner: str, value: object, more: dict[str, object]) -> None:
-    """Whatever stands where something else is expected."""
+    """Whatever is in the place of an expected value."""
     block = {"type": inner, "text": value, "thinking": value, "name": value, "input": value, "content": value}
     for content in (value, [value], [block | more]):
         text = line(

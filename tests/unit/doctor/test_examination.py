@@ -1,4 +1,4 @@
-"""Facts are gathered, whoever is silent, and every check is made."""
+"""Facts are gathered, though some look may never end, and every check is made."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def folder() -> Iterator[Path]:
 
 
 def never(*_: object) -> dict[str, Any]:
-    """Stand for a look that must not be taken."""
-    raise AssertionError("the projects were looked at")
+    """Fail: the projects must not be read."""
+    raise AssertionError("the projects were read")
 
 
 def subject(folder: Path, **changes: Any) -> Subject:
@@ -83,8 +83,8 @@ def test_without_anything_every_check_is_made_and_nothing_is_changed(folder: Pat
     assert [] == list(folder.iterdir())
 
 
-def test_with_a_daemon_it_is_asked(folder: Path) -> None:
-    """Nobody else looks at the projects; those that are swept are named."""
+def test_a_daemon_answers_for_its_projects(folder: Path) -> None:
+    """They are not read here; swept ones are named."""
     swept = project_view("/srv/b", track_view(), swept=LIMIT_REACHED, executor="no-such")
     with controlled(MemorySupervision(project_view("/srv/a", track_view()), swept)) as lent:
         found = examine(subject(folder, socket=lent.socket, look=never))
@@ -97,7 +97,7 @@ def test_with_a_daemon_it_is_asked(folder: Path) -> None:
 
 
 async def test_without_a_daemon_the_journal_is_read(folder: Path) -> None:
-    """And the folders that answer are looked at."""
+    """And the folders that answer are read."""
     await remember(folder / "state/journal.db", folder / "a")
     looked: list[frozenset[str]] = []
 
@@ -112,7 +112,7 @@ async def test_without_a_daemon_the_journal_is_read(folder: Path) -> None:
 
 
 async def test_a_look_that_hangs_ends_nothing(folder: Path) -> None:
-    """The other checks are made; of the projects nothing is claimed."""
+    """The other checks are made; nothing is claimed about the projects."""
     await remember(folder / "state/journal.db", folder / "a")
     ever = threading.Event()
     try:
@@ -124,7 +124,7 @@ async def test_a_look_that_hangs_ends_nothing(folder: Path) -> None:
     assert "1 project needs" in of(found, "watches").what
 
 
-def test_a_daemon_that_hangs_is_told_of_and_its_projects_are_left_alone(folder: Path) -> None:
+def test_a_daemon_that_hangs_is_reported_and_its_projects_are_left_alone(folder: Path) -> None:
     """It is known by its process, and so is its service."""
     with closing(socket.socket(socket.AF_UNIX)) as listening:
         listening.bind(str(folder / "control.sock"))
@@ -136,8 +136,8 @@ def test_a_daemon_that_hangs_is_told_of_and_its_projects_are_left_alone(folder: 
     assert "projects" not in checks(found)
 
 
-def test_who_holds_the_state_directory_is_named(folder: Path) -> None:
-    """By the lock's signature; the lock itself is not asked for."""
+def test_the_holder_of_the_state_directory_is_named(folder: Path) -> None:
+    """From the lock's text, without taking the lock."""
     lock = acquire(daemon_lock_path(folder / "state"), "the state directory")
     try:
         found = of(examine(subject(folder)), "daemon")
@@ -150,10 +150,10 @@ def test_who_holds_the_state_directory_is_named(folder: Path) -> None:
     )
 
 
-def test_a_journal_that_cannot_be_used_is_told_of(folder: Path) -> None:
-    """Of the projects in it nothing is known then."""
+def test_a_journal_that_cannot_be_used_is_reported(folder: Path) -> None:
+    """Its projects are unknown then."""
     (folder / "state").mkdir(mode=0o700)
-    (folder / "state/journal.db").write_text("a letter, and no journal at all " * 10)
+    (folder / "state/journal.db").write_text("a letter, and not a journal at all " * 10)
     found = examine(subject(folder, look=never))
 
     assert ("fault", "the journal cannot be used") == (of(found, "state").severity, of(found, "state").what)
@@ -161,14 +161,14 @@ def test_a_journal_that_cannot_be_used_is_told_of(folder: Path) -> None:
 
 
 def test_a_state_directory_that_cannot_be_seen(folder: Path) -> None:
-    """A file stands in the way."""
+    """A file is in its place."""
     (folder / "state").write_text("")
     settings = Settings(state_dir=folder / "state/below", runtime_dir=folder)
     assert "fault" == of(examine(subject(folder, settings=settings, look=never)), "state").severity
 
 
 def test_settings_that_cannot_be_used(folder: Path) -> None:
-    """What does not depend on them is looked at all the same."""
+    """What does not depend on them is checked all the same."""
     invalid = InvalidFile((Problem(file="/h.yaml", message="wrong"),), hint="vi /h.yaml")
     with controlled(MemorySupervision(project_view("/srv/a", track_view()))) as lent:
         found = examine(subject(folder, settings=None, invalid=invalid, socket=lent.socket))
@@ -178,7 +178,7 @@ def test_settings_that_cannot_be_used(folder: Path) -> None:
     )
 
 
-def test_files_of_secrets_are_looked_at(folder: Path) -> None:
+def test_files_of_secrets_are_checked(folder: Path) -> None:
     """Which the settings only name."""
     key = folder / "key"
     key.write_text("x")
@@ -190,7 +190,7 @@ def test_files_of_secrets_are_looked_at(folder: Path) -> None:
 
 
 def test_executors_of_the_settings_that_cannot_be_used(folder: Path) -> None:
-    """They belong to the settings, and are told of there."""
+    """They belong to the settings, and are a finding there."""
     settings = Settings(state_dir=folder / "s", runtime_dir=folder, executors={"mine": {"argv": 7}})
     invalid = InvalidFile((Problem(file="/h.yaml", key="executors.mine.argv", message="must be a list"),))
     found = examine(subject(folder, settings=settings, invalid=invalid))

@@ -94,7 +94,7 @@ def play(
 
 
 def tell(played: Played, *, as_json: bool, prove: Callable[[Played], Json] = lambda _: {}) -> Json:
-    """Print and return the result, with what `prove` adds for a finished story.
+    """Print and return the result, and for a finished story what `prove` adds.
 
     Raises StoryFailed when the story did not reach its end.
     """
