@@ -149,7 +149,11 @@ class Machine:
     async def _try_journal(self) -> None:
         now = self._host.clock.monotonic()
         retry_s = min(RETRY_S, self._host.settings.schedule.poll_s)
-        if self._host.journal.outage is None or now - self._tried_at < retry_s:
+        if self._host.journal.outage is None:
+            # The first look at an outage reports it: a probe is small, and may fit where a commit did not.
+            self._tried_at = now
+            return
+        if now - self._tried_at < retry_s:
             return
         self._tried_at = now
         try:

@@ -95,6 +95,19 @@ async def test_an_unwritable_journal_is_tried_again(here: House, jump_s: float) 
     assert (["recovered"], None) == (recoveries, machine.trouble)
 
 
+async def test_the_first_look_at_an_outage_reports_it(here: House) -> None:
+    """Even if the journal takes the probe: it needs less room than what was refused."""
+    machine = machine_of(here.services)
+    here.clock.ahead_s += 60
+    await machine.look()
+    await fail(here)
+
+    here.clock.ahead_s += 2
+    await machine.look()
+
+    assert "cannot be written" in str(machine.trouble)
+
+
 async def test_a_recurring_fault_is_reported_once(here: House, tmp_path: Path) -> None:
     """Again only after a calm while."""
     machine = machine_of(here.services)
