@@ -385,6 +385,21 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
     assert [] == broken
 
 
+def test_files_of_tests_that_the_docs_name_exist() -> None:
+    """Below `tests/unit/` if the name has no `tests/`: a test that moves takes its mention along."""
+    named = {
+        (path, name)
+        for path in DOCUMENTS
+        for name in re.findall(r"`([\w/]*test_\w+\.py)`", path.read_text("utf-8"))
+    }
+
+    assert [] == [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, name in sorted(named)
+        if not (ROOT / name).exists() and not (ROOT / "tests/unit" / name).exists()
+    ]
+
+
 def anchors(document: Path) -> set[str]:
     """Return the names under which a document's headings can be linked to."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)

@@ -158,9 +158,11 @@ async def test_a_broken_template_asks_a_person_and_starts_nothing(here: House) -
 
 async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -> None:
     """The track stays running until its last process has ended."""
-    async with house(tmp_path, "sleep 600") as here, track_in(here) as track:
+    async with house(tmp_path, "echo $$ > new; mv new pid; sleep 600") as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
-        await eventually(lambda: track.pid() is not None)
+        file = at(track.key.project, "pid")
+        await eventually(file.exists)
+        await eventually(lambda: track.pid() == int(file.read_text()))  # the agent's own, not its shim's
 
         await track.give(Aborted(by="me"))
 
