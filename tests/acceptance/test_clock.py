@@ -23,7 +23,7 @@ from handoffd.execute.runner import launcher
 DAY_S = 86_400
 IMPATIENT = """\
 steps:
-  bdd: {next_on_pass: review, timeout_min: 0.05}
+  bdd: {next_on_pass: review, timeout_min: 0.1}
 """
 
 

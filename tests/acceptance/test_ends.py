@@ -29,7 +29,7 @@ def refusals(daemon: Daemon, project: Path) -> list[str | None]:
 
 def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tmp_path: Path) -> None:
     """The status is timeout, a person gets a notice, and no process of the attempt is left."""
-    rules = "steps: {bdd: {timeout_min: 0.07}}"
+    rules = "steps: {bdd: {timeout_min: 0.12}}"
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
 
     daemon.begin(project)
@@ -43,7 +43,7 @@ def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tm
 
 def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
     """What was handed over before the time was up is not thrown away."""
-    rules = "steps: {bdd: {timeout_min: 0.05, next_on_pass: review}}"
+    rules = "steps: {bdd: {timeout_min: 0.12, next_on_pass: review}}"
     project = sample(tmp_path, rules=rules, executor="prompt")
     agent = shell_agent(tmp_path, f"cat > /dev/null\n{HAND_OVER}sleep 600\n")
     with running(tmp_path, {"executors": {"prompt": agent}, "execute": {"handoff_grace_s": 600}}) as daemon:
@@ -66,7 +66,7 @@ def test_a_stalled_executor_is_ended_after_a_warning(tmp_path: Path) -> None:
     """Long before its timeout; the attempt counts, and the error names the missing signs of life."""
     rules = "steps: {bdd: {next_on_pass: review}}"
     project = sample(tmp_path, script={"bdd": ["hang", "pass"]}, rules=rules)
-    with running(tmp_path, {"execute": {"stall_min": 0.07}}) as daemon:
+    with running(tmp_path, {"execute": {"stall_min": 0.1}}) as daemon:
         daemon.to_review(project)
 
         kinds = [event["kind"] for event in daemon.events(project)]

@@ -108,7 +108,7 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
     project = shop(tmp_path)
     with running(tmp_path, released(tmp_path)) as daemon:
         program = psutil.Process(daemon.started(project)["pid"])
-        eventually_sync(lambda: ["bdd 1"] == lines(project, "starts.log"))  # else it dies before it says so
+        eventually_sync(lambda: ["bdd 1"] == lines(project, "starts.log"))  # else it may die before that
         shim = shim_of(program.pid)
         for process in (*launchers(daemon.runtime_dir / "launcher.sock"), shim.pid):
             os.kill(process, signal.SIGKILL)

@@ -156,7 +156,7 @@ def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> Non
         run_dir = daemon.state_dir / "runs" / daemon.started(project)["dispatch"]
         track = daemon.track(project)
         shim = shim_of(track["pid"])
-        eventually_sync(lambda: ["bdd 1"] == lines(project, "starts.log"))  # else it dies before it says so
+        eventually_sync(lambda: ["bdd 1"] == lines(project, "starts.log"))  # else it may die before that
         daemon.kill()
         for process in [*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim]:
             process.kill()
