@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -214,6 +215,28 @@ async def test_inspecting_beside_a_daemon_reports_problems(here: House, root: st
         looking.close()
 
     assert "invalid_state" == condition
+
+
+@pytest.mark.parametrize("note", [None, "mine"])
+async def test_inspecting_reports_an_edit_and_adopts_nothing(
+    here: House, root: str, note: str | None
+) -> None:
+    """A STATE.json that is as the journal has it needs no warning."""
+    async with daemon(here) as roster:
+        await begun(roster, root)
+    state = at(root, ".ai/STATE.json")
+    state.write_text(
+        text := json.dumps(json.loads(state.read_text()) | {"human_note": note}, indent=2) + "\n"
+    )
+
+    looking = Roster(here.services)
+    await looking.load()
+    await looking.inspect()
+    warnings = (await looking.view(root)).warnings
+    looking.close()
+
+    assert [note is not None] == [one.startswith("STATE.json was changed") for one in warnings or ("",)]
+    assert text == state.read_text()
 
 
 async def test_a_queued_project_that_is_removed_leaves_the_queue(tmp_path: Path) -> None:
