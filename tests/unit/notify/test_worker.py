@@ -139,7 +139,7 @@ async def test_a_worker_that_is_killed_is_reported_with_the_signal(tmp_path: Pat
         ("raise SystemExit(3)", "exit code 3"),
         ("print('nonsense', flush=True); input()", "nonsense"),
         ("print('[]', flush=True); input(); input()", "nonsense"),
-        ("print('{', end='', flush=True)", "broke off"),
+        ("input(); print('{', end='', flush=True)", "broke off"),
         (f"print('x' * {2 * MOST_BYTES}, flush=True); input(); input()", "too much"),
     ],
 )
