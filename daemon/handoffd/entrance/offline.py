@@ -114,7 +114,8 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
     if settings.journal.exists():
         return _run(run)
     # No journal exists yet: a question must not create folders in the user's home.
-    with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:
+    # On a busy machine SQLite may still be closing its files when the folder goes: the answer counts.
+    with tempfile.TemporaryDirectory(prefix="handoffd-", ignore_cleanup_errors=True) as empty:
         nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
         return alone(settings.model_copy(update=nowhere), work)
 
