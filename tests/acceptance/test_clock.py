@@ -109,14 +109,20 @@ def keeping(base: Path, *, daily: bool) -> Json:
     return released(base, retention={"runs_keep": 0, "daily": daily})
 
 
+def run_to_review(daemon: Daemon, project: Path, base: Path) -> str:
+    """Let the first agent of a story hand over, and return its run."""
+    daemon.started(project)
+    (base / "release").touch()
+    daemon.wait_at(project, "review", "needs_human")
+    (run,) = daemon.runs(project)
+    return str(run["run"])
+
+
 def test_what_is_old_goes_and_the_story_goes_on(tmp_path: Path) -> None:
     """Judged runs go from state and project; the one that lives is judged when it ends."""
     project, clock = shop(tmp_path), WallClock(tmp_path)
     with living_by(clock, tmp_path, lambda _: keeping(tmp_path, daily=False)) as daemon:
-        daemon.started(project)
-        (tmp_path / "release").touch()
-        daemon.wait_at(project, "review", "needs_human")
-        (old,) = [run["run"] for run in daemon.runs(project)]
+        old = run_to_review(daemon, project, tmp_path)
         (tmp_path / "release").unlink()
         clock.set_off(40 * DAY_S)
         daemon.verb("reject", project, reason="needs_clarification", note="Again.")
@@ -142,10 +148,7 @@ def test_it_is_done_once_a_day_by_itself(tmp_path: Path) -> None:
     """The daemon does it by itself."""
     project, clock = shop(tmp_path), WallClock(tmp_path)
     with living_by(clock, tmp_path, lambda _: keeping(tmp_path, daily=True)) as daemon:
-        daemon.started(project)
-        (tmp_path / "release").touch()
-        daemon.wait_at(project, "review", "needs_human")
-        (old,) = [run["run"] for run in daemon.runs(project)]
+        old = run_to_review(daemon, project, tmp_path)
 
         clock.set_off(40 * DAY_S)  # the hour is over, too
 

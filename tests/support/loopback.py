@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Answer:
         return json.loads(self.body)
 
 
-class Raw:
+class Raw(ABC):
     """Sends requests to whatever `connect` leads to."""
 
     @property
@@ -42,9 +43,9 @@ class Raw:
         """The headers of every request."""
         return {"host": "localhost", "connection": "close"}
 
+    @abstractmethod
     def connect(self) -> socket.socket:
         """Return a connection that waits no longer than a minute for anything."""
-        raise NotImplementedError
 
     def ask(self, method: str, path: str, body: bytes = b"", **changes: str | None) -> Answer:
         """Return the answer to a request with the usual headers; `changes` replace or, with None, drop some.

@@ -516,9 +516,8 @@ class Places:
         return Found(intent=meant.intent, compared=tuple(root for root in roots if root is not None))
 
     async def _placed(self, meant: Directed, beside: Mapping[str, str], spoken: Spoken, text: str) -> Found:
-        unsure = (
-            not meant.firm and meant.project in beside
-        )  # an ordinary word that is also the name of a folder
+        # An ordinary word may also be the name of a folder.
+        unsure = not meant.firm and meant.project in beside
         maybe = None if unsure else meant.project
         name = meant.project if meant.firm else spoken.project or maybe
         if name is None:

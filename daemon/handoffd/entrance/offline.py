@@ -114,7 +114,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
     if settings.journal.exists():
         return _run(run)
     # No journal exists yet: a question must not create folders in the user's home.
-    # On a busy machine SQLite may still be closing its files when the folder goes: the answer counts.
+    # Once, on a busy machine, a file came into the folder during its removal; the answer was right.
     with tempfile.TemporaryDirectory(prefix="handoffd-", ignore_cleanup_errors=True) as empty:
         nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
         return alone(settings.model_copy(update=nowhere), work)

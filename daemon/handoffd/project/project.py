@@ -125,11 +125,6 @@ class Project:
         return self._health.since
 
     @property
-    def dismissed(self) -> bool:
-        """Whether supervision has ended permanently."""
-        return self._reconciler.over
-
-    @property
     def live_runs(self) -> int:
         """How many processes of ours run for the project, or are about to."""
         return sum(track.attempts.count for track in self.tracks.values())
