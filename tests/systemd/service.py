@@ -247,4 +247,7 @@ class Story:
 
     def close(self) -> None:
         """End it, and have the daemon forget it."""
-        self.service.types(f"handoffd abort {self.path}; handoffd remove {self.path}; rm -rf {self.path}")
+        self.service.types(f"handoffd abort {self.path}")
+        # Refused until the agent has ended; 4: the case has removed it.
+        eventually_sync(lambda: self.service.types(f"handoffd remove {self.path}").returncode in {0, 4})
+        self.service.types(f"rm -rf {self.path}")
