@@ -248,6 +248,6 @@ class Story:
     def close(self) -> None:
         """End it, and have the daemon forget it."""
         self.service.types(f"handoffd abort {self.path}")
-        # Refused until the agent has ended; 4: the case has removed it.
-        eventually_sync(lambda: self.service.types(f"handoffd remove {self.path}").returncode in {0, 4})
+        remove = f"handoffd remove {self.path} 2>&1"
+        eventually_sync(lambda: "has an executor running" not in self.service.types(remove).stdout)
         self.service.types(f"rm -rf {self.path}")
