@@ -14,11 +14,11 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from handoffd.app import daemon, wiring
 from handoffd.cli.daemon import _reap_without_threads

@@ -15,10 +15,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import handoffd
 from handoffd.cli.service import unit_files

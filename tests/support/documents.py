@@ -16,7 +16,6 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, get_args
 
-from pydantic import TypeAdapter
 from tests.support.api_documents import endpoints, problems
 from tests.support.chat_tables import intents
 from tests.support.compatibility import differences
@@ -25,11 +24,13 @@ from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
 from tests.support.systemd_cases import cases
 
+from handoffd.api.http.endpoint import schemas_of
 from handoffd.api.verbs import VERBS, VerbSpec
 from handoffd.engine.decide import ANY, TRANSITIONS, diagram
-from handoffd.engine.decision import Effect, Result
+from handoffd.engine.decision import Effect
 from handoffd.engine.events import Fact, Verb
 from handoffd.engine.run import POLICIES, End, OwnEnd, Then
+from handoffd.engine.track import kind_of
 from handoffd.engine.views import ProjectView, TrackView
 from handoffd.execute.executor import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
@@ -39,6 +40,7 @@ from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook, sensitive_view
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
+from handoffd.protocol.state import plain as json_of
 from handoffd.settings.paths import shared
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -87,7 +89,7 @@ def _state_fields() -> str:
     rows = [
         (
             f"`{name}`",
-            _type(schema["properties"][name], schema),
+            _type(schema["properties"][name], schema.get("$defs", {})),
             f"`{json.dumps(plain(getattr(initial, name)), ensure_ascii=False)}`",
             _WRITERS[name],
             field.description or "",
@@ -100,7 +102,7 @@ def _state_fields() -> str:
 def _front_matter() -> str:
     schema = FrontMatter.model_json_schema()
     rows = [
-        (f"`{name}`", _type(schema["properties"][name], schema), field.description or "")
+        (f"`{name}`", _type(schema["properties"][name], schema.get("$defs", {})), field.description or "")
         for name, field in FrontMatter.model_fields.items()
     ]
     return table(("Field", "Values", "Meaning"), rows)
@@ -111,7 +113,7 @@ def _type(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_type(part, whole) for part in schema["anyOf"])
     if "$ref" in schema:
-        return _type(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+        return _type(whole[schema["$ref"].rpartition("/")[2]], whole)
     if "enum" in schema:
         return " ".join(f"`{value}`" for value in schema["enum"])
     if schema["type"] == "array":
@@ -241,13 +243,8 @@ def _event_of(spec: VerbSpec) -> str:
 def _kinds(union: Any) -> str:
     return table(
         ("Kind", "Meaning"),
-        [(f"`{_kind(member)}`", _first_line(member)) for member in get_args(union)],
+        [(f"`{kind_of(member)}`", _first_line(member)) for member in get_args(union)],
     )
-
-
-def _kind(member: type) -> str:
-    (kind,) = get_args(inspect.get_annotations(member, eval_str=True)["kind"])
-    return str(kind)
 
 
 def _transitions() -> str:
@@ -287,25 +284,24 @@ def _state_diagram() -> str:
 
 
 def _results() -> str:
-    adapter: TypeAdapter[Result] = TypeAdapter(Result)
     parts = []
     for result in examples():
-        text = json.dumps(adapter.dump_python(result, mode="json"), indent=2, ensure_ascii=False)
+        text = json.dumps(json_of(result), indent=2, ensure_ascii=False)
         parts.append(f"`{result.type}`: {_first_line(type(result))}\n\n```json\n{text}\n```")
     return "\n\n".join(parts)
 
 
 def _view_fields() -> str:
-    schema = TypeAdapter(ProjectView).json_schema(mode="serialization")
-    inner = schema["$defs"]["TrackView"]
+    _, schemas = schemas_of([ProjectView])
+    outer, inner = schemas["ProjectView"], schemas["TrackView"]
     project, track = _attribute_docs(ProjectView), _attribute_docs(TrackView)
     rows = [
-        (f"`{name}`", _type(part, schema), project.get(name) or _VIEWS[name])
-        for name, part in schema["properties"].items()
+        (f"`{name}`", _type(part, schemas), project.get(name) or _VIEWS[name])
+        for name, part in outer["properties"].items()
         if name != "tracks"
     ]
     rows += [
-        (f"`tracks[].{name}`", _type(part, schema), _meaning(name, track))
+        (f"`tracks[].{name}`", _type(part, schemas), _meaning(name, track))
         for name, part in inner["properties"].items()
     ]
     return table(("Key", "Value", "Meaning"), rows)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 
+from msgspec.structs import replace
 from tests.support.playbook import (
     DISPATCH,
     T0,

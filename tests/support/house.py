@@ -10,13 +10,15 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 from tests.support.runs import end_processes
 
 from handoffd.app.wiring import Postbox
@@ -95,8 +97,7 @@ class Told:
         """Hold nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class House:
+class House(Struct, frozen=True):
     """The services, clock and sink of one test, below the folder `base`."""
 
     services: Services

@@ -6,10 +6,12 @@ import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from msgspec.structs import replace
 
 from handoffd.errors import StoreError
 from handoffd.notify.notice import Notice

@@ -7,10 +7,11 @@ belong to it, so that a test names only what it is about. The step table is the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Effect, Notify, Refusal

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
@@ -32,7 +33,7 @@ STEPS = ("bdd", "review", "impl", "update-memory")
 
 def track_view(**changes: Any) -> TrackView:
     """Return a track that waits at its review, with `changes`."""
-    values: dict[str, Any] = dict.fromkeys(TrackView.__dataclass_fields__)
+    values: dict[str, Any] = dict.fromkeys(TrackView.__struct_fields__)
     values |= {
         "track": "main", "story": "US-001", "task_type": "story", "step": "review", "attempt": 1,
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),

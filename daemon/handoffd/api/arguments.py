@@ -8,11 +8,13 @@ describe it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Final, get_args
+
+from msgspec import Struct
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
 from handoffd.engine.events import Verb
+from handoffd.engine.track import kind_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.protocol.state import Reason
@@ -30,9 +32,7 @@ MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a typing error."""
 
 
-_KINDS: Final[Mapping[str, Callable[..., Verb]]] = {
-    str(field.default): event for event in get_args(Verb) for field in fields(event) if field.name == "kind"
-}
+_KINDS: Final[Mapping[str, Callable[..., Verb]]] = {kind_of(event): event for event in get_args(Verb)}
 _ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
 
 _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
@@ -237,8 +237,7 @@ def _bad(message: str) -> Refused:
     return Refused(message, code=BAD_ARGUMENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterType:
+class ParameterType(Struct, frozen=True, kw_only=True):
     """A type of parameter: its check, and the same as JSON Schema.
 
     `shape` describes the form that programs send, `also` a further form, as from a command line. A value in

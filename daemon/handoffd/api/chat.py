@@ -16,9 +16,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from shlex import join, quote
 from typing import Any, Final
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from handoffd.api.service import Caller, Service
 from handoffd.chat.addressing import Directed, directed
@@ -58,8 +60,7 @@ _INSTRUCTIONS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class Spoken(Struct, frozen=True, kw_only=True):
     """Where a message was sent from: the current project of the chat, and the folder of the sender.
 
     `project` is a name or an absolute path given beside the message, `here` an absolute path.
@@ -71,15 +72,13 @@ class Spoken:
     supervised_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     action: str
     result: Json | None
     report: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Talk:
+class _Talk(Struct, frozen=True):
     """One message in progress: its sender, its project, and the state of that project."""
 
     caller: Caller
@@ -179,7 +178,7 @@ class Messages:
             text = talk.report.wording.say("list.opened", project=name) + "\n" + text
         if not talk.intent.sure or begins_with_work(folded(talk.intent.text)):
             text += "\n" + talk.report.wording.say("type.work")
-        told = {"quoted": [asdict(quote) for quote in papers]} if papers else {}
+        told = {"quoted": [to_builtins(quote) for quote in papers]} if papers else {}
         return _Outcome("query", {**result, **told}, text)
 
     async def _compare(self, talk: _Talk, roots: tuple[str, ...]) -> _Outcome:
@@ -337,7 +336,9 @@ def _problem(talk: _Talk, error: HandoffdError) -> _Outcome:
 
 
 def _answer(talk: _Talk, outcome: _Outcome) -> Json:
-    said: dict[str, Any] = {name: value for name, value in asdict(talk.intent).items() if value is not None}
+    said: dict[str, Any] = {
+        name: value for name, value in to_builtins(talk.intent).items() if value is not None
+    }
     result = outcome.result or {}
     advice = _INSTRUCTIONS["query"] if result.get("quoted") else result.get("caller_instruction")
     advice = advice or _INSTRUCTIONS.get(outcome.action, "show the report to the person")
@@ -452,8 +453,7 @@ _MOST_WORDS: Final = 120
 _MOST_BASES: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """The intent of a message, and its project: the root, and whether it is supervised."""
 
     intent: Intent

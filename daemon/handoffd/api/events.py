@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
-from functools import cache
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import anyio
-from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
 from handoffd.engine.events import TestEvidence
@@ -27,6 +25,7 @@ from handoffd.engine.wording import counted, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
+from handoffd.protocol.state import plain
 
 Names = Mapping[str, str]
 """What projects are called in commands, by root."""
@@ -35,19 +34,6 @@ NO_NAMES: Final[Names] = {}
 MOST_EVENTS = 1000
 BATCH: Final = 100
 """Events held in memory for one follower: there may be many followers, and some read slowly."""
-
-
-def plain(value: object) -> Json:
-    """Return a dataclass of the engine as plain JSON."""
-    kind: Callable[..., object] = type(value)
-    dumped: Json = _adapter_of(kind).dump_python(value, mode="json")
-    return dumped
-
-
-@cache
-def _adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return the adapter of a type; it is built when it is first needed."""
-    return TypeAdapter(kind)
 
 
 def event_json(event: StoredEvent, names: Names = NO_NAMES) -> Json:

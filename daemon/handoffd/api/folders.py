@@ -13,15 +13,15 @@ import re
 import stat
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Final, TypeVar, TypeVarTuple, get_args
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
-from handoffd.api.events import plain
 from handoffd.api.ports import Supervision
 from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for, repair_command
@@ -42,6 +42,7 @@ from handoffd.inspection.project_status import (
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.protocol.rules import DONE, Language
+from handoffd.protocol.state import plain
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project
 
@@ -77,7 +78,8 @@ class Inspecting:
     async def detect(self, project: str) -> Json:
         """Return which of the protocol's files exist, and the level of adoption that follows."""
         root, _ = await self._found(project)
-        return asdict(await self._look(detect_framework, root))
+        found: Json = to_builtins(await self._look(detect_framework, root))
+        return found
 
     async def query(self, project: str) -> Json:
         """Return the state of a project from its files and, if it is supervised, from the journal.
@@ -95,7 +97,7 @@ class Inspecting:
             hint = "handoffd list-projects FOLDER"
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
         found = await self._look(list_projects, await self._look(folder_at, folder))
-        return {"folder": folder, "projects": [asdict(one) for one in found]}
+        return {"folder": folder, "projects": [to_builtins(one) for one in found]}
 
     async def papers(self, project: str, subject: Subject) -> tuple[Quote, ...]:
         """Return what a project's papers say on a subject: untrusted lines that agents or strangers wrote."""
@@ -124,7 +126,7 @@ class Inspecting:
         if view is None and check.next_command is not None:
             added = f"{command_for(root, 'add')} && {check.next_command}"
             check = replace(check, next_command=added)
-        return {**asdict(check), "project": root, "caller_instruction": _about_files(check)}
+        return {**to_builtins(check), "project": root, "caller_instruction": _about_files(check)}
 
     async def review(self, project: str, language: str | None = None) -> Json:
         """Return the prompt for a session that examines a project and changes nothing."""
@@ -275,8 +277,7 @@ This project is worked on step by step, by hand-offs. Do only the step you were 
 _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """What `init` wrote into a project, which expected files it lacks, and what tests it.
 
     `test_command` is the one in the project's settings, detected now or written before; None: there is none.

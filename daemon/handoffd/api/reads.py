@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import reduce
 from math import inf
@@ -21,6 +20,7 @@ from typing import Any, Final, get_args
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
+from msgspec import Struct
 
 from handoffd.api.events import (
     Names,
@@ -30,7 +30,6 @@ from handoffd.api.events import (
     footprint_json,
     latest,
     named,
-    plain,
     run_json,
     usage_json,
 )
@@ -57,6 +56,7 @@ from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.outbox import Outbox
 from handoffd.journal.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
+from handoffd.protocol.state import plain
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -310,8 +310,7 @@ LOOK_S = 0.1
 """Pause between reads of a growing output, which sends no notification."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLog:
+class RunLog(Struct, frozen=True, kw_only=True):
     """The place of one run's output."""
 
     run: str

@@ -6,18 +6,20 @@ request that never reaches the engine raises a `HandoffdError`.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 from anyio import to_thread
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from handoffd.api.arguments import checked, event_of, spec_of, usage
-from handoffd.api.events import addressed, plain
+from handoffd.api.events import addressed
 from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, trials_json
@@ -38,7 +40,7 @@ from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
-from handoffd.protocol.state import render_state
+from handoffd.protocol.state import plain, render_state
 
 
 # --- who asks ----------------------------------------------------------------------------------------
@@ -46,8 +48,7 @@ from handoffd.protocol.state import render_state
 # something are refused to a process that descends from a shim or carries a run's id. That raises the bar but
 # is not a wall: a process that cleared its environment and was re-parented looks like any other.
 # docs/how-to/monitoring.md says how to see the level of protection.
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Who gives a verb: the process, from the kernel, and the name to record.
 
     `pid` None: unknown, because the request came over TCP. `vouched`: it counts as a person all the same.
@@ -429,7 +430,7 @@ class Service(Reads, Inspecting):
             await self._keep_out(caller, "removing what was kept is for people", hint)
         cleaned = await self._cleaner.clean(dry_run=dry_run)
         freed = sum(one.bytes for one in cleaned.doomed)
-        return {"type": "cleaned", "freed_bytes": freed, **asdict(cleaned)}
+        return {"type": "cleaned", "freed_bytes": freed, **to_builtins(cleaned)}
 
     async def lift_limit(self, account: str, caller: Caller) -> Json:
         """End the wait for a limited account. Refused to executors."""
@@ -555,7 +556,7 @@ def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
 
 def problem_json(problem: Problem) -> Json:
     """Return a problem in a file: its position, the message, and the allowed values."""
-    return {**asdict(problem), "allowed": list(problem.allowed)}
+    return {**dataclasses.asdict(problem), "allowed": list(problem.allowed)}
 
 
 def added_json(outcome: Mapping[str, str | HandoffdError]) -> Json:

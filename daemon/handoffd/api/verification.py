@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+
+from msgspec import Struct, field, to_builtins
 
 from handoffd.engine.decide import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
@@ -33,8 +34,7 @@ MOST_FINDINGS = 100
 """Findings listed one by one; further ones are only counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One fault of the journal.
 
     `kind`: `diverged` (the decision differs now), `unreadable` (cannot be decided again), `track` (the
@@ -53,8 +53,7 @@ class Finding:
     differences: tuple[Difference, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class Report:
+class Report(Struct, kw_only=True):
     """The result of a verification. `older` events precede the first event that can be replayed.
 
     `unreplayed` events follow a finding of their track, so their right outcome is unknown.
@@ -86,11 +85,10 @@ class Report:
 
     def as_json(self) -> Json:
         """Return the report with the documented keys."""
-        return {"type": "verified", "clean": self.clean, **asdict(self)}
+        return {"type": "verified", "clean": self.clean, **to_builtins(self)}
 
 
-@dataclass(slots=True)
-class _Following:
+class _Following(Struct):
     """One track during the replay. `lost`: the number of the event at which the replay of it stopped."""
 
     track: Track
@@ -262,8 +260,7 @@ def _of_track(key: TrackKey, seq: int, message: str, differences: tuple[Differen
 
 
 # --- the table of dispatches, against the one that the events make -----------------------------------
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The replayed events of a track: above `since`, and below `lost` unless that is None."""
 
     since: int = 0
@@ -274,8 +271,7 @@ class Span:
         return self.since < seq and (self.lost is None or seq < self.lost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unlike:
+class Unlike(Struct, frozen=True, kw_only=True):
     """A row that differs from its events. `seq` is the number of the event that began it."""
 
     key: TrackKey

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.api.http.server import ControlServer, TcpDoor
 from handoffd.api.service import Service, inside_executor

@@ -17,10 +17,10 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.engine.wording import counted
@@ -177,8 +177,7 @@ POLL_LIMIT_S = 180.0
 _POLL_INTERVALS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Beat(Struct, frozen=True, kw_only=True):
     """A part that must make progress. `since`: its latest progress, monotonic seconds; None: it is idle."""
 
     name: str
@@ -205,8 +204,7 @@ def beats_of(writer_since: float | None, polled: float | None, poll_s: float) ->
 
 
 # --- the status line ----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class Overview(Struct, frozen=True, kw_only=True):
     """The content of the line: counts, and messages about problems of the whole daemon."""
 
     projects: int

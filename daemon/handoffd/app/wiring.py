@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Collection, Container, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.app.service_manager import ServiceManager
 from handoffd.capacity.budgets import Budgets
@@ -217,8 +217,7 @@ def _expired(lapsed: Lapsed) -> Expired:
 
 # --- without a daemon ---------------------------------------------------------------------------------
 # The same parts without their loops, for one verb: same locks, same code path, nothing dispatched.
-@dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(Struct, frozen=True):
     """What a verb needs while no daemon runs."""
 
     supervision: Roster

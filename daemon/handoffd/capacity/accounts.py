@@ -13,11 +13,11 @@ A provider's refusal concerns only the track that met it: one project's wrong se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 import anyio
+from msgspec import Struct
 
 from handoffd.engine.events import Event, ExecutorExited, LimitLifted
 from handoffd.engine.limits import LONGEST, WORKS_AFTER, account_of, let_in, named
@@ -59,8 +59,7 @@ class Wait(NamedTuple):
         return f"{limit}, {until_words(self.until.astimezone(), now)}"
 
 
-@dataclass(slots=True)
-class _Trial:
+class _Trial(Struct):
     """The one dispatch that may try an account again."""
 
     key: TrackKey

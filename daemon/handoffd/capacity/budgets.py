@@ -8,7 +8,6 @@ with one project and with ten thousand: as much as there are runs just now.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import reduce
 from operator import add
@@ -16,6 +15,7 @@ from typing import Final
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.engine.events import CapReached, Event
@@ -34,8 +34,7 @@ _REMEMBERED: Final = timedelta(days=31)
 """How far back the sums of days are read: a corrected clock is rarely set back further."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Flight:
+class Flight(Struct, kw_only=True):
     """A run that is spending. `track` and `caps` tell how its track and its project's settings are now."""
 
     key: TrackKey

@@ -15,9 +15,11 @@ the number of such combinations. What is outdated in a heap is passed over when 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.engine.track import Dispatch, Track, TrackKey
 from handoffd.engine.views import SlotKind
@@ -35,8 +37,7 @@ class Pool(NamedTuple):
 ALL = Pool("all")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bid:
+class Bid(Struct, frozen=True, kw_only=True):
     """What a track asks a slot for. `group` and `priority` are its project's own words, if it has any."""
 
     key: TrackKey
@@ -48,8 +49,7 @@ class Bid:
     priority: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A queued bid: its group, its priority, and the limited pools it belongs to.
 
     Without the pools of its project and of all tracks, which every bid belongs to.
@@ -74,8 +74,7 @@ class Entry:
         return (Pool("project", bid.key.project), *grouped, *own, ALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How many tracks may run at once: in all, in each of these pools, in each project."""
 
     total: int

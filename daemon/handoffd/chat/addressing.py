@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.chat.intents import Intent, classify
 from handoffd.chat.project_names import ONLY_OPEN, compares
@@ -45,8 +47,7 @@ _STANDING: Final = re.compile(r"\b(?:projects?|progress|status)\b|專案|項目|
 _WORK: Final = frozenset({"start_custom", "unclear"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directed:
+class Directed(Struct, frozen=True, kw_only=True):
     """What a message means, and the project that it names.
 
     `firm`: it is about that project, whatever was talked of before; else the name may be a word in it.
@@ -59,8 +60,7 @@ class Directed:
     """The projects that it puts side by side; None: it compares no projects."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     name: str
     rest: str
     firm: bool

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from handoffd.chat import restraints
 from handoffd.chat.text import LazyPattern
@@ -114,8 +115,7 @@ STEPS_IN_CHINESE: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A command that a message gives, with its words as places in the message. -1: there is none."""
 
     command: Command

@@ -12,8 +12,10 @@ answer says what to type.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.chat import commands, questions, restraints
 from handoffd.chat.commands import STEPS_IN_CHINESE, Command, Said
@@ -36,8 +38,7 @@ READING: Final[frozenset[Kind]] = frozenset({"query", "list", "detect", "review"
 """Intents that change nothing in any state; at a human gate an unclear one may become a note."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class Intent(Struct, frozen=True, kw_only=True):
     """What a message means. `text` is the message as it came, without what cannot be seen.
 
     `unclear` names the command that it comes near to in `near`, if there is one.

@@ -8,8 +8,9 @@ project has the name, the answer says that it is unknown and starts nothing in a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from handoffd.chat.questions import asks
 from handoffd.chat.text import LazyPattern
@@ -96,8 +97,7 @@ _WHOLE: Final[Mapping[Named, tuple[LazyPattern, ...]]] = {
 """Phrases that make up a whole message."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProject:
+class NamedProject(Struct, frozen=True):
     """A name in a folded message, as places in it, and what the message says about that project.
 
     `opened`: choose it and report its status; `made`: set it up (without a name: an unnamed one);

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from string import Formatter
 from typing import Any, Final, get_args
+
+from msgspec import Struct
 
 from handoffd.protocol import yamltext
 from handoffd.protocol.rules import Language
@@ -30,8 +31,7 @@ _SAID: Final = frozenset({"place", "limit", "whose", "why"})
 _PLACE: Final = r"[\d,]+(?:st|nd|rd|th)(?: or later)?"
 
 
-@dataclass(frozen=True)
-class Wording:
+class Wording(Struct, frozen=True):
     """The templates of one language, by dotted key."""
 
     language: Language

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, styled, table
@@ -211,7 +211,7 @@ def _told(can: Capabilities, found: Installation | None) -> dict[str, Any]:
         "version": found.version if found else None,
         "logged_in": found.logged_in if found else None,
     }
-    return {**asdict(can), **here}
+    return {**to_builtins(can), **here}
 
 
 # --- findings as text ---------------------------------------------------------------------------------

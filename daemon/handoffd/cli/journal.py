@@ -6,12 +6,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.asking import json_option, print_json, project_argument
@@ -253,7 +253,7 @@ def backup(place: Place, file: Path, force: bool, as_json: bool) -> None:
     with _progress("copying") as tell:
         copy = back_up(place.settings().journal, file.absolute(), force=force, progress=tell)
     if as_json:
-        print_json({"type": "backed_up", **asdict(copy)})
+        print_json({"type": "backed_up", **to_builtins(copy)})
     else:
         click.echo("\n".join(backed_up(copy)))
 
@@ -280,7 +280,7 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
     with _progress("copying") as tell:
         done = anyio.run(journal_restore.restore, place.settings(), request, SystemClock(), tell)
     if as_json:
-        print_json({"type": "restored", **asdict(done)})
+        print_json({"type": "restored", **to_builtins(done)})
     else:
         click.echo("\n".join(restored(done)))
     if done.left_out:

@@ -9,11 +9,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.api.client import Stream
 from handoffd.cli.asking import insisted, json_option, project_argument
@@ -54,8 +55,7 @@ _MARKS: Mapping[stream_line.Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One line, safe to print. `ended`: a line break follows; otherwise more of the line may come."""
 
     text: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, styled, table
@@ -58,8 +58,7 @@ _AT_ONCE = 500
 """Most projects that one request adds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scanned:
+class Scanned(Struct, frozen=True, kw_only=True):
     """The result of a scan: each project as JSON, and what the scan could not read."""
 
     folder: str

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final, Literal
 
 import click
+from msgspec import Struct
 
 import handoffd
 from handoffd.cli.asking import json_option, print_json
@@ -31,8 +31,7 @@ _LARGEST: Final = 1024 * 1024
 Standing = Literal["absent", "current", "outdated", "changed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A folder for skills. The user may reach `root` through links; folders in `below` must not be links."""
 
     root: Path

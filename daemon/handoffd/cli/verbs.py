@@ -294,7 +294,7 @@ def _as_json_value(value: object) -> object:
 
 def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str, Any] | None:
     """Run the tests of a new project once, as the daemon would; return the result."""
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from handoffd.cli.doctor import try_tests
 
@@ -302,7 +302,7 @@ def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str
         return None
     if not as_json:
         click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
-    told = asdict(try_tests(place, initialised["project"]))
+    told = to_builtins(try_tests(place, initialised["project"]))
     return {key: told[key] for key in ("severity", "what", "why", "action")}
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 import handoffd
 from handoffd.doctor import executors, finding, installation, machine, projects, supervision
@@ -49,8 +50,7 @@ Look = Callable[[Settings, frozenset[str]], Json]
 """Returns the status without a daemon; folders of the roots that are named do not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """What doctor examines. `settings` is None if they cannot be read; `invalid` has the errors then.
 
     `socket` is None when it cannot be known.
@@ -69,8 +69,7 @@ class Subject:
     answer_s: float = ANSWER_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Seen(Struct, frozen=True, kw_only=True):
     """The projects by status, and the projects whose folders do not answer."""
 
     projects: Sequence[Json] = ()
@@ -78,8 +77,7 @@ class _Seen:
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Looks:
+class _Looks(Struct, frozen=True, kw_only=True):
     """Checks that run concurrently: program versions, sinks, git, foreign hooks."""
 
     executors: Begun[executors.Chosen]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
@@ -30,8 +32,7 @@ from handoffd.settings.model import ExecutorChoice
 EXECUTORS = "executors"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """An executor by name: its program and where that is found on `path`, the PATH that it would get.
 
     `here` is where this terminal finds the program. `unknown` says why there is no executor of that name.

@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct, field, to_builtins
 
 Severity = Literal["ok", "warning", "fault"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """The result of one check. `ok` has neither `why` nor `action`; `action` is a command to type."""
 
     check: str
@@ -50,15 +50,14 @@ def is_sound(findings: Iterable[Finding]) -> bool:
 def as_json(findings: Iterable[Finding]) -> dict[str, Any]:
     """Return findings in the form of `doctor --json`."""
     found = tuple(findings)
-    return {"findings": [asdict(finding) for finding in found], "ok": is_sound(found)}
+    return {"findings": [to_builtins(finding) for finding in found], "ok": is_sound(found)}
 
 
 # --- looks --------------------------------------------------------------------------------------------
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class _Look(Generic[_T]):
+class _Look(Struct, Generic[_T]):
     take: Callable[[], _T]
     ended: threading.Event = field(default_factory=threading.Event)
     found: list[_T] = field(default_factory=list)

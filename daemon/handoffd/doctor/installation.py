@@ -11,11 +11,11 @@ import pwd
 import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
 import anyio
+from msgspec import Struct
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
@@ -82,8 +82,7 @@ APPRISE_S = 30.0
 _TRY = "handoffd notify test"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkFacts:
+class SinkFacts(Struct, frozen=True, kw_only=True):
     """The problems of one sink, and of the file with its addresses."""
 
     name: str
@@ -152,8 +151,7 @@ async def _apprise(settings: SinkSettings, environ: Mapping[str, str]) -> list[s
 ACCOUNT = "account"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFacts:
+class AccountFacts(Struct, frozen=True, kw_only=True):
     """The account that the daemon runs as, or would; `own`: it is a unit's, made for that."""
 
     name: str
@@ -196,8 +194,7 @@ _CREATE_RULESET = 444
 """The system call `landlock_create_ruleset`; asked for its version (flag 1) it makes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxFacts:
+class SandboxFacts(Struct, frozen=True, kw_only=True):
     """What a sandbox could be built from. `namespaces`: by the kernel's settings, without privileges.
 
     `landlock` is the version of its interface, 0 without it; `bubblewrap` is where the program is.

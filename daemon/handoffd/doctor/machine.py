@@ -6,9 +6,10 @@ import os
 import resource
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+
+from msgspec import Struct
 
 from handoffd.capacity.machine import HEADROOM, RESERVE
 from handoffd.doctor.finding import Finding, fault, fine, warning
@@ -26,8 +27,7 @@ _FEW_INODES = 1000
 """A run takes about ten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFacts:
+class StateFacts(Struct, frozen=True, kw_only=True):
     """The state directory, or, before the first start (`exists` is false), the folder it will be made in.
 
     `free_inodes` is None where the file system has no fixed number of them. `error` says why the
@@ -218,16 +218,14 @@ _INOTIFY = "anon_inode:inotify"
 _WATCH = "inotify wd:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """A limit of the kernel, by the name under which `sysctl` knows it."""
 
     key: str
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What one account may have; `events` is for each instance. None where the kernel does not tell."""
 
     watches: Limit | None
@@ -235,8 +233,7 @@ class Limits:
     events: Limit | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """A process that watches files."""
 
     pid: int
@@ -316,8 +313,7 @@ _NAMED = 5
 """Most projects that one finding names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchFacts:
+class WatchFacts(Struct, frozen=True, kw_only=True):
     """`others` is what else of this account watches files; None: it could not be found out.
 
     `swept` maps the roots that the running daemon only sweeps to the reasons.
@@ -447,8 +443,7 @@ _OWN = 64
 _PER_RUN = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
+class FileFacts(Struct, frozen=True, kw_only=True):
     """`most` is the hard limit of the daemon, or of the shell that would start it; None if unlimited."""
 
     projects: int

@@ -13,10 +13,11 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final
+
+from msgspec import Struct
 
 from handoffd.doctor.finding import Finding, Severity, fault, fine, warning
 from handoffd.doctor.service import Service
@@ -86,8 +87,7 @@ _NAMED = 3
 """Projects that are named; of more, their number says enough."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitFacts:
+class GitFacts(Struct, frozen=True, kw_only=True):
     """`version` is None when git is not found or silent; `loose` are roots outside of repositories."""
 
     version: str | None
@@ -146,16 +146,14 @@ _SHOWN = 120
 _WHY = "it may write STATE.json, which handoffd writes: the one then undoes what the other did"
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """One hook of others, and the settings file it is in."""
 
     file: str
     hook: Found
 
 
-@dataclass(frozen=True, slots=True)
-class HookFacts:
+class HookFacts(Struct, frozen=True):
     """What was found in settings files.
 
     `unreadable` are those that could not be understood, and why; `unseen` those that were not opened.
@@ -278,8 +276,7 @@ _PACKAGES: Final = {"npm": "npm", "npx": "npm", "pnpm": "pnpm", "yarn": "yarn", 
 _NOT_FOUND: Final = "(exit code 127)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
+class Terminal(Struct, frozen=True, kw_only=True):
     """Where handoffd is typed, which may have more than the daemon has."""
 
     path: str
@@ -289,8 +286,7 @@ class Terminal:
         return None if "/" in program else shutil.which(program, path=self.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
+class Lack(Struct, frozen=True, kw_only=True):
     """What the tests of some projects need and the daemon does not find.
 
     A program; a module of it, if it is a Python; or the `runner` that it starts, if it is npm or the like.

@@ -14,9 +14,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
+
+from msgspec import Struct
 
 from handoffd.engine.wording import counted
 from handoffd.errors import Refused
@@ -30,8 +31,7 @@ _OF_ACCOUNT = re.compile(r"/(?:run|var/lib)/handoffd/([^/]+)/?")
 """Where the unit of an account has its sockets and its state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True):
     """The unit that runs the daemon, of the machine if it has an `account`; none: it is run in a terminal."""
 
     unit: str | None
@@ -262,8 +262,7 @@ def refusal(number: int) -> str:
     return f"{status_name(number)}: {_BY_SYSTEMD[number][1]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """What is wrong with a unit, why, and what to type."""
 
     what: str
@@ -271,8 +270,7 @@ class Trouble:
     action: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """One unit as `systemctl show` has it. `name` has no `.service`, `service` is the one it belongs to."""
 
     name: str
@@ -509,8 +507,7 @@ _SHOWN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """How a program ended. `code` 127: it is not there, 124: it took too long."""
 
     argv: tuple[str, ...]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Any
+
+from msgspec import Struct, field
 
 from handoffd.api.client import Client
 from handoffd.doctor.finding import Finding, fault, fine, warning
@@ -32,8 +33,7 @@ _LONGEST_PATH = 90
 """Bytes of a socket's path, a little below what the kernel allows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What the daemon said: its health and every project's status, or why there is no answer."""
 
     version: str | None = None
@@ -42,8 +42,7 @@ class Asked:
     error: HandoffdError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """The socket or its folder on the disk."""
 
     path: str
@@ -51,8 +50,7 @@ class Entry:
     owned: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonFacts:
+class DaemonFacts(Struct, frozen=True, kw_only=True):
     """What was asked and seen. `holder` is the process that holds the state directory, if one does."""
 
     socket: str
@@ -207,8 +205,7 @@ _SHOWN = 5
 """Most runs that one finding names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisionFacts:
+class SupervisionFacts(Struct, frozen=True, kw_only=True):
     """`systemd` manages this machine; `unified`: control groups are of version 2; `runs`: a daemon does.
 
     `service` is how that is run, `installed` the unit that could, `units` the daemon's and its launcher's;
@@ -297,8 +294,7 @@ def boots(pid: int, witness: Witness) -> tuple[Finding, ...]:
     return (fine(SUPERVISION, f"{told}, as a container may have; runs are known by either"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
+class RunPlace(Struct, frozen=True, kw_only=True):
     """A run of which something lives, and the text of that process's `cgroup`. `project` is a root."""
 
     run: str
@@ -306,8 +302,7 @@ class RunPlace:
     cgroup: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceFacts:
+class PlaceFacts(Struct, frozen=True, kw_only=True):
     """`service` is how the daemon is run, `launcher` the text of the `cgroup` of the one that answers.
 
     `unit` is the launcher's, where one is installed; `names` are what projects are called, by root.
@@ -394,8 +389,7 @@ CONTROLLERS = {"memory_max": "memory", "tasks_max": "pids"}
 """Which controller of the kernel a setting needs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitFacts:
+class LimitFacts(Struct, frozen=True, kw_only=True):
     """`limits` are the settings that are set; `launcher`: one runs, as `service` says.
 
     `offered` are the controllers that runs below it could have, `on` those that they have.

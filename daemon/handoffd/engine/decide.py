@@ -22,9 +22,11 @@ changed, or the engine was. Only values are compared here; where they are kept i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from handoffd.engine import dispatching, ends, judging, limits, starting, verbs
 from handoffd.engine.decision import (
@@ -392,8 +394,7 @@ Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """A decision as it was recorded: what it was made with, and what came out.
 
     `before` and `after` are None where the track had no STATE.
@@ -410,8 +411,7 @@ class Recorded:
     grounds: tuple[Ground, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that comes out differently: `step`, `status`, `result`, `effects`, `why`, ..."""
 
     what: str
@@ -419,8 +419,7 @@ class Difference:
     replayed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class Replayed(Struct, frozen=True, kw_only=True):
     """What a decision is now: the next track, and what differs from the record."""
 
     track: Track

@@ -15,15 +15,18 @@ asked), and the command that a person types next: the same in an answer, a notic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import (
     Dispatch,
     Ledger,
     StopReason,
+    Tagged,
     Track,
     startable,
 )
@@ -34,10 +37,10 @@ from handoffd.protocol.story import expand
 
 
 # --- results: answers to the caller -------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Dispatched:
+class Dispatched(Struct, frozen=True, kw_only=True, tag_field="type", tag="dispatched"):
     """An executor is being started."""
 
+    type: ClassVar[Literal["dispatched"]] = "dispatched"
     project: str
     story: str | None
     step: str
@@ -45,13 +48,12 @@ class Dispatched:
     dispatch: str
     caller_instruction: str
     next_command: str | None = None
-    type: Literal["dispatched"] = "dispatched"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True, tag_field="type", tag="done"):
     """The story is done."""
 
+    type: ClassVar[Literal["done"]] = "done"
     story: str | None
     summary: str
     caller_instruction: str
@@ -59,96 +61,86 @@ class Finished:
     next_story: str | None = None
     review_suggested: bool = False
     """Three stories have ended, or were reopened, since a review of the whole project was suggested last."""
-    type: Literal["done"] = "done"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeedsHuman:
+class NeedsHuman(Struct, frozen=True, kw_only=True, tag_field="type", tag="needs_human"):
     """A person must act."""
 
+    type: ClassVar[Literal["needs_human"]] = "needs_human"
     step: str
     message: str
     caller_instruction: str
     next_command: str | None = None
     review: tuple[str, ...] = ()
-    type: Literal["needs_human"] = "needs_human"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blocked:
+class Blocked(Struct, frozen=True, kw_only=True, tag_field="type", tag="blocked"):
     """Nothing can be dispatched until something else changes."""
 
+    type: ClassVar[Literal["blocked"]] = "blocked"
     step: str
     reason: str
     caller_instruction: str
     next_command: str | None = None
-    type: Literal["blocked"] = "blocked"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlreadyRunning:
+class AlreadyRunning(Struct, frozen=True, kw_only=True, tag_field="type", tag="already_running"):
     """An attempt is in flight."""
 
+    type: ClassVar[Literal["already_running"]] = "already_running"
     step: str
     elapsed_min: float
     last_error: str | None
     caller_instruction: str
     next_command: str | None = None
-    type: Literal["already_running"] = "already_running"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedOut:
+class TimedOut(Struct, frozen=True, kw_only=True, tag_field="type", tag="timeout"):
     """The attempt ran out of time."""
 
+    type: ClassVar[Literal["timeout"]] = "timeout"
     step: str
     elapsed_min: float
     message: str
     caller_instruction: str
     next_command: str | None = None
-    type: Literal["timeout"] = "timeout"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True, tag_field="type", tag="error"):
     """The event was refused or ignored; nothing changed. `recoverable`: asking later may work."""
 
+    type: ClassVar[Literal["error"]] = "error"
     code: str
     message: str
     caller_instruction: str
     next_command: str | None = None
     step: str | None = None
     recoverable: bool = True
-    type: Literal["error"] = "error"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accepted:
+class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepted"):
     """The event was taken; the track is at `step` with `status`."""
 
+    type: ClassVar[Literal["accepted"]] = "accepted"
     step: str
     status: str
     message: str
     caller_instruction: str
     next_command: str | None = None
-    type: Literal["accepted"] = "accepted"
 
 
 Result = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut | Refusal | Accepted
 
 
 # --- effects: what must be done -----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureBaseline:
+class MeasureBaseline(Tagged, frozen=True, kw_only=True):
     """Run the project's tests before the story's first red step, and keep the results."""
 
     dispatch: str
     story: str | None
-    kind: Literal["measure_baseline"] = "measure_baseline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spawn:
+class Spawn(Tagged, frozen=True, kw_only=True):
     """Start the executor of a dispatch, whose prompt is ready."""
 
     dispatch: str
@@ -159,20 +151,16 @@ class Spawn:
     timeout_min: float
     session: str | None = None
     """The agent's session to continue; None: a fresh one."""
-    kind: Literal["spawn"] = "spawn"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTree:
+class StopTree(Tagged, frozen=True, kw_only=True):
     """End the executor of a dispatch and everything it started."""
 
     dispatch: str
     why: StopReason
-    kind: Literal["stop_tree"] = "stop_tree"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunChecks:
+class RunChecks(Tagged, frozen=True, kw_only=True):
     """Measure the executor's claims. `tests` None: no tests; `post_check` None: no check."""
 
     dispatch: str
@@ -183,14 +171,12 @@ class RunChecks:
     check_timeout_min: float
     post_check: str | None
     post_check_timeout_s: float
-    kind: Literal["run_checks"] = "run_checks"
 
 
 NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
+class Notify(Tagged, frozen=True, kw_only=True):
     """Tell a person. `action` is the next command to type, with `{project}` for its path."""
 
     notice: NoticeKind
@@ -201,32 +187,26 @@ class Notify:
     action: str | None = None
     review: tuple[str, ...] = ()
     """Files a person should look at, as path templates of the step table."""
-    kind: Literal["notify"] = "notify"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteChecklist:
+class WriteChecklist(Tagged, frozen=True, kw_only=True):
     """Create .ai/CHECKLIST.md for a story that starts."""
 
     story: str
     task_type: str
-    kind: Literal["write_checklist"] = "write_checklist"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendHistory:
+class AppendHistory(Tagged, frozen=True, kw_only=True):
     """Append one entry to .ai/history.md (a reopening; the daemon writes nothing else there)."""
 
     text: str
-    kind: Literal["append_history"] = "append_history"
 
 
 Effect = MeasureBaseline | Spawn | StopTree | RunChecks | Notify | WriteChecklist | AppendHistory
 
 
 # --- grounds and decisions ----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Ground(Struct, frozen=True, kw_only=True):
     """What a decision rests on: a row of a table or a limit, and what it says.
 
     `rule` is its dotted name, never used for anything else (`steps.impl.on_fail.scope_warning`,
@@ -248,16 +228,14 @@ def ground(rule: str, value: object) -> Ground:
     return Ground(rule=rule, value=str(value))
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """What a decision was made with, beside the track and the event."""
 
     rules: RuleBook
     now: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The next track, what must be done about it, what to tell the asker, and why.
 
     `why` is one sentence for the journal; `grounds` are the rules that were applied, in the order in
@@ -271,7 +249,7 @@ class Decision:
     memorable: bool = False
     """Whether it is recorded even if nothing follows from it."""
     grounds: tuple[Ground, ...] = ()
-    basis: Basis | None = field(default=None, repr=False)
+    basis: Basis | None = None
 
     def also(self, *effects: Effect) -> Decision:
         """Return the decision with further orders."""
@@ -282,8 +260,7 @@ class Decision:
         return replace(self, grounds=(*grounds, *self.grounds))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Struct, frozen=True, kw_only=True):
     """A track at what comes next, and what led it there. `why` is None when it did not move."""
 
     track: Track
@@ -296,8 +273,7 @@ class UnknownStepError(Exception):
     """The track is at a step that the step table does not have."""
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What every rule looks at: the track, the step table, the time."""
 
     track: Track

@@ -8,8 +8,9 @@ the hand-off that they leave is judged like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     AlreadyRunning,

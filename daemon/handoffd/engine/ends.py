@@ -13,8 +13,9 @@ for in `limits.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from shlex import quote
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     Blocked,

@@ -7,31 +7,29 @@ A person's verb is an event, too: they gave it, and `decide` may refuse it. Ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from msgspec import Struct
+
 from handoffd.engine.run import End, Exit, Finding, PostCheck, Silence
-from handoffd.engine.track import Standby
+from handoffd.engine.track import Standby, Tagged
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
 
 
 # --- what people ask for ------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initialised:
+class Initialised(Tagged, frozen=True, kw_only=True):
     """handoffd wrote the project's first STATE.json. `done` names the stories that were done before."""
 
     project: str
     done: tuple[str, ...] = ()
     as_published: bool = False
     """Whether its limits are the protocol's initial ones; False: of a release with the step's limits."""
-    kind: Literal["initialised"] = "initialised"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Tagged, frozen=True, kw_only=True):
     """A story or custom task was asked for, with the stories of `then` to follow it under the same options.
 
     `bootstrapped` tells whether the project already has its PROJECT_CONTEXT.md; `automatic` makes
@@ -62,30 +60,24 @@ class Started:
     """Whether `force` also resumes a story that was set aside at its step; False: of a release that
     restarted it."""
     by: str = "cli"
-    kind: Literal["started"] = "started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continued:
+class Continued(Tagged, frozen=True, kw_only=True):
     """Start the next story of the backlog."""
 
     by: str = "cli"
-    kind: Literal["continued"] = "continued"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogMoved:
+class BacklogMoved(Tagged, frozen=True, kw_only=True):
     """Move a story of the backlog: before another one, to the front, or to the end."""
 
     story: str
     before: str | None = None
     last: bool = False
     by: str = "cli"
-    kind: Literal["backlog_moved"] = "backlog_moved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogEdited:
+class BacklogEdited(Tagged, frozen=True, kw_only=True):
     """Change the options of a story in the backlog; None leaves one as it is."""
 
     story: str
@@ -94,109 +86,85 @@ class BacklogEdited:
     complexity: Complexity | None = None
     executor: tuple[str, ...] | None = None
     by: str = "cli"
-    kind: Literal["backlog_edited"] = "backlog_edited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogRemoved:
+class BacklogRemoved(Tagged, frozen=True, kw_only=True):
     """Take stories out of the backlog."""
 
     stories: tuple[str, ...]
     by: str = "cli"
-    kind: Literal["backlog_removed"] = "backlog_removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoContinueChosen:
+class AutoContinueChosen(Tagged, frozen=True, kw_only=True):
     """Start the next story of the backlog automatically, or not; None: as the settings say."""
 
     on: bool | None
     by: str = "cli"
-    kind: Literal["auto_continue_chosen"] = "auto_continue_chosen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
+class Approved(Tagged, frozen=True, kw_only=True):
     """A person approved the human step, of `story` if one was named."""
 
     note: str | None = None
     story: str | None = None
     by: str = "cli"
-    kind: Literal["approved"] = "approved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class Rejected(Tagged, frozen=True, kw_only=True):
     """A person rejected the human step, of `story` if one was named; the reason routes it."""
 
     reason: Reason | None = None
     note: str | None = None
     story: str | None = None
     by: str = "cli"
-    kind: Literal["rejected"] = "rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
+class Retried(Tagged, frozen=True, kw_only=True):
     """Try the current step again, with all its attempts."""
 
     by: str = "cli"
-    kind: Literal["retried"] = "retried"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(Tagged, frozen=True, kw_only=True):
     """Pass the current step without evidence."""
 
     by: str = "cli"
-    kind: Literal["skipped"] = "skipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted:
+class Aborted(Tagged, frozen=True, kw_only=True):
     """End the track here."""
 
     by: str = "cli"
-    kind: Literal["aborted"] = "aborted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
+class Paused(Tagged, frozen=True, kw_only=True):
     """Dispatch nothing until `Resumed`."""
 
     by: str = "cli"
-    kind: Literal["paused"] = "paused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(Tagged, frozen=True, kw_only=True):
     """Lift a pause; a Level 1 track becomes Level 2."""
 
     by: str = "cli"
-    kind: Literal["resumed"] = "resumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class Noted(Tagged, frozen=True, kw_only=True):
     """A note for the next prompt."""
 
     text: str
     by: str = "cli"
-    kind: Literal["noted"] = "noted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledBack:
+class RolledBack(Tagged, frozen=True, kw_only=True):
     """Go back to an earlier step."""
 
     step: str
     force: bool = False
     by: str = "cli"
-    kind: Literal["rolled_back"] = "rolled_back"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reopened:
+class Reopened(Tagged, frozen=True, kw_only=True):
     """Take up a finished story again at `step`.
 
     `entry` is the form of what is appended to the history: 1 as releases before wrote it, 2 as the reference.
@@ -206,11 +174,9 @@ class Reopened:
     note: str | None = None
     entry: Literal[1, 2] = 1
     by: str = "cli"
-    kind: Literal["reopened"] = "reopened"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptTaken:
+class PromptTaken(Tagged, frozen=True, kw_only=True):
     """A person or another tool took the prompt of the next turn, to do that step (Level 1).
 
     `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
@@ -222,37 +188,29 @@ class PromptTaken:
     by: str = "cli"
     keeps_gate: bool = False
     reopenings: int | None = None
-    kind: Literal["prompt_taken"] = "prompt_taken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelChosen:
+class LevelChosen(Tagged, frozen=True, kw_only=True):
     """A person chose who dispatches: the daemon (Level 2), or people (Level 1)."""
 
     level: Literal[1, 2]
     by: str = "cli"
-    kind: Literal["level_chosen"] = "level_chosen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostChecked:
+class PostChecked(Tagged, frozen=True, kw_only=True):
     """The step's post_check ran on request (`check`), outside any verdict."""
 
     passed: bool
     by: str = "cli"
-    kind: Literal["post_checked"] = "post_checked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditConfirmed:
+class EditConfirmed(Tagged, frozen=True, kw_only=True):
     """A person confirmed the edit of STATE.json that was held."""
 
     by: str = "cli"
-    kind: Literal["edit_confirmed"] = "edit_confirmed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetRaised:
+class BudgetRaised(Tagged, frozen=True, kw_only=True):
     """A person raised a budget to `usd` dollars and `tokens` in all, where given.
 
     `story` names the one that was meant; it must be the one in flight.
@@ -263,25 +221,20 @@ class BudgetRaised:
     usd: float | None = None
     tokens: int | None = None
     by: str = "cli"
-    kind: Literal["budget_raised"] = "budget_raised"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorChosen:
+class ExecutorChosen(Tagged, frozen=True, kw_only=True):
     """Let one of these executors work on the story in flight, the best first; empty: as the settings say."""
 
     executor: tuple[str, ...] = ()
     by: str = "cli"
-    kind: Literal["executor_chosen"] = "executor_chosen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitLifted:
+class LimitLifted(Tagged, frozen=True, kw_only=True):
     """Stop waiting for an account's limit."""
 
     account: str
     by: str = "cli"
-    kind: Literal["limit_lifted"] = "limit_lifted"
 
 
 Verb = (
@@ -293,8 +246,7 @@ Verb = (
 
 
 # --- a track's turn, and what comes of a dispatch -----------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advanced:
+class Advanced(Tagged, frozen=True, kw_only=True):
     """It is this track's turn: a slot is free and nothing holds it back.
 
     `dispatch` is the id a dispatch would get; `group` is the one that the project's own settings name;
@@ -323,11 +275,9 @@ class Advanced:
     auto_continue: bool = False
     keeps_gate: bool = False
     reopenings: int | None = None
-    kind: Literal["advanced"] = "advanced"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchFailed:
+class DispatchFailed(Tagged, frozen=True, kw_only=True):
     """A dispatch could not be prepared: prompt template, settings, or (`end`) no such `executor`."""
 
     code: str
@@ -336,21 +286,17 @@ class DispatchFailed:
     executor: str | None = None
     standby: Standby | None = None
     """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
-    kind: Literal["dispatch_failed"] = "dispatch_failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineMeasured:
+class BaselineMeasured(Tagged, frozen=True, kw_only=True):
     """The tests ran before the story's first red step; `fault` says why they could not."""
 
     dispatch: str
     mark: HandoffMark = HandoffMark()
     fault: str | None = None
-    kind: Literal["baseline_measured"] = "baseline_measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorStarted:
+class ExecutorStarted(Tagged, frozen=True, kw_only=True):
     """The executor's process runs; `pid` is its own, not the shim's.
 
     `at` is when it began, which may be long before; None where that is not known.
@@ -359,11 +305,9 @@ class ExecutorStarted:
     dispatch: str
     pid: int
     at: datetime | None = None
-    kind: Literal["executor_started"] = "executor_started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnRefused:
+class SpawnRefused(Tagged, frozen=True, kw_only=True):
     """The executor could not be started: a fault of the environment, not of the agent."""
 
     dispatch: str
@@ -371,21 +315,17 @@ class SpawnRefused:
     end: End | None = None
     standby: Standby | None = None
     """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
-    kind: Literal["spawn_refused"] = "spawn_refused"
 
 
 # --- an executor that runs ----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffSettled:
+class HandoffSettled(Tagged, frozen=True, kw_only=True):
     """A valid hand-off is there and the process tree has been quiet for `quiet_s`."""
 
     dispatch: str
     quiet_s: float
-    kind: Literal["handoff_settled"] = "handoff_settled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadlinePassed:
+class DeadlinePassed(Tagged, frozen=True, kw_only=True):
     """An attempt's time is over. `dispatch` is None for an attempt that the daemon did not start.
 
     `limit_min` is how much that was; None: of a release that told all times in whole minutes.
@@ -394,47 +334,37 @@ class DeadlinePassed:
     dispatch: str | None
     elapsed_min: float
     limit_min: float | None = None
-    kind: Literal["deadline_passed"] = "deadline_passed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapReached:
+class CapReached(Tagged, frozen=True, kw_only=True):
     """A running attempt reached a cap (its own or a wider one), and the daemon ends it."""
 
     dispatch: str
     finding: Finding
-    kind: Literal["cap_reached"] = "cap_reached"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorQuiet:
+class ExecutorQuiet(Tagged, frozen=True, kw_only=True):
     """An executor has shown no sign of life for half of `stall_min`."""
 
     dispatch: str
     silence: Silence
-    kind: Literal["executor_quiet"] = "executor_quiet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorStalled:
+class ExecutorStalled(Tagged, frozen=True, kw_only=True):
     """An executor has shown no sign of life for `stall_min`."""
 
     dispatch: str
     silence: Silence
-    kind: Literal["executor_stalled"] = "executor_stalled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupted:
+class Interrupted(Tagged, frozen=True, kw_only=True):
     """The daemon ends the executor for its own reasons (`handoffd stop --executors`)."""
 
     by: str = "cli"
-    kind: Literal["interrupted"] = "interrupted"
 
 
 # --- its end, and what was measured of its work -------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorExited:
+class ExecutorExited(Tagged, frozen=True, kw_only=True):
     """The executor's whole process tree is gone; `reading` is what it left."""
 
     dispatch: str
@@ -443,11 +373,9 @@ class ExecutorExited:
     mark: HandoffMark = HandoffMark()
     standby: Standby | None = None
     """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
-    kind: Literal["executor_exited"] = "executor_exited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseEnded:
+class CauseEnded(Tagged, frozen=True, kw_only=True):
     """The fault that kept these executors from working is over, or may be: the daemon tries again.
 
     `trial`: nothing has changed that could be seen here, so the fault is remembered until one has worked.
@@ -455,11 +383,9 @@ class CauseEnded:
 
     executors: tuple[str, ...]
     trial: bool = False
-    kind: Literal["cause_ended"] = "cause_ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestEvidence:
+class TestEvidence(Struct, frozen=True, kw_only=True):
     """What a test run proved, already compared with the baseline.
 
     `fault` is set when the runner itself was unusable: then nothing was proved. `new_failing`
@@ -486,19 +412,16 @@ class TestEvidence:
     """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChecksFinished:
+class ChecksFinished(Tagged, frozen=True, kw_only=True):
     """The daemon has measured what the executor claimed."""
 
     dispatch: str
     tests: TestEvidence | None = None
     post_check: PostCheck | None = None
-    kind: Literal["checks_finished"] = "checks_finished"
 
 
 # --- from outside -------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffArrived:
+class HandoffArrived(Tagged, frozen=True, kw_only=True):
     """A settled hand-off is there for an attempt that the daemon did not start (Level 1).
 
     `dispatch` is the id under which it is judged; `step` and `attempt` are those it was read for, which
@@ -511,11 +434,9 @@ class HandoffArrived:
     step: str | None = None
     attempt: int | None = None
     keeps_gate: bool = False
-    kind: Literal["handoff_arrived"] = "handoff_arrived"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateEdited:
+class StateEdited(Tagged, frozen=True, kw_only=True):
     """Another program or a person changed STATE.json, validly. `policy` is the project's external_edits.
 
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
@@ -530,11 +451,9 @@ class StateEdited:
     overtaken: bool = False
     done: tuple[str, ...] = ()
     tells: bool = False
-    kind: Literal["state_edited"] = "state_edited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeGivenUp:
+class NoticeGivenUp(Tagged, frozen=True, kw_only=True):
     """A sink did not take notices of this track for as long as the settings allow.
 
     `first` is the id of the first of `count` notices; `why` is the sink's last failure.
@@ -544,11 +463,9 @@ class NoticeGivenUp:
     count: int
     first: str
     why: str
-    kind: Literal["notice_given_up"] = "notice_given_up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Tagged, frozen=True, kw_only=True):
     """A backup replaced the journal: the track does not know what has happened since.
 
     `overtaken` tells that the attempt in flight then is not the project's latest, or that nothing is
@@ -558,7 +475,6 @@ class Restored:
     overtaken: bool
     by: str = "journal restore"
     owner: str | None = None
-    kind: Literal["restored"] = "restored"
 
 
 # --- all of them --------------------------------------------------------------------------------------

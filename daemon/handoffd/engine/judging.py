@@ -7,8 +7,10 @@ step, a repetition, a step back, a person) is in `routing.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     Decision,
@@ -319,8 +321,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
 
 
 # --- the verdict: a claim, lowered by what was measured -----------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The result of judging an attempt, and the facts that later prompts get from it."""
 
     status: Status

@@ -16,10 +16,11 @@ several tracks share are made outside; here arrives only what was found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     Decision,

@@ -11,8 +11,10 @@ it. It is kept in order: by priority, and among equals by the time they came. Wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     Decision,
@@ -369,8 +371,7 @@ def before(backlog: tuple[Queued, ...], entry: Queued, index: int) -> tuple[Queu
 BlockerKind = Literal["in_flight", "queued", "set_aside", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocker:
+class Blocker(Struct, frozen=True, kw_only=True):
     """A story that another one waits for. `unknown`: the journal does not have it, or it never finished."""
 
     story: str

@@ -10,24 +10,24 @@
   they were for, and what comes after them either costs an attempt or waits for a person or a time. `ends.py`
   and `limits.py` do what the row says.
 
-Values only, and the standard library only: the command line loads this file for its words.
+Values only, without pydantic: the command line loads this file for its words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal, Protocol
+
+from msgspec import Struct
 
 # --- what a run uses ----------------------------------------------------------------------------------
 TOKEN_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """Tokens of one attempt, or the sum of several. The four counts do not overlap."""
 
     input_tokens: int = 0
@@ -71,8 +71,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
+class Footprint(Struct, frozen=True, kw_only=True):
     """What the processes of one run took of the machine at most, and its limits.
 
     None: it is not known, or there was no limit.
@@ -120,8 +119,7 @@ SHARED: Final = frozenset[Scope]({"day", "daemon"})
 """Scopes that several projects spend from: when one is used up, one notice covers all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
+class Cap(Struct, frozen=True, kw_only=True):
     """How much one scope may spend. None: as much as it likes."""
 
     usd: float | None = None
@@ -138,8 +136,7 @@ _POSSESSIVE: Final[Mapping[Scope, str]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """What a scope has spent of a cap that is near or reached. Both numbers are dollars, or tokens."""
 
     scope: Scope
@@ -266,8 +263,7 @@ class Then(StrEnum):
     """The attempt is repeated, however often: a person ordered the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """What follows from one class of ends."""
 
     then: Then
@@ -325,8 +321,7 @@ LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
 
 
 # --- what was seen of it ------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class Silence(Struct, frozen=True, kw_only=True):
     """For how long a process tree has shown no sign of life, and the signs that were checked.
 
     `output_bytes` is all it has printed so far; `cpu_s`, `written_bytes` and `received_bytes` (without pings)
@@ -353,8 +348,7 @@ class Silence:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(Struct, frozen=True, kw_only=True):
     """How a process ended.
 
     Exactly one of `code` and `signal` is set, except for a process whose end was not observed (`lost`).
@@ -386,8 +380,7 @@ class Exit:
     """None: nothing counts what a run takes here, or it is of a release that did not ask."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostCheck:
+class PostCheck(Struct, frozen=True, kw_only=True):
     """How the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
 
     passed: bool

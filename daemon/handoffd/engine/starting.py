@@ -7,8 +7,9 @@ which order the backlog goes, and what keeps a story of it, is in `routing.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     Accepted,

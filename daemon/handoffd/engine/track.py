@@ -8,16 +8,41 @@ is read from it without a rule: which story may start, what outlives the story i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
+
+# --- what the journal keeps of many kinds ------------------------------------------------------------------
+_INNER_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a class: `HandoffArrived` is `handoff_arrived`."""
+    return _INNER_CAPITAL.sub("_", name).lower()
+
+
+class Tagged(Struct, frozen=True, tag_field="kind", tag=_kind):
+    """One of several values of the journal. Its text names its kind, so a class must keep its name."""
+
+    @property
+    def kind(self) -> str:
+        """Which of them it is."""
+        return kind_of(type(self))
+
+
+def kind_of(tagged: type[Tagged]) -> str:
+    """Return the kind under which the journal keeps the values of a class."""
+    return str(tagged.__struct_config__.tag)
 
 
 # --- the dispatch in flight ---------------------------------------------------------------------------
@@ -50,8 +75,7 @@ EXTERNAL = "external"
 """In place of an executor's name: the attempt is made by a person or another tool."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True, kw_only=True):
     """One start of one executor. The id is unique for ever; it is started at most once."""
 
     id: str
@@ -90,8 +114,7 @@ SOONER: Final = 10
 """By this factor a fault is tried sooner once its account has worked elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """Why an executor cannot be used for now. `end` is one that pauses."""
 
     executor: str
@@ -126,8 +149,7 @@ class Fault:
         return self.met_at + (self.again_at - self.met_at) / SOONER <= now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standby:
+class Standby(Struct, frozen=True, kw_only=True):
     """Who else could have the attempt of an executor that just ended."""
 
     sign: str = ""
@@ -146,8 +168,7 @@ LimitKind = Literal["limit", "overload", "refusal"]
 """A refusal concerns the track that met it; the others everything that uses the account."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """An account that answered one of a track's executors with a limit, and has not answered better since."""
 
     account: str
@@ -168,8 +189,7 @@ class Limit:
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """What later prompts need from earlier steps of the same story."""
 
     failing_tests: tuple[str, ...] = ()
@@ -190,8 +210,7 @@ class Facts:
     """Of all its attempts, judged or not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(Struct, frozen=True, kw_only=True):
     """A story (or custom task) that waits for the one in flight."""
 
     story: str
@@ -212,8 +231,7 @@ class Queued:
     """The schedule it came from; None: a person asked for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSession:
+class AgentSession(Struct, frozen=True, kw_only=True):
     """The session that the last run of a step's executor had: a retry of that step may continue it."""
 
     step: str
@@ -225,8 +243,7 @@ class AgentSession:
     """Whether its last run was cut short at no fault of the work: by a cap, a limit or a stall."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Struct, frozen=True, kw_only=True):
     """An attempt that ended without a valid hand-off and is asked again for just that."""
 
     step: str
@@ -235,8 +252,7 @@ class Asking:
     """How it ended, and the problem with its hand-off."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinceReview:
+class SinceReview(Struct, frozen=True, kw_only=True):
     """What has happened since a review of the whole project was suggested last."""
 
     ends: int | None = None
@@ -247,8 +263,7 @@ class SinceReview:
     """The latest end of a story was one at which it is suggested."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ledger:
+class Ledger(Struct, frozen=True, kw_only=True):
     """What the journal remembers of a track beside its STATE."""
 
     automatic: bool = False
@@ -316,19 +331,11 @@ class Ledger:
     has the attempt retried."""
 
     def with_(self, **changes: Any) -> Ledger:
-        """Return a copy with `changes`.
-
-        Not by `dataclasses.replace`: it sets each of this many fields with a call, and each decision makes
-        copies (docs/decisions.md has the figures). Nothing is left out: there is no `__post_init__`.
-        """
-        assert changes.keys() <= vars(self).keys(), f"no such field in {sorted(changes)}"
-        copy = object.__new__(Ledger)
-        vars(copy).update(vars(self), **changes)
-        return copy
+        """Return a copy with `changes`."""
+        return replace(self, **changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
+class Parked(Struct, frozen=True, kw_only=True):
     """A story set aside between two steps; taken up again when what replaced it is done."""
 
     state: State
@@ -337,8 +344,7 @@ class Parked:
     """True for a story parked by a custom task; False for one replaced by `start --force`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldEdit:
+class HeldEdit(Struct, frozen=True, kw_only=True):
     """An edit of STATE.json from outside that would open a gate; a person must confirm it."""
 
     state: State
@@ -350,8 +356,7 @@ class HeldEdit:
 
 
 # --- the track ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Track:
+class Track(Struct, frozen=True, kw_only=True):
     """Everything `decide` needs to know about one track. `state` is None until the project is initialised."""
 
     state: State | None = None

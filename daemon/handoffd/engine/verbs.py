@@ -7,8 +7,9 @@ confirms it, and while an executor runs every edit is undone. Starts and the bac
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import (
     AppendHistory,

@@ -6,9 +6,10 @@ documented in docs/reference/protocol/status.md, so keys are added, never rename
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
@@ -16,6 +17,9 @@ from handoffd.engine.run import Footprint
 from handoffd.engine.track import EXTERNAL, LimitKind
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A time with its zone; RFC 3339 in JSON."""
 
 Condition = Literal[
     "ok",
@@ -34,8 +38,7 @@ WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
 """Those under which something may be dispatched: in place of invalid rules the last good ones hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackView:
+class TrackView(Struct, frozen=True, kw_only=True):
     """One track, as `status` tells it."""
 
     track: str
@@ -57,8 +60,8 @@ class TrackView:
     pid: int | None
     elapsed_min: float | None
     timeout_min: float
-    dispatched_at: datetime | None
-    completed_at: datetime | None
+    dispatched_at: Moment | None
+    completed_at: Moment | None
     tests: TestCounts | None
     tests_measured: bool | None
     """Whether the daemon counted `tests`; false: an agent claimed them; null: there are none."""
@@ -79,7 +82,7 @@ class TrackView:
     """Whether it waits at a step that a person decides."""
     activity: str | None = None
     """What the running executor did last, by its own output; one line."""
-    last_output_at: datetime | None = None
+    last_output_at: Moment | None = None
     """When it printed something last."""
     tokens: int | None = None
     """Tokens used so far, all kinds together; null while the agent has not said."""
@@ -97,8 +100,7 @@ class TrackView:
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectView:
+class ProjectView(Struct, frozen=True, kw_only=True):
     """One project, as `status` tells it."""
 
     project: str
@@ -118,7 +120,7 @@ class ProjectView:
     """Why only the sweep sees its changes; null: it is watched, or no daemon runs."""
     brought_by: str | None = None
     """The entry of the settings that added it; null: a person did."""
-    since: datetime | None = None
+    since: Moment | None = None
     """Since when it has its condition, as far as the daemon knows; null while it is `ok`."""
     auto_continue: bool = False
     """Whether the next story of its backlog starts automatically."""
@@ -126,8 +128,7 @@ class ProjectView:
     """What to call it in a command: its name, or its root where several share the name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedView:
+class QueuedView(Struct, frozen=True, kw_only=True):
     """A story of a backlog."""
 
     story: str
@@ -141,7 +142,7 @@ class QueuedView:
     executor: tuple[str, ...]
     agent_teams: bool
     by: str | None
-    at: datetime | None
+    at: Moment | None
     """Who asked for it, and when."""
     schedule: str | None
     """The schedule that it came from; None: a person asked for it."""
@@ -150,8 +151,7 @@ class QueuedView:
     """What keeps it from being started, in words, but for those before it; None where it may start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogView:
+class BacklogView(Struct, frozen=True, kw_only=True):
     """The stories that wait in a project."""
 
     project: str
@@ -168,8 +168,7 @@ class BacklogView:
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsView:
+class SettingsView(Struct, frozen=True, kw_only=True):
     """The result of the last reading of the daemon's settings."""
 
     file: str | None
@@ -180,7 +179,7 @@ class SettingsView:
     """The keys whose new values apply now."""
     restart: tuple[str, ...] = ()
     """The keys whose new values wait for a restart of the daemon."""
-    since: datetime | None = None
+    since: Moment | None = None
     """Since when they have not been taken."""
 
     @property
@@ -196,8 +195,7 @@ class SettingsView:
         return (*refused, f"changed in the settings, takes effect after a restart of the daemon: {keys}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class Renewed(Struct, frozen=True, kw_only=True):
     """The result of rereading everything; `problems` says in words what is wrong with projects' own files."""
 
     settings: SettingsView
@@ -207,14 +205,13 @@ class Renewed:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountView:
+class AccountView(Struct, frozen=True, kw_only=True):
     """An account that answered with a limit and is not known to have worked since."""
 
     account: str
     kind: LimitKind
-    since: datetime
-    until: datetime
+    since: Moment
+    until: Moment
     """When it is asked again; past, once the next attempt that wants it may."""
     why: str
     """What the agent said last."""
@@ -226,8 +223,7 @@ class AccountView:
     """How many tracks wait for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifted:
+class Lifted(Struct, frozen=True, kw_only=True):
     """The result of lifting a limit: tracks no longer wait for it."""
 
     projects: tuple[str, ...]
@@ -240,8 +236,7 @@ SlotKind = Literal["all", "executor", "account", "group", "project"]
 """What slots are counted by: everything together, or one of these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotLimitView:
+class SlotLimitView(Struct, frozen=True, kw_only=True):
     """One limit on concurrent executors, or an account or group of which some run."""
 
     kind: SlotKind
@@ -256,8 +251,7 @@ class SlotLimitView:
     """Project, story and step of each that holds a slot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotWaitView:
+class SlotWaitView(Struct, frozen=True, kw_only=True):
     """A track that waits for a slot."""
 
     project: str
@@ -275,8 +269,7 @@ class SlotWaitView:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotsView:
+class SlotsView(Struct, frozen=True, kw_only=True):
     """The tracks that run and that wait, the next one first, and the limits."""
 
     closed: str | None
@@ -287,8 +280,7 @@ class SlotsView:
     waiting_in_all: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleView:
+class ScheduleView(Struct, frozen=True, kw_only=True):
     """A schedule of a project: what the clock starts in it."""
 
     project: str
@@ -303,19 +295,18 @@ class ScheduleView:
     """The instruction, where that is a custom task."""
     overlap: Literal["skip", "queue"]
     catch_up: Literal["none", "one"]
-    next_at: datetime | None
+    next_at: Moment | None
     """When that is; past while it is being tried. None: never again."""
     waits_for: str | None
     """Why it could not be started yet although it is due, in words."""
-    last_due: datetime | None
+    last_due: Moment | None
     last_outcome: Literal["started", "queued", "skipped", "missed"] | None
     """The result of the last time it was due; None if it never was."""
     last_story: str | None
     last_why: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleSchedule:
+class IdleSchedule(Struct, frozen=True, kw_only=True):
     """A schedule of the daemon's settings that concerns no project: a name is wrong, or none is there yet."""
 
     schedule: str
@@ -326,8 +317,7 @@ class IdleSchedule:
 AppliedKind = Literal["applied", "taken", "stale", "pending", "missing", "error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class Applied(Struct, frozen=True, kw_only=True):
     """The result of handing in a hand-off (level 1).
 
     `taken`: it was applied before, by the daemon or by another call; `stale`: it is not for a running
@@ -344,8 +334,7 @@ class Applied:
     next_command: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(Struct, frozen=True, kw_only=True):
     """How a project's tests went when they were run once, for no story.
 
     `command` is None where the project names none; `path` is the PATH it was looked for on.
@@ -356,8 +345,7 @@ class Tried:
     evidence: TestEvidence | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peek:
+class Peek(Struct, frozen=True, kw_only=True):
     """What the next turn of a track would do, without doing it. `prompt` is None if nothing runs."""
 
     project: str

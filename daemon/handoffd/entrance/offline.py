@@ -9,11 +9,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Container
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from handoffd.api.reads import is_bootstrapped, peek_json, trials_json
 from handoffd.api.service import Caller, Service

@@ -11,10 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, get_args
+
+from msgspec import Struct
 
 from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.environment import run_variables
@@ -37,8 +38,7 @@ _TICK_NS = 20_000_000
 _KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckContext:
+class CheckContext(Struct, frozen=True, kw_only=True):
     """Where one check runs and for what. `environment` is already allow-listed."""
 
     run_id: str

@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from handoffd.engine.run import End, Footprint
 from handoffd.execute.base import ExitRecord
@@ -44,16 +45,14 @@ _BY_A_SHELL = 128
 """Shells add this to the number of the signal that ended their child."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """The class of an end; None: the daemon ended the run, or lost it. `retry_at`: when its limit is over."""
 
     end: End | None
     retry_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """A run that is over. `last` is the end of its output, standard error included."""
 
     record: ExitRecord

@@ -25,8 +25,10 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import PostCheck, last_line
@@ -64,8 +66,7 @@ _PYTEST = re.compile(r"(?:.*/)?(?:pytest|py\.test)(?:-?3(?:\.\d+)?)?")
 _CONFTEST = re.compile(r"^ImportError while loading conftest '([^'\n]{1,4096})'", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestOutput:
+class TestOutput(Struct, frozen=True, kw_only=True):
     """A test run's report (None: no such file) and what it printed.
 
     `complete` is False if the report is the run's own output and its middle is lost.
@@ -251,8 +252,7 @@ Changed = Callable[[str], bool] | frozenset[str]
 """Whether the step changed a file, asked with `LoadError.file`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Baseline(Struct, frozen=True, kw_only=True):
     """The results of a project's tests before a story changed anything."""
 
     results: dict[str, Outcome] = field(default_factory=dict)

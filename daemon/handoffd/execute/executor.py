@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.engine.run import LIMITS, End
@@ -134,8 +134,7 @@ def words_of(argv: Iterable[Word]) -> tuple[str, ...]:
     return tuple(text for word in argv for text in ((word,) if isinstance(word, str) else word))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationContext:
+class InvocationContext(Struct, frozen=True, kw_only=True):
     """The values of one start. `python` is an interpreter that can import handoffd."""
 
     python: str
@@ -145,8 +144,7 @@ class InvocationContext:
     step: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(Struct, frozen=True, kw_only=True):
     """How to start an executor once: its part of a `RunSpec`."""
 
     argv: tuple[str, ...]
@@ -315,8 +313,7 @@ def _patterns(executor: Executor) -> Iterator[Contradiction]:
 Tokens = Literal["live", "at the end", "no"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """One row of the matrix."""
 
     name: str

@@ -14,14 +14,15 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Final
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+from pydantic import BaseModel, ConfigDict
 
 from handoffd.engine.run import Usage
 from handoffd.execute import base
@@ -39,8 +40,7 @@ _BEFORE_NAME = re.compile(r"[/.]")
 """Separates a provider or a region from the name of a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTable:
+class PriceTable(Struct, frozen=True):
     """Prices by patterns of model names. Each layer takes precedence over the ones after it."""
 
     layers: tuple[Mapping[str, Price], ...] = ()
@@ -116,8 +116,7 @@ MOST_BYTES = 4 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where a run's output is, and how to read it."""
 
     executor: Executor
@@ -136,23 +135,18 @@ class Source:
         return seen if usage is seen.usage else replace(seen, usage=usage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class Live(Struct, frozen=True, kw_only=True):
     """The state of a run while it is running. `heard_at`: when it last printed anything, in UTC."""
 
     seen: Seen = field(default_factory=Seen)
     heard_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """A position at the end of a line of the output, and the reader's state there."""
 
     position: int
     standing: Checkpoint
-
-
-_NOTE: Final = TypeAdapter(Note)
 
 
 class Meter:
@@ -197,7 +191,7 @@ class Meter:
             position = self._position - reader.held
             if position != self._noted:
                 note = Note(position=position, standing=reader.standing)
-                records.write(str(self._run_dir), METER, _NOTE.dump_json(note).decode(), durable=False)
+                records.write(str(self._run_dir), METER, msgspec.json.encode(note).decode(), durable=False)
                 self._noted = position
         except OSError:
             return
@@ -241,8 +235,8 @@ def noted(run_dir: Path) -> Live:
 def _noted(run_dir: Path) -> Note | None:
     """Return the saved note; None without one, or if a power cut damaged it: it is not synced to the disk."""
     try:
-        return _NOTE.validate_json(records.read(str(run_dir), METER) or "")
-    except (OSError, ValidationError):
+        return msgspec.json.decode(records.read(str(run_dir), METER) or "", type=Note)
+    except (OSError, ValueError):
         return None
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from handoffd.execute import base
 from handoffd.execute.runner import capture
@@ -20,8 +21,7 @@ _TRIES = 100
 REPLACED = b"[handoffd: this file is no longer the one that the run's output was written to]\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Struct, frozen=True, kw_only=True):
     """Part of an output. `left_out` bytes before `data` are not kept; the next part begins at `next`."""
 
     data: bytes

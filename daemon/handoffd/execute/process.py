@@ -22,14 +22,14 @@ import socket
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec import Struct
 
 import handoffd
 from handoffd.errors import HandoffdError
@@ -47,14 +47,16 @@ _PROGRAM_S = 15.0
 _LOOK_AGAIN_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How long a start may be delayed, in seconds."""
 
     hello_s: float = 2.0
     """A launcher that does not answer within this time counts as hung."""
     unit_s: float = 10.0
     """A service manager that has not started a launcher within this time will not."""
+
+
+USUAL: Final = Limits()
 
 
 class Launcher:
@@ -71,7 +73,7 @@ class Launcher:
         *,
         python: str = os.path.realpath(sys.executable),
         managed: bool = False,
-        limits: Limits = Limits(),
+        limits: Limits = USUAL,
     ) -> None:
         self._socket = Path(os.path.abspath(socket))
         self._python = python

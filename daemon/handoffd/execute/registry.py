@@ -16,10 +16,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, get_args
 
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -56,8 +56,7 @@ _CONDITIONS = frozenset({"when", "where"})
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorBook:
+class ExecutorBook(Struct, frozen=True):
     """Every executor there is, by name, validated."""
 
     executors: Mapping[str, Executor]
@@ -120,8 +119,7 @@ def no_agent(book: ExecutorBook) -> NotFound:
     return NotFound(message, code=NONE_INSTALLED, hint="handoffd doctor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """Definitions from one file, as plain data, and a function that finds the line of a dotted key."""
 
     file: str
@@ -293,8 +291,7 @@ VERSION_S: Final = 10.0
 _MAX_CHARS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """What was found of an executor, with the environment that it would get."""
 
     program: str

@@ -23,7 +23,6 @@ import pwd
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +30,7 @@ from types import TracebackType
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.engine.wording import repair_command
 from handoffd.errors import Locked, StoreError
@@ -241,8 +241,7 @@ def _note(pid: int) -> bytes:
 
 
 # --- who holds a lock -----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """Who holds a lock. None: it cannot be read; `account` is also None for this process's own."""
 
     pid: int

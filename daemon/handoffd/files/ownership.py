@@ -15,10 +15,10 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from msgspec import Struct
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import Foreign
@@ -30,8 +30,7 @@ _OWNS, _LEFT = b"owns", b"left"
 _FORM = re.compile(rb"(owns|left)\0([0-9]{1,20})\0([0-9]{1,20})\0(/[^\0]*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """A folder's mark: the state directory of its owner, or of the last owner, which has removed it.
 
     `inode` is that of the marked folder: a copy carries the mark of its original. `state_inode` is that of

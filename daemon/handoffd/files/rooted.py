@@ -15,10 +15,11 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from handoffd.files.atomic import FOLDER_FLAGS, replace_at
 from handoffd.files.errors import project_gone, storage_error, unsafe_file
@@ -34,8 +35,7 @@ _SMALLEST_PIECE = 4096
 _LARGEST_PIECE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSeen:
+class FileSeen(Struct, frozen=True, kw_only=True):
     """A file of a project as it was found.
 
     `inode` and `mtime_ns` were taken before reading: after a write in between, the next look sees a

@@ -13,9 +13,10 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from handoffd.files.atomic import FOLDER_FLAGS
 from handoffd.files.errors import storage_error
@@ -36,8 +37,7 @@ Content = Literal["ours", "edited", "unverifiable"]
 """Whether a copy was written to after its run; only the run's records can tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(Struct, frozen=True, kw_only=True):
     """A run's folder in its project. `strangers`: names in it that are not the daemon's."""
 
     id: str

@@ -11,13 +11,13 @@ not edit the settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec import Struct
 
 from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, StoreError
@@ -69,8 +69,7 @@ class Projects(Protocol):
         """Supervise a project listed by path; None if it already is, or if a person removed it."""
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """One entry of the settings between two scans."""
 
     wanted: Wanted
@@ -323,8 +322,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 # --- which projects arrive and which leave ------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """An entry of the settings with its current base; None if the base is missing or does not answer."""
 
     wanted: Wanted

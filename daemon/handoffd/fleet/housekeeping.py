@@ -14,7 +14,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TypeVar
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.decide import replay, standing_of
 from handoffd.engine.track import Track, TrackKey

@@ -10,12 +10,12 @@ and treats differences like any change from outside.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.engine.decide import decide
@@ -40,8 +40,7 @@ _END_LIMIT_S = 60.0
 """How long executors may take to end by themselves before their shims are killed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What a person requests."""
 
     file: Path
@@ -49,8 +48,7 @@ class Request:
     end_executors: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Omitted:
+class Omitted(Struct, frozen=True, kw_only=True):
     """A track that is not restored: its record in the backup differs from what its last event wrote."""
 
     project: str
@@ -58,8 +56,7 @@ class Omitted:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restoration:
+class Restoration(Struct, frozen=True, kw_only=True):
     """The result of a restore. Runs are named by their ids, projects by their roots.
 
     `newest` is the number of the last event in the backup; `replaced` the new path of the old journal.

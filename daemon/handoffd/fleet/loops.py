@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
+from msgspec import Struct, field
 
 from handoffd.engine.events import Event
 from handoffd.engine.run import Usage
@@ -70,8 +70,7 @@ class Watching(Protocol):
         """The roots that only the sweep sees, each with the reason."""
 
 
-@dataclass(slots=True)
-class _Loop:
+class _Loop(Struct):
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     gone: anyio.Event = field(default_factory=anyio.Event)
 

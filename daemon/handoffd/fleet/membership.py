@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
+from msgspec import Struct, field
 
 from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, StoreError, remedies
@@ -45,16 +45,14 @@ _LEAVE_LIMIT_S = 5.0
 UNTRUSTED: Mapping[str, str] = {SETTINGS: "", RULES: ""}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetGo:
+class LetGo(Struct, frozen=True, kw_only=True):
     """Projects that left (`gone`), and projects that will leave when their run has ended (`busy`)."""
 
     gone: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class Membership:
+class Membership(Struct):
     """Changes `register`, one change at a time."""
 
     services: Services

@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.views import Renewed, SettingsView
 from handoffd.errors import InvalidFile, Problem
@@ -46,8 +47,7 @@ RESTART = ("state_dir", "runtime_dir", "control.", "watch.backend")
 Mark = tuple[tuple[str, int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class InForce(Struct, frozen=True, kw_only=True):
     """Usable settings, with the executors and prices that they define."""
 
     settings: Settings

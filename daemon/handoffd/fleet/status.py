@@ -7,12 +7,12 @@ caches its view: while a project rests, nothing in the view can change. `project
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.events import Started

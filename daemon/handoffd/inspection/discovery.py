@@ -14,12 +14,13 @@ import os
 import pwd
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from shlex import join
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.files.errors import storage_error
@@ -45,8 +46,7 @@ MARKERS = (
 MOST_LISTED = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedProject:
+class ListedProject(Struct, frozen=True, kw_only=True):
     """One project of a folder: `dir` is its name there. `status` as in `ProjectStatus`."""
 
     name: str
@@ -175,8 +175,7 @@ class Fit(NamedTuple):
 _NOT = Fit(meant=False, further=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """One entry of `projects` or `workspaces`. `text` is the path or pattern as a person wrote it, whole.
 
     `base` is the folder below which it means others; of a root that is written out, the root.
@@ -304,8 +303,7 @@ FILES = frozenset({"STATE.json", "HANDOFF.md", "handoffd.yaml", "step-rules.yaml
 _OTHER = frozenset(marker for marker in MARKERS if "/" not in marker)
 
 
-@dataclass(slots=True, kw_only=True)
-class Discovered:
+class Discovered(Struct, kw_only=True):
     """What a walk has found: roots in order, known ones left out. `unread` are folders it could not list."""
 
     base: str

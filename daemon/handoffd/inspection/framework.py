@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from handoffd.errors import HandoffdError
 from handoffd.files.rooted import read_project_file
@@ -26,8 +27,7 @@ from handoffd.protocol.story import is_story_id
 Level = Literal[0, 1, 2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Framework(Struct, frozen=True, kw_only=True):
     """Which of the protocol's files a project has; `level` is 0 for none of the first five, 2 for all."""
 
     has_state: bool

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.files.rooted import open_file, read_project_file
@@ -46,8 +48,7 @@ _TICKED: Final = re.compile(r"^\s*[-*+]\s*\[[xX]\]")
 _RULER: Final = re.compile(r"^[\s|:=*_-]*$|^\s*(?:```|~~~)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
+class Quote(Struct, frozen=True, kw_only=True):
     """Lines of one paper, or of one `section` of it.
 
     `more` lines were left out: behind those that are quoted, of a history before them. `problem` says why the

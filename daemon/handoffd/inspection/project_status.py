@@ -12,9 +12,10 @@ import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused, StoreError
@@ -34,8 +35,7 @@ ERROR_CHARACTERS = 500
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectStatus:
+class ProjectStatus(Struct, frozen=True, kw_only=True):
     """The status of a project. `status` is the one of STATE.json, or `not_initialized`, or `invalid_state`.
 
     Of the last two, `step` is `none` and the numbers are 0; `last_error` says what is wrong with an
@@ -170,8 +170,7 @@ _MADE_BY = (
 """Which step makes what is missing, by the folder or the beginning of the file's name; the first counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prerequisites:
+class Prerequisites(Struct, frozen=True, kw_only=True):
     """What a step reads, what of it is missing, and the step that would make that."""
 
     reads: tuple[str, ...]
@@ -179,8 +178,7 @@ class Prerequisites:
     rollback_target: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrerequisiteCheck:
+class PrerequisiteCheck(Struct, frozen=True, kw_only=True):
     """Whether the step in hand finds what it reads; `suggested_rollback` is the step that makes it.
 
     `next_command` goes there; None where the story cannot: the step is none of its earlier ones.

@@ -7,8 +7,9 @@ session finds changes nothing either, until a person acts on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
@@ -24,8 +25,7 @@ TRIAGE = "triage.j2"
 _ISSUES_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPrompt:
+class SessionPrompt(Struct, frozen=True, kw_only=True):
     """A prompt for a session, in Markdown; `issues` are those that a triage is about."""
 
     type: Literal["review_prompt", "triage_prompt"]

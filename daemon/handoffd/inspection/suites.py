@@ -17,11 +17,12 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final
+
+from msgspec import Struct
 
 from handoffd.errors import InvalidFile
 from handoffd.execute.checks import read_bounded
@@ -296,8 +297,7 @@ _NOT_LOOKED_INTO: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Struct, frozen=True, kw_only=True):
     """Tests that were found: in which folder of the project, what a person types there, how they are run.
 
     `folder` is `.` for the project's root; only there the settings can be used as they are.
@@ -308,8 +308,7 @@ class Suite:
     settings: TestSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suites:
+class Suites(Struct, frozen=True, kw_only=True):
     """What was found: the tests that are proposed, and others that nothing would run then."""
 
     chosen: Suite | None = None

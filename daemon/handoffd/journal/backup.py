@@ -25,9 +25,11 @@ import sqlite3
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.decide import standing_of
@@ -57,8 +59,7 @@ Progress = Callable[[int, int], None]
 """Told how many pages are copied, and of how many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(Struct, frozen=True, kw_only=True):
     """A journal's copy: how large it is, which schema it has, and the number of its newest event.
 
     `unsound`: the projects whose record was changed outside handoffd, by root; a restore leaves them out.
@@ -313,8 +314,7 @@ def _mark_carried_out(db: sqlite3.Connection, kinds: Sequence[str]) -> None:
 
 
 # --- repair -------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """A track as its events make it. `seq` is the last of them, by the release `engine`; `digest` that of its
     STATE.json."""
 
@@ -324,8 +324,7 @@ class Made:
     engine: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class Repaired(Struct, frozen=True, kw_only=True):
     """The tracks that were made again and those that could not be, each with its fault."""
 
     made: Mapping[TrackKey, str]

@@ -2,31 +2,31 @@
 
 The journal is read by later releases and after crashes, so what goes in must come out equal: with
 the unknown keys of STATE.json, in their order, with microseconds, and with nothing that a hostile
-document could use to pass itself off as one of our own wrappers. Writing is orjson's, but for what it
-has no form for; reading is pydantic's, over the engine's dataclasses. Fields that a later release adds
-must have a default.
+document could use to pass itself off as one of our own wrappers. msgspec writes and reads the engine's
+structs, and pydantic the models in them. Fields that a later release adds must have a default.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-import orjson
-from pydantic import BaseModel, Field, TypeAdapter
+import msgspec
+from pydantic import BaseModel
 
 from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.events import Event, TestEvidence
 from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
+from handoffd.errors import Problem
 from handoffd.protocol.rules import RuleBook
-from handoffd.protocol.state import State
+from handoffd.protocol.state import State, revived
 
 _STATE = "$state"
 """Marks a STATE document with the order of its keys. Foreign keys that begin with `$` get a second one."""
@@ -35,60 +35,52 @@ _ESCAPED = '"$$'
 """Without it no key of a text has a second `$`. With it one may have: few texts do, and it may be no key."""
 
 _WRAPPER = '"$state":{"layout":'
-_OURS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-"""orjson leaves moments, and values of subclasses of str, dict and int, to `_plain`."""
-
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-_T = TypeVar("_T")
-
-_EVENT: Any = Annotated[Event, Field(discriminator="kind")]
-_EFFECT: Any = Annotated[Effect, Field(discriminator="kind")]
-_RESULT: Any = Annotated[Result, Field(discriminator="type")]
-
 
 def encode(value: object) -> str:
-    """Return `value` (a dataclass or model of the engine or protocol) as JSON text in one line.
+    """Return `value` (a struct or model of the engine or protocol) as JSON text in one line.
 
     Half of a surrogate pair, which only broken output of an agent holds, becomes `?`. Numbers are finite:
     readers of foreign files refuse others.
     """
     try:
-        text = orjson.dumps(value, default=_plain, option=_OURS).decode()
-    except TypeError:
+        text = msgspec.json.encode(value, enc_hook=_plain).decode()
+    except UnicodeEncodeError:
         return _encode_anything(value)
     # A foreign key that begins with `$` is not escaped yet.
     return text if text.count('"$') == text.count(_WRAPPER) else _encode_anything(value)
 
 
 def _encode_anything(value: object) -> str:
-    """Do what `encode` does for what is seldom: half a character, a number beyond 64 bits, keys with `$`."""
+    """Do what `encode` does for what is seldom: half a character, keys with `$`."""
     text = _JSON.encode(_plain(value))
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode_event(text: str) -> Event:
     """Return the event that `encode` wrote; ValueError when it is none."""
-    event: Event = _decode(_EVENT, text)
+    event: Event = _decode(Event, text)
     return event
 
 
 def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
-    effect: Effect = _decode(_EFFECT, text)
+    effect: Effect = _decode(Effect, text)
     return effect
 
 
 def decode_result(text: str) -> Result:
     """Return the result that `encode` wrote; ValueError when it is none."""
-    result: Result = _decode(_RESULT, text)
+    result: Result = _decode(Result, text)
     return result
 
 
 def decode_track(text: str) -> Track:
     """Return the track that `encode` wrote; ValueError when it is none."""
-    return _decode(Track, text)
+    track: Track = _decode(Track, text)
+    return track
 
 
 def encode_grounds(grounds: tuple[Ground, ...]) -> str:
@@ -99,23 +91,26 @@ def encode_grounds(grounds: tuple[Ground, ...]) -> str:
 
 def decode_grounds(text: str) -> tuple[Ground, ...]:
     """Return the grounds that `encode_grounds` wrote; ValueError when they are none."""
-    grounds = _adapter_of(dict[str, str]).validate_json(text)
+    grounds = msgspec.json.decode(text, type=dict[str, str])
     return tuple(Ground(rule=rule, value=value) for rule, value in grounds.items())
 
 
 def decode_rules(text: str) -> RuleBook:
     """Return the step table that `encode` wrote; ValueError when it is none."""
-    return _decode(RuleBook, text)
+    rules: RuleBook = _decode(RuleBook, text)
+    return rules
 
 
 def decode_exit(text: str) -> Exit:
     """Return the exit that `encode` wrote; ValueError when it is none."""
-    return _decode(Exit, text)
+    found: Exit = _decode(Exit, text)
+    return found
 
 
 def decode_tests(text: str) -> TestEvidence:
     """Return the test evidence that `encode` wrote; ValueError when it is none."""
-    return _decode(TestEvidence, text)
+    evidence: TestEvidence = _decode(TestEvidence, text)
+    return evidence
 
 
 def readable(text: str) -> dict[str, Any]:
@@ -125,16 +120,23 @@ def readable(text: str) -> dict[str, Any]:
     return value
 
 
-def _decode(kind: Callable[..., _T], text: str) -> _T:
-    hook = _revive if _ESCAPED in text else _revive_state
-    found: _T = _adapter_of(kind).validate_python(json.loads(text, object_hook=hook))
-    return found
+def _decode(kind: Any, text: str) -> Any:
+    if _ESCAPED in text:
+        found = json.loads(text, object_hook=_revive)
+        return msgspec.convert(found, kind, dec_hook=_revived)
+    return _decoder_of(kind).decode(text)
 
 
 @cache
-def _adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return what reads a type. To make all of them takes 50 ms, and most verbs need one or none."""
-    return TypeAdapter(kind)
+def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_revived)
+
+
+def _revived(kind: Any, value: Any) -> Any:
+    """Return a value of a model's type; `value` is what is in its place in the JSON text."""
+    if kind is State:
+        return value if isinstance(value, State) else _revive_state(value)
+    return revived(kind, value)
 
 
 def _plain(value: object) -> Any:
@@ -149,8 +151,8 @@ def _form_of(kind: Any) -> Callable[[Any], Any]:
     """Return what makes values of a type plain: what a type is, is asked once and not for every value."""
     if kind is tuple or kind is list:
         return lambda items: [_plain(item) for item in items]
-    if is_dataclass(kind):
-        return _form_of_fields(tuple(kind.__dataclass_fields__))
+    if issubclass(kind, msgspec.Struct):
+        return _form_of_struct(kind)
     if issubclass(kind, State):
         return _plain_state
     for known, form in _FORMS.items():
@@ -159,16 +161,10 @@ def _form_of(kind: Any) -> Callable[[Any], Any]:
     raise TypeError(f"the journal has no form for {kind.__name__}")
 
 
-def _form_of_fields(names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
-    if len(names) < 2:  # of a single name, the getter returns the value alone
-        return lambda value: {name: _plain(getattr(value, name)) for name in names}
-    values_of = attrgetter(*names)
-
-    def plain(value: Any) -> dict[str, Any]:
-        found = zip(names, values_of(value), strict=True)
-        return {name: item if type(item) in _SCALARS else _plain(item) for name, item in found}
-
-    return plain
+def _form_of_struct(kind: type[msgspec.Struct]) -> Callable[[Any], dict[str, Any]]:
+    names, config = kind.__struct_fields__, kind.__struct_config__
+    tag = {} if config.tag_field is None else {config.tag_field: config.tag}
+    return lambda value: tag | {name: _plain(getattr(value, name)) for name in names}
 
 
 def _plain_state(state: State) -> dict[str, Any]:
@@ -189,6 +185,7 @@ def _plain_moment(moment: datetime) -> str:
 _FORMS: dict[type, Callable[[Any], Any]] = {
     Enum: attrgetter("value"),
     BaseModel: _plain_model,
+    Problem: lambda problem: _plain(asdict(problem)),
     Mapping: lambda values: {_escaped(key): _plain(item) for key, item in values.items()},
     datetime: _plain_moment,
     str: lambda text: text,
@@ -216,9 +213,7 @@ def _revive(pairs: dict[str, Any]) -> Any:
     return _revive_state(pairs) if _STATE in pairs else _unescaped(pairs)
 
 
-def _revive_state(pairs: dict[str, Any]) -> Any:
-    if _STATE not in pairs:
-        return pairs
+def _revive_state(pairs: dict[str, Any]) -> State:
     wrapped = pairs[_STATE]
     state = State.model_validate(wrapped["document"])
     state._layout = tuple(wrapped["layout"])  # noqa: SLF001  (see `_plain`)

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.events import Started
@@ -39,8 +41,7 @@ _REMEMBERED = 64
 """Step tables whose text is kept at hand: encoding one takes longer than a commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A record with everything already in its written form."""
 
     record: Record
@@ -179,8 +180,7 @@ def touch(db: sqlite3.Connection) -> None:
 
 
 # --- step tables, kept by content: one row a change, not one an event ---------------------------------
-@dataclass(frozen=True, slots=True)
-class WrittenRules:
+class WrittenRules(Struct, frozen=True):
     """A step table in its written form. `engine` is the release that decides by it."""
 
     digest: str
@@ -227,8 +227,7 @@ KEPT: timedelta = timedelta(hours=24)
 """A key identifies its request for this long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRequest:
+class StoredRequest(Struct, frozen=True, kw_only=True):
     """A request that came before. `fingerprint` tells what was asked.
 
     `seq` is the number of the event it became, `status` and `body` its answer; None: none that is known.

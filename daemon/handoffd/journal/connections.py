@@ -20,13 +20,13 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 import structlog
+from msgspec import Struct
 
 from handoffd.errors import StoreError
 from handoffd.failpoints import reached
@@ -93,15 +93,13 @@ class Readers:
         return answer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
+class _Request(Struct, frozen=True, eq=False):
     activity: str
     work: Work[Any]
     answer: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     request: _Request
     value: Any = None
     error: Exception | None = None

@@ -17,13 +17,13 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import structlog
+from msgspec import Struct
 
 from handoffd.files.errors import damaged, storage_error
 from handoffd.files.locks import Holder, described, state_dir_of
@@ -119,8 +119,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 _ROOTS: Final = "SELECT root FROM projects WHERE removed_at IS NULL ORDER BY root"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class Glance(Struct, frozen=True, kw_only=True):
     """The version of a journal's schema (0: it is still empty), and the roots of the projects in it."""
 
     schema: int
@@ -168,8 +167,7 @@ RESTORED = "restored"
 """The key of `meta` under which restores are kept: a list of `{at, after, next}`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """One thing wrong. `seq` is the number of the event it is about, where it is about one."""
 
     kind: str

@@ -17,9 +17,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
@@ -76,8 +77,7 @@ _SUMS = """count(*), count(input_tokens),
 
 
 # --- what a record says about dispatches --------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(Struct, frozen=True, kw_only=True):
     """What became known of one dispatch; None where nothing did."""
 
     id: str
@@ -92,8 +92,7 @@ class Learned:
         return None if self.exit is None else self.exit.usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """How every dispatch of the track but `in_flight` has ended, if it was not over before."""
 
     in_flight: str | None
@@ -279,8 +278,7 @@ def _sum(key: tuple[str | None, ...], row: tuple[Any, ...]) -> UsageSum:
 
 
 # --- rows for a comparison, and the table made again ---------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchRow:
+class DispatchRow(Struct, frozen=True, kw_only=True):
     """One row. `values` are the columns as they are written, with `seq`, by name."""
 
     id: str

@@ -13,10 +13,11 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, StoreError
@@ -129,8 +130,7 @@ def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
 FireOutcome = Literal["started", "queued", "skipped", "missed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fire:
+class Fire(Struct, frozen=True, kw_only=True):
     """The outcome of a schedule of `project`, the absolute path of its root, when it was `due`."""
 
     project: str
@@ -142,8 +142,7 @@ class Fire:
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSchedule:
+class StoredSchedule(Struct, frozen=True, kw_only=True):
     """A schedule of a project. `armed_at`: it is known since then, with this fingerprint.
 
     `last` is its latest outcome; None: it was never due.

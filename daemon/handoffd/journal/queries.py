@@ -10,10 +10,11 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from handoffd.engine.decision import Effect
 from handoffd.engine.track import Ledger, Track, TrackKey
@@ -270,8 +271,7 @@ def decoded(decode: Callable[[str], _T], text: str, project: str, track: str) ->
 
 
 # --- how much there is of everything: a few sums for gauges --------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """Sums over what is supervised now, sizes in bytes.
 
     `tracks` is by step and status; `deliveries` by sink and outcome; those without one are `held` while they

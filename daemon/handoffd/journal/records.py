@@ -7,9 +7,10 @@ needs neither a database nor a thread.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.events import Event, TestEvidence
@@ -21,8 +22,7 @@ Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One decision, whole: what happened, what followed, and what must be done about it.
 
     `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
@@ -51,8 +51,7 @@ class LeftOut(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingEffect:
+class PendingEffect(Struct, frozen=True, kw_only=True):
     """An order that is not done yet. The id stays the same across crashes and is never reused.
 
     `at` is when it was decided.
@@ -65,16 +64,14 @@ class PendingEffect:
     effect: Effect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True):
     """A record that will survive a power cut: its place in the order, and its orders with ids."""
 
     seq: int
     effects: tuple[PendingEffect, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrack:
+class StoredTrack(Struct, frozen=True, kw_only=True):
     """A track as committed last. `digest` is that of the STATE.json text; None: never projected.
 
     `at` is when that was decided; None after a restore, which decides about what came before it.
@@ -90,8 +87,7 @@ class StoredTrack:
     unsound: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredProject:
+class StoredProject(Struct, frozen=True, kw_only=True):
     """A project that handoffd looks after."""
 
     root: str
@@ -99,8 +95,7 @@ class StoredProject:
     added_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
+class Newcomer(Struct, frozen=True, kw_only=True):
     """A project to look after, added with others at once.
 
     `brought_by` is the entry of the settings that means it; None: a person adds it.
@@ -111,8 +106,7 @@ class Newcomer:
     brought_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origins:
+class Origins(Struct, frozen=True, kw_only=True):
     """How projects came, by root: `brought_by` which entry of the settings; not there: a person added it.
 
     `kept_out` are those that a person has removed: no entry brings them back.
@@ -122,8 +116,7 @@ class Origins:
     kept_out: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True, kw_only=True):
     """One line of the history. `event`, `result` and `orders` are plain JSON, readable by any release.
 
     `before` and `after` are None where the track had no STATE; `grounds` is empty in journals of
@@ -143,8 +136,7 @@ class StoredEvent:
     orders: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True, kw_only=True):
     """One dispatch, from the decision to the verdict. What has not happened yet is None.
 
     `result` is the status it was judged with, `interrupted` when it was not judged, or
@@ -187,8 +179,7 @@ INTERRUPTED: Final = "interrupted"
 """The `result` of a run that ended without a verdict: it is repeated at no cost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageSum:
+class UsageSum(Struct, frozen=True, kw_only=True):
     """What the runs of a group used together. `key` has a value for each column that they were grouped by.
 
     `measured` counts the runs whose tokens are known, `unpriced` the ones among these without a cost.
@@ -201,8 +192,7 @@ class UsageSum:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True, kw_only=True):
     """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
 
     `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
@@ -222,8 +212,7 @@ class Outgoing:
     climbed: tuple[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMatter:
+class StoredMatter(Struct, frozen=True, kw_only=True):
     """Something that waits for a person. `notice` is the id of its notice."""
 
     key: TrackKey
@@ -232,8 +221,7 @@ class StoredMatter:
     reached_min: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatterNow:
+class MatterNow(Struct, frozen=True, kw_only=True):
     """What is known of a matter: the text of its notice, its track, and whether its project is supervised.
 
     `track` is None for one about the project as a whole, and when the track is `unsound`.
@@ -245,8 +233,7 @@ class MatterNow:
     unsound: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True, kw_only=True):
     """What is held back from one sink for one reason. `oldest` is the time of its first notice."""
 
     sink: str
@@ -255,8 +242,7 @@ class HeldBack:
     oldest: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldLot:
+class HeldLot(Struct, frozen=True, kw_only=True):
     """What is held back up to a number: how many, and the first of them as recorded."""
 
     upto: int
@@ -264,8 +250,7 @@ class HeldLot:
     bodies: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredDelivery:
+class StoredDelivery(Struct, frozen=True, kw_only=True):
     """A notice that waits for one sink. Numbers rise in the order of recording, over all sinks."""
 
     number: int
@@ -273,8 +258,7 @@ class StoredDelivery:
     tries: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lapsed:
+class Lapsed(Struct, frozen=True, kw_only=True):
     """Notices of one track that one sink will not get any more; `first` is the id of the first of them."""
 
     key: TrackKey
@@ -282,8 +266,7 @@ class Lapsed:
     first: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class Backlog(Struct, frozen=True, kw_only=True):
     """What one sink has not taken. `tries` failed for what still waits; `given_up` counts late ones only."""
 
     sink: str

@@ -11,11 +11,12 @@ import sqlite3
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from handoffd.engine.decide import Recorded, Standing
 from handoffd.engine.decision import Effect
@@ -48,8 +49,7 @@ Question = Callable[[sqlite3.Connection], Iterable[Fault]]
 UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One event for a replay. Without `recorded`, `fault` says why it cannot be decided again.
 
     `engine` is the release that decided; `digest` that of the STATE.json text, None without one.
@@ -64,8 +64,7 @@ class Entry:
     fault: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """A track as the tables hold it now. Without `track`, its body cannot be read."""
 
     key: TrackKey

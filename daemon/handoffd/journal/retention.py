@@ -16,11 +16,12 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import counted
@@ -54,8 +55,7 @@ _INCREMENTAL = 2
 
 
 # --- which runs go ------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class Past(Struct, frozen=True, kw_only=True):
     """One run as it is found on the disk. `since`: when it ended, or was changed last; `bytes` it takes."""
 
     kind: Kind
@@ -66,8 +66,7 @@ class Past:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
+class Doomed(Struct, frozen=True, kw_only=True):
     """Something that goes, with the reason. `what` is its path, or what it is in words."""
 
     kind: Kind
@@ -77,8 +76,7 @@ class Doomed:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(Struct, frozen=True, kw_only=True):
     """How much there is of a kind, before anything goes; `project` None: it belongs to no single project."""
 
     kind: str
@@ -87,8 +85,7 @@ class Size:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class Cleaned(Struct, frozen=True, kw_only=True):
     """What went (or would, in a dry run), what there was, what stays and why, and what could not be done."""
 
     dry_run: bool
@@ -98,8 +95,7 @@ class Cleaned:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The runs that go, with why, and how many stay for which reason."""
 
     doomed: tuple[tuple[Past, str], ...]
@@ -170,8 +166,7 @@ def sizes(found: Iterable[Past]) -> tuple[Size, ...]:
 
 
 # --- how runs ended, and old notices ------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(Struct, frozen=True, kw_only=True):
     """What is known of a dispatch: its project, whether it was judged, and when it ended."""
 
     project: str
@@ -257,8 +252,7 @@ def _drop_notices(db: sqlite3.Connection, before: datetime) -> int:
 
 
 # --- old events ---------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Old:
+class Old(Struct, frozen=True, kw_only=True):
     """The events of one track that may go: up to which number, how many, and what their rows take.
 
     `covered`: whether a snapshot replaces them already.

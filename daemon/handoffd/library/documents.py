@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from handoffd.engine.decision import is_unrouted
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey

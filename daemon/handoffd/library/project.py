@@ -7,8 +7,9 @@ where this process's environment says.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.views import Peek
 from handoffd.entrance import offline
@@ -209,8 +210,7 @@ def triage(root: Root, language: Language | None = None) -> SessionPrompt:
 
 
 # --- text as in a chat -------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """The outcome of a message."""
 
     action: str

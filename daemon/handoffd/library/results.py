@@ -5,19 +5,19 @@ They are the engine's results; a dispatch also has its prompt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Any
 
-from pydantic import TypeAdapter
+import msgspec
+from msgspec import Struct
 
 from handoffd.engine import decision
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
 from handoffd.engine.views import Applied, Peek
 from handoffd.errors import Json, Refused
+from handoffd.protocol.state import revived
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatched(decision.Dispatched):
+class Dispatched(decision.Dispatched, frozen=True, kw_only=True):
     """An attempt began. `prompt` is its instruction; None at level 2, where handoffd has it done."""
 
     prompt: str | None = None
@@ -25,8 +25,7 @@ class Dispatched(decision.Dispatched):
     """How far the project has adopted the files of the protocol: 0, 1 or 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """How the post_check of a step ended. `passed` is None where the step has none."""
 
     passed: bool | None
@@ -38,11 +37,6 @@ class Checked:
 
 DispatchResult = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut
 """The outcomes of a turn; `type` tells which."""
-
-_DISPATCH: Final[TypeAdapter[DispatchResult]] = TypeAdapter(DispatchResult)
-_APPLIED: Final = TypeAdapter(Applied)
-_CHECKED: Final = TypeAdapter(Checked)
-_PEEK: Final = TypeAdapter(Peek)
 
 
 def accepted(answer: Json) -> Json:
@@ -57,22 +51,30 @@ def accepted(answer: Json) -> Json:
 
 def dispatch_result(answer: Json) -> DispatchResult:
     """Return the outcome of a turn. Raises Refused."""
-    return _DISPATCH.validate_python(accepted(answer))
+    found: DispatchResult = _value(DispatchResult, accepted(answer))
+    return found
 
 
 def applied_result(answer: Json) -> Applied:
     """Return the outcome of a hand-off; one that cannot be read is a value, too."""
-    return _APPLIED.validate_python(answer)
+    applied: Applied = _value(Applied, answer)
+    return applied
 
 
 def checked_result(answer: Json) -> Checked:
     """Return how a post_check ended. Raises Refused."""
-    return _CHECKED.validate_python(accepted(answer))
+    checked: Checked = _value(Checked, accepted(answer))
+    return checked
 
 
 def peek_result(answer: Json) -> Peek:
     """Return what the next turn would do."""
-    return _PEEK.validate_python(answer)
+    peek: Peek = _value(Peek, answer)
+    return peek
+
+
+def _value(kind: Any, answer: Json) -> Any:
+    return msgspec.convert(answer, kind, dec_hook=revived)
 
 
 __all__ = [

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from handoffd.api.client import Client
 from handoffd.api.service import Service
@@ -352,8 +353,7 @@ _HISTORY_BYTES: Final = 64 * 1024
 """How much of a history's end is read: it grows for as long as a project lives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One file of a project that can be read."""
 
     title: str
@@ -402,8 +402,7 @@ PARTS: Final[Mapping[str, Part]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Content(Struct, frozen=True, kw_only=True):
     """What a resource holds."""
 
     text: str

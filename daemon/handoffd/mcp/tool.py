@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from handoffd.api.arguments import shape_of
 from handoffd.api.verbs import Parameter
@@ -26,8 +27,7 @@ DATA: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """A tool. `run` blocks; it takes arguments that were checked against `schema`.
 
     Tools with `reads` change nothing. Of the others, those with `adds` remove nothing, and a second call of

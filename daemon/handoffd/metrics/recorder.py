@@ -6,8 +6,9 @@ Nothing here needs the client library: without a daemon nothing is counted (`Unc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from handoffd.engine.events import Event
 from handoffd.engine.track import Track, TrackKey
@@ -62,8 +63,7 @@ Values = dict[tuple[str, ...], float]
 """A number for each tuple of label values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
+class Gauge(Struct, frozen=True, kw_only=True):
     """One series. `name` is without the prefix `handoffd_`."""
 
     name: str

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import anyio
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.clock import Clock
 from handoffd.engine.wording import counted
@@ -247,8 +248,7 @@ _WHY: dict[Reason, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cover:
+class Cover(Struct, frozen=True, kw_only=True):
     """What is written on a digest: its id, the folder that it names as its project, and when it was made."""
 
     id: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
+
+from msgspec import Struct, to_builtins
 
 from handoffd.clock import rfc3339
 
@@ -24,8 +25,7 @@ def sign_of(notice: str) -> str:
     return notice.partition("~")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """One thing a person should know, with the next command to type.
 
     `id` is unique, also among daemons, and stays the same when a notice is sent again: receivers may
@@ -59,7 +59,7 @@ class Notice:
 
     def as_json(self) -> str:
         """Return the notice as one line of JSON, the form in which sinks send it."""
-        return json.dumps({"format": FORMAT, **asdict(self), "at": rfc3339(self.at)}, ensure_ascii=False)
+        return json.dumps({"format": FORMAT, **to_builtins(self), "at": rfc3339(self.at)}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Notice:
@@ -69,7 +69,7 @@ class Notice:
         """
         try:
             values = dict(json.loads(text))
-            known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+            known = {name: values[name] for name in cls.__struct_fields__ if name in values}
             known["at"] = datetime.fromisoformat(known["at"])
             known["review"] = tuple(known.get("review", ()))
             known["lines"] = tuple(known.get("lines", ()))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from handoffd.clock import Clock
 from handoffd.engine.decision import Notify, raising

@@ -15,13 +15,13 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import islice
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
@@ -349,8 +349,7 @@ def _held_in(parcels: Sequence[Parcel]) -> list[Held]:
 
 
 # --- what was handed in and is not recorded yet, in its order ----------------------------------------
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(Struct, frozen=True):
     """Nothing waits for a person any more in a lane."""
 
     lane: Lane

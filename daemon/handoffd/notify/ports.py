@@ -8,9 +8,10 @@ nor a machine that was off makes a notice old.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 from handoffd.notify.notice import Notice
 from handoffd.notify.retry_policy import Waiting
@@ -19,8 +20,7 @@ Reason = Literal["quiet", "digest", "burst"]
 """Why a notice is held back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """What an earlier life left: its clock, and how many notices were dropped for each sink that is gone."""
 
     lived_s: float
@@ -34,8 +34,7 @@ LASTING = "~"
 """Prefix of the topic of a lasting matter: only a check of the project can tell that it is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """Something waits for a person from now on, instead of what waited in its lane before.
 
     `reached_min`: how far the ladder of reminders counts as climbed; with `inf` there are no reminders.
@@ -45,8 +44,7 @@ class Opening:
     reached_min: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class Parcel(Struct, frozen=True, kw_only=True):
     """A notice, its sinks, and its order; None: it comes from no order, so no order repeats it.
 
     `held` has the reason for each sink that must not get it yet. `opens`: the matter that it opens.
@@ -61,8 +59,7 @@ class Parcel:
     climbed: tuple[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matter:
+class Matter(Struct, frozen=True, kw_only=True):
     """A matter that waits for the user, by the id of the notice about it."""
 
     notice: str
@@ -71,8 +68,7 @@ class Matter:
     reached_min: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """The notices held back from a sink for one reason: how many, and since when."""
 
     sink: str
@@ -81,8 +77,7 @@ class Held:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lot:
+class Lot(Struct, frozen=True, kw_only=True):
     """What is held back up to a number: how many, and the first of them."""
 
     upto: int
@@ -90,8 +85,7 @@ class Lot:
     notices: tuple[Notice, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired:
+class Expired(Struct, frozen=True, kw_only=True):
     """Notices of one track that a sink did not take in their time: their numbers, and the first one's id."""
 
     lane: tuple[str, str]

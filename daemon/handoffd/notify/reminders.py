@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 
 import anyio
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.clock import Clock
 from handoffd.engine.wording import counted
@@ -32,8 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 # --- when --------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Struct, frozen=True, kw_only=True):
     """A reminder that is due. Sending it completes all rungs up to `reached_min`."""
 
     reached_min: float

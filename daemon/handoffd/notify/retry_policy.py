@@ -13,15 +13,16 @@ when the sink takes something else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 ORDERED_TRIES = 5
 """After this many tries later notices of the same track may overtake one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """One notice that a sink has not taken yet. Numbers rise in the order of recording."""
 
     number: int
@@ -35,8 +36,7 @@ class Waiting:
     due_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class Queue(Struct, frozen=True, kw_only=True):
     """The notices queued for one sink, oldest first, and the sink's results in this life."""
 
     waiting: tuple[Waiting, ...] = ()
@@ -45,8 +45,7 @@ class Queue:
     rest_until_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pauses:
+class Pauses(Struct, frozen=True, kw_only=True):
     """How long a pause is: twice as long after each failure, from `first_s` to `longest_s`."""
 
     first_s: float
@@ -59,15 +58,13 @@ class Pauses:
         return min(full, self.longest_s) * (1 - jitter / 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send the notice with this number now."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Nothing is due before `until_s`; None: nothing waits."""
 
     until_s: float | None

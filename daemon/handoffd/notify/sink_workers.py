@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
@@ -40,8 +40,7 @@ REST_AFTER_S = 60.0
 """A sink that had nothing to do for so long lets go of what it holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """How a sink is tried: with which pauses, and until when."""
 
     pauses: Pauses
@@ -51,8 +50,7 @@ class Terms:
     """How long a box that cannot be read or written is left alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True, kw_only=True):
     """Notices of one track that a sink will not get any more. `first`: the id of the first of them."""
 
     sink: str
@@ -331,8 +329,7 @@ class Unkept:
 
 
 # --- all sinks ---------------------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
-class _Way:
+class _Way(Struct, kw_only=True):
     settings: SinkSettings
     line: Line
     unkept: Unkept

@@ -15,7 +15,6 @@ import secrets
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from threading import Event
 from typing import Any, Final
@@ -23,6 +22,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.errors import NotFound
@@ -50,8 +50,7 @@ LIMIT_S = 50.0
 """The caller waits for the answer; a sink that needs longer has failed this test."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """The result of the sample. `why` is None if the sink accepted it, otherwise the reason."""
 
     sink: str

@@ -16,9 +16,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 # --- words in ----------------------------------------------------------------------------------------
 FORCE = "--force"
@@ -36,8 +37,7 @@ class UsageError(Exception):
         self.lines = lines
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """The arguments after the verb; a missing word is an empty one."""
 
     given: tuple[str, ...]
@@ -81,8 +81,7 @@ def seen(word: str) -> str:
 FAILED, RECOVERABLE, BROKEN = 1, 2, 127
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """`out` is what scripts read, `err` what people do."""
 
     out: tuple[str, ...] = ()

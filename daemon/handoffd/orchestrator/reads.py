@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
+
+from msgspec import Struct
 
 from handoffd.files.rooted import open_file
 from handoffd.orchestrator.console import FAILED, Said, Words, as_json, broken, js_json, refused
@@ -49,8 +50,7 @@ class BadState(Exception):
     """STATE.json cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A STATE.json as JSON values in the order of the file; `corrections` names those that differ."""
 
     values: dict[str, Any]
@@ -144,6 +144,7 @@ def query(words: Words, _: Mapping[str, str]) -> Said:
 def queried(root: str) -> dict[str, Any]:
     """Return the status of the project at `root`. Raises BadState."""
     from handoffd.inspection.project_status import query_project_status
+    from handoffd.protocol.state import plain
 
     found = plain(query_project_status(root))
     try:
@@ -167,6 +168,7 @@ def detect(words: Words, _: Mapping[str, str]) -> Said:
 def framework(root: str) -> dict[str, Any]:
     """Return which of the protocol's files a project has."""
     from handoffd.inspection.framework import detect_framework
+    from handoffd.protocol.state import plain
 
     return plain(detect_framework(root))
 
@@ -181,6 +183,7 @@ def listed(folder: str) -> list[dict[str, Any]]:
     """Return the projects in `folder`; none if it is not a folder."""
     from handoffd.errors import NotFound
     from handoffd.inspection import discovery
+    from handoffd.protocol.state import plain
 
     try:
         return [plain(project) for project in discovery.list_projects(folder)]
@@ -196,6 +199,7 @@ def check_prereqs(words: Words, _: Mapping[str, str]) -> Said:
     except (NoState, BadState) as error:
         return broken(str(error))
     from handoffd.inspection.project_status import check_prerequisites
+    from handoffd.protocol.state import plain
 
     found = plain(check_prerequisites(root))
     keys = ("ok", "missing", "warnings", "suggested_rollback")
@@ -216,6 +220,7 @@ def _in_words(found: dict[str, Any]) -> list[str]:
 def review(words: Words, _: Mapping[str, str]) -> Said:
     """Print the prompt for a health check."""
     from handoffd.inspection.sessions import review as prompt_of
+    from handoffd.protocol.state import plain
 
     root = words.root()
     if (missing := no_folder(root)) is not None:
@@ -228,6 +233,7 @@ def triage(words: Words, _: Mapping[str, str]) -> Said:
     """Print the prompt for a plan from the open issues of the project's memory."""
     from handoffd.errors import Refused
     from handoffd.inspection.sessions import triage as prompt_of
+    from handoffd.protocol.state import plain
 
     root = words.root()
     if (missing := no_folder(root)) is not None:
@@ -247,11 +253,3 @@ def no_folder(root: str) -> dict[str, Any] | None:
         return None
     look = f"ls {quote(os.path.dirname(root))}"
     return {"code": "NOT_FOUND", "message": f"{root} is not a folder", "next_command": look}
-
-
-def plain(value: Any) -> dict[str, Any]:
-    """Return a value of the inspection as JSON values."""
-    from pydantic import TypeAdapter
-
-    dumped: dict[str, Any] = TypeAdapter(type(value)).dump_python(value, mode="json", by_alias=True)
-    return dumped

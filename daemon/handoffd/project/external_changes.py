@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.engine.events import HandoffArrived, StateEdited
@@ -40,8 +40,7 @@ PACE_S = 5.0
 """How long the next edit of a storm waits: the file as it is then is one edit, whatever came before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Before(Struct, frozen=True, kw_only=True):
     """A track's state before its files were read: it may have gone on since.
 
     What an agent wrote is its own, even if it has ended when that is decided on.

@@ -12,9 +12,10 @@ reading a few small files, and a daemon that starts looks at all its projects.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, StoreError
@@ -109,8 +110,7 @@ class Folder:
 
 
 # --- what a look reads of it --------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
-class Found:
+class Found(Struct, kw_only=True):
     """What a visit found. `lock` guards the folder that is at the root now; `texts` is None if not read.
 
     `halves`: whether a write that a crash cut off has left its file.

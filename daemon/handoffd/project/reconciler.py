@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.events import Restored, Resumed
 from handoffd.engine.views import WORKABLE, Condition

@@ -8,9 +8,10 @@ rebuilt from both when something happens to it. These are functions of values; `
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.run import Usage
@@ -28,8 +29,7 @@ _TRACE_BYTES = 16
 _NOTHING_SPENT = Usage()
 
 
-@dataclass(slots=True, kw_only=True)
-class Row:
+class Row(Struct, kw_only=True):
     """One project at rest; this row is all that most projects cost."""
 
     name: str
@@ -54,8 +54,7 @@ class Row:
         self.view, self.hints = None, self.hints + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackActivity:
+class TrackActivity(Struct, frozen=True, kw_only=True):
     """The activity of one track. `queues`: it holds a slot, or waits for a slot or an account."""
 
     track: Track
@@ -64,8 +63,7 @@ class TrackActivity:
     trouble: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(Struct, frozen=True, kw_only=True):
     """The activity of one project. `guests` counts the requests that are being answered."""
 
     tracks: tuple[TrackActivity, ...]

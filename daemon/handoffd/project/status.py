@@ -7,9 +7,11 @@ flight by then.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.capacity.slots import Slots
 from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
@@ -120,8 +122,7 @@ _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adop
 _UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups), so it limits nothing"
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
+class _Flight(Struct, frozen=True):
     """The parts of a view that need an await; by then `attempt` may not be in flight any more."""
 
     track: TrackSupervisor

@@ -10,10 +10,11 @@ the poll interval: while the machine sleeps, or this process is stopped, no exec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.ends import time_limit_min
 from handoffd.engine.events import DeadlinePassed, ExecutorQuiet, ExecutorStalled
@@ -87,8 +88,7 @@ LONGEST_GAP = 2.0
 """How many intervals of the poller two looks count for, at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(Struct, frozen=True, kw_only=True):
     """What is known of one run: how it was at its last sign of life, and for how long that has been so."""
 
     dispatch: str

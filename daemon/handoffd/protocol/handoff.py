@@ -6,9 +6,9 @@ shape: a hand-off is a claim, and the engine decides what it is worth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.errors import Problem
@@ -100,37 +100,28 @@ class Handoff(BaseModel):
     """Problems of the claim itself (an unknown status, a reason not in the enum)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
+class Absent(Struct, frozen=True, kw_only=True, tag_field="kind", tag="absent"):
     """No hand-off was written (missing, empty or blank)."""
 
-    kind: Literal["absent"] = "absent"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
+class Stale(Struct, frozen=True, kw_only=True, tag_field="kind", tag="stale"):
     """There is a hand-off, but it does not belong to the running attempt."""
 
     why: str
-    kind: Literal["stale"] = "stale"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Malformed:
+class Malformed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="malformed"):
     """A hand-off was begun and cannot be read."""
 
     problem: Problem
-    kind: Literal["malformed"] = "malformed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True, tag_field="kind", tag="found"):
     """A hand-off that belongs to the running attempt. `warnings` say what was normalised."""
 
     handoff: Handoff
     source: Literal["front-matter", "old-format", "executor-result"]
     warnings: tuple[str, ...] = ()
-    kind: Literal["found"] = "found"
 
 
 Reading = Absent | Stale | Malformed | Found

@@ -10,8 +10,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE
@@ -23,16 +24,14 @@ _PAIR = re.compile(r"""[\s*{-]*["']?([A-Za-z][A-Za-z _-]{0,40}?)["'*]{0,4}\s*[:=
 _COMMENT = re.compile(r"(?<!\s)\s+#.*$")  # the look-behind keeps long blanks from costing their square
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """Keys as they were written, with values (strings, lists, mappings, None) and lines from 1."""
 
     values: Mapping[str, Any]
     lines: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """One file in pieces. `fields` is None where there is no front matter: then `body` is all there is."""
 
     fields: Fields | None

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 from handoffd.errors import HandoffdError, InvalidFile, Problem
 from handoffd.protocol.rules import Expectation, Language
@@ -48,8 +49,7 @@ class PromptTooLarge(HandoffdError):
     default_code = "PROMPT_TOO_LARGE"
 
 
-@dataclass(frozen=True)
-class PromptTemplates:
+class PromptTemplates(Struct, frozen=True, dict=True):
     """Template texts by name; `files` tells which file to name in errors, by template name."""
 
     by_name: Mapping[str, str]
@@ -91,8 +91,7 @@ class PromptTemplates:
         return next((name for name in names if name in self.by_name), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptRole:
+class PromptRole(Struct, frozen=True, kw_only=True):
     """One role of an agent team: what it reads and writes, expanded."""
 
     name: str
@@ -100,8 +99,7 @@ class PromptRole:
     writes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptFacts:
+class PromptFacts(Struct, frozen=True, kw_only=True):
     """What earlier steps of the story left, as recorded in the journal."""
 
     tests: TestCounts | None = None
@@ -113,8 +111,7 @@ class PromptFacts:
     commit_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptContext:
+class PromptContext(Struct, frozen=True, kw_only=True):
     """Everything a prompt speaks of. Paths have been expanded; texts are as their authors wrote them."""
 
     project: str

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.handoff import (
@@ -53,8 +54,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 # --- the two files as one hand-off --------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffTexts:
+class HandoffTexts(Struct, frozen=True, kw_only=True):
     """The two files as they are now: their bytes (None: missing) and their marks."""
 
     handoff: bytes | None = None
@@ -62,8 +62,7 @@ class HandoffTexts:
     mark: HandoffMark = HandoffMark()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """The running attempt, as a hand-off must name it to count.
 
     `mark` is what was recorded at its dispatch. For a dispatch that was not ours `mark` is the
@@ -108,8 +107,7 @@ def read_claims(texts: HandoffTexts) -> Absent | Malformed | Found:
     return _combine(claims, Expected(story=None, step=canonical_step(step)))
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     name: str
     content: bytes | None
     mark: FileMark | None = None
@@ -247,8 +245,7 @@ _PHRASES: Mapping[str, Reason] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """What one file says. `status` None: it does not say, and nothing in it tells."""
 
     file: str
@@ -311,8 +308,7 @@ def _claim(file: str, fields: Fields, warnings: tuple[str, ...]) -> Claim:
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Takes single fields out of a file, collecting warnings about them."""
 
     file: str

@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rules import DONE, Complexity, DispatchMode, Expectation, Language, Sessions
@@ -40,37 +42,32 @@ _EXECUTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(Struct, frozen=True):
     """Why a value is not accepted."""
 
     message: str
     allowed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """One value; `check` returns what is wrong with it."""
 
     check: Callable[[object], Wrong | None]
 
 
-@dataclass(frozen=True, slots=True)
-class PathList:
+class PathList(Struct, frozen=True):
     """A list of path templates relative to the root; `!` excludes where `negation` is allowed."""
 
     negation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A mapping with known keys."""
 
     keys: Mapping[str, Shape]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """A mapping from names, which the file chooses, to values of one shape."""
 
     what: str
@@ -220,16 +217,14 @@ RULEBOOK = Table(
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One file of the table: its path as shown to people, and its text."""
 
     file: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One value and its origin. `file` None: no file sets it, it is built in. Lines count from 1."""
 
     key: Key
@@ -256,8 +251,7 @@ class Setting:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Merged:
+class Merged(Struct, kw_only=True):
     """All layers as one. `named` holds the first mention of each step, pipeline and role."""
 
     settings: dict[Key, Setting] = field(default_factory=dict)

@@ -17,12 +17,13 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from json.encoder import encode_basestring
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
+from msgspec import Struct
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -37,7 +38,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from handoffd.clock import rfc3339
-from handoffd.errors import InvalidFile, Problem
+from handoffd.errors import InvalidFile, Json, Problem
 from handoffd.protocol.story import is_story_id
 
 # --- times and numbers --------------------------------------------------------------------------------
@@ -228,8 +229,7 @@ _NESTED = "tests\0"
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedState:
+class ParsedState(Struct, frozen=True):
     """A STATE.json as a value; `warnings` say what was normalised, one sentence each."""
 
     state: State
@@ -426,8 +426,7 @@ Path = tuple[str | int, ...]
 """The place of a value: keys of objects and indices of lists, from the outside in."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonText:
+class JsonText(Struct, frozen=True):
     """A JSON object (`data`) and the text it was read from."""
 
     data: dict[str, Any]
@@ -537,3 +536,27 @@ def _deeper_than(value: object, levels: int) -> bool:
 
 def _unreadable(file: str, message: str, *, line: int | None = None, key: str | None = None) -> InvalidFile:
     return InvalidFile((Problem(file=file, line=line, key=key, message=message),))
+
+
+# --- structs that hold models -------------------------------------------------------------------------
+def plain(value: object) -> Json:
+    """Return a struct as JSON values; a model in it, such as a State, by the names it has in files."""
+    try:
+        values: Json = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_dumped))
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
+        values = json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=_dumped)))
+    return values
+
+
+def _dumped(model: object) -> object:
+    if isinstance(model, BaseModel):
+        return model.model_dump(mode="json", by_alias=True)
+    raise NotImplementedError(f"{type(model).__name__} has no JSON form")
+
+
+def revived(kind: Any, value: Any) -> Any:
+    """Return the model of type `kind` that JSON values stand for: what msgspec asks for in a struct.
+
+    Raises ValueError when they are none.
+    """
+    return kind.model_validate(value)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -63,8 +63,7 @@ _OCTAL = re.compile(r"0o[0-7]{1,100}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
 
-@dataclass(frozen=True, slots=True)
-class YamlText:
+class YamlText(Struct, frozen=True):
     """What a text holds: `data` made of dicts, lists and scalars, and the line of each value."""
 
     data: Any
@@ -125,8 +124,7 @@ def _one_line(error: yaml.MarkedYAMLError) -> str:
     return " ".join(" ".join(part.split()) for part in parts if part) or "is not valid YAML"
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """A collection that is still open; `key` is the key (or index) of the value that comes next."""
 
     container: dict[str, Any] | list[Any]

@@ -11,11 +11,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from handoffd.settings.schedule import ScheduledStart, SharedStart
 
@@ -26,8 +27,7 @@ OWN: Final = ".ai/"
 """Prefix of the name of a schedule in a project's own settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """One schedule of one project. `root` is absolute; `schedule` is its name there."""
 
     root: str
@@ -105,8 +105,7 @@ Latest = Callable[[datetime, datetime], datetime | None]
 """Returns the last time a schedule was due after the first moment, up to the second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lateness:
+class Lateness(Struct, frozen=True, kw_only=True):
     """How late a schedule may be started. `jitter` was added to the time it was due."""
 
     catch_up: bool
@@ -114,16 +113,14 @@ class Lateness:
     jitter: timedelta = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Struct, frozen=True, kw_only=True):
     """Start: it was due at `at`. `late`: a missed start is made up for."""
 
     at: datetime
     late: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class Missed(Struct, frozen=True, kw_only=True):
     """Do not start: it was due at `at`, and now it is too late."""
 
     at: datetime

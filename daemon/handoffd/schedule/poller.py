@@ -11,7 +11,6 @@ waits for a ring a little over one interval at most, measured by the loop's own 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,6 +19,7 @@ import anyio.lowlevel
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
+from msgspec import Struct, field
 
 log = structlog.get_logger(__name__)
 
@@ -54,8 +54,7 @@ class _Every(BaseTrigger):  # type: ignore[misc]  # the library has no types
         return previous_fire_time + (missed + 1) * self._interval
 
 
-@dataclass(slots=True)
-class _Beat:
+class _Beat(Struct):
     name: str
     seconds: float
     job: Job

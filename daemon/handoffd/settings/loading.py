@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from handoffd.errors import InvalidFile, Problem
@@ -45,8 +45,7 @@ _SHOWN_SCHEMES = ("http", "https")
 """In other addresses (apprise has some) the host may be a part of the secret."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(Struct, frozen=True, kw_only=True):
     """One setting: its dotted key, its value as JSON knows values, and the source that won."""
 
     key: str
@@ -54,8 +53,7 @@ class Explained:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """The settings, the file they were read from, and the source of every key that is not a default.
 
     `blank`: whether the file held nothing, not even a remark.
@@ -79,8 +77,7 @@ class Loaded:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """The arguments of `load`, for callers that read the settings or check their files repeatedly."""
 
     flags: Mapping[str, object]

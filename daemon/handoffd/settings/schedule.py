@@ -13,10 +13,10 @@ import calendar
 import re
 import zoneinfo
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -148,8 +148,7 @@ _NICKNAMES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     name: str
     low: int
     high: int
@@ -172,8 +171,7 @@ _FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crontab:
+class Crontab(Struct, frozen=True, kw_only=True):
     """When something is due. Weekdays count from Sunday, 0; `days` or `weekdays` None: every day.
 
     With both, a day must be in either, or, if one of them begins with `*` (`*/2`), in both, as in crontab(5).

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import SecretStr
 
 DIRECTORY = "CREDENTIALS_DIRECTORY"
@@ -28,8 +28,7 @@ _OTHERS = frozenset({"executors", "prices"})
 """Sections whose keys we do not define."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vault:
+class Vault(Struct, frozen=True, kw_only=True):
     """Where secrets come from. `base`: the folder of relative paths; `required`: no stand-ins."""
 
     environ: Mapping[str, str]

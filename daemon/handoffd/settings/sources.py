@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from msgspec import Struct, field
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -23,8 +23,7 @@ from handoffd.settings.model import Settings
 from handoffd.settings.paths import home
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where a value comes from. `kind` is default, file, environment or flag."""
 
     kind: str
@@ -46,8 +45,7 @@ def source_of(key: str, sources: Mapping[str, Source]) -> Source | None:
     return sources.get(key)
 
 
-@dataclass(slots=True)
-class Merge:
+class Merge(Struct):
     """The layers read so far, merged."""
 
     environ: Mapping[str, str]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.capacity.machine import passes_by_itself
 from handoffd.clock import Clock

@@ -6,11 +6,11 @@ The ports are what a track asks of its project, and its parts of the track, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
+from msgspec import Struct, field
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.capacity.budgets import Budgets
@@ -75,8 +75,7 @@ class OwnSchedules:
         self.revision += 1
 
 
-@dataclass(slots=True, kw_only=True)
-class Services:
+class Services(Struct, kw_only=True):
     """The daemon's adapters. `environment` is the daemon's own, read once at start.
 
     `settings`, `executors` and `prices` are the current ones: only `Reloading` replaces
@@ -91,7 +90,7 @@ class Services:
     slots: Slots
     budgets: Budgets
     clock: Clock
-    environment: dict[str, str] = field(repr=False)
+    environment: dict[str, str]
     meters: Meters = field(default_factory=Meters)
     """Reads along what running executors print."""
     asking: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(FEW))
@@ -110,6 +109,9 @@ class Services:
     """What projects want started by the clock."""
     told_of_disks: set[int] = field(default_factory=set)
     """Devices for which a notice about low space was sent, until there is plenty again."""
+
+    def __repr__(self) -> str:
+        return "Services()"  # the environment holds secrets, and a traceback may show this
 
     def run_dir(self, run_id: str) -> Path:
         """Return where the records of a run are kept."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, MeasureBaseline, Spawn

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
+
+from msgspec import Struct
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import Place
@@ -71,8 +72,7 @@ _EVENTS_PER_ROOT = 16
 """About as many events as a hand-off with its STATE.json, replaced whole, causes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     """Watches and instances of one account, and the events that one instance has to queue."""
 
     watches: int

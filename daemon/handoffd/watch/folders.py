@@ -13,13 +13,13 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from struct import Struct
+from struct import Struct as Layout
 from typing import Generic, TypeVar
 
 import anyio
 import anyio.to_thread
 import structlog
+from msgspec import Struct, field
 
 AI_FOLDER = ".ai"
 
@@ -34,9 +34,9 @@ Signature = bytes
 
 NOWHERE: Identity = b""
 
-_FOLDER = Struct("=QQQ")
+_FOLDER = Layout("=QQQ")
 """Device and inode, and the folder's ctime (ns) if that can be relied upon, else 0."""
-_FILE = Struct("=BQQQQ")
+_FILE = Layout("=BQQQQ")
 """Which of the names, inode, mtime (ns), size, ctime (ns): ctime because an agent may set the others back."""
 _IDENTITY_BYTES = 16
 _64_BITS = (1 << 64) - 1
@@ -45,8 +45,7 @@ _RACY_NS = 2_000_000_000
 """A folder changed more recently may change again without a new ctime: clocks have steps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where one project is watched. No `folder`: it cannot be, for the reason `why_not`."""
 
     root: str
@@ -150,8 +149,7 @@ LIMIT_S = 5.0
 SILENT = "its folder does not answer"
 
 
-@dataclass(slots=True)
-class _Round(Generic[Found]):
+class _Round(Struct, Generic[Found]):
     found: dict[str, Found] = field(default_factory=dict)
     at: str | None = None
     left_behind: bool = False

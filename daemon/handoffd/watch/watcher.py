@@ -23,7 +23,6 @@ import errno
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -31,6 +30,7 @@ from typing import NamedTuple
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Backend, reads_inotify
@@ -233,8 +233,7 @@ SLICE = 500
 """Projects that are visited in one go: some 5 ms on a disk that is in memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class Swept(Struct, frozen=True, kw_only=True):
     """The roots whose known files changed, and those whose `.ai` folder is not the one expected there."""
 
     changed: frozenset[str]

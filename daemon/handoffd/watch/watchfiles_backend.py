@@ -19,7 +19,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -27,6 +26,7 @@ import anyio.from_thread
 import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from handoffd.settings.model import WatchSettings
@@ -42,8 +42,7 @@ _LAST_BACK_OFF_S = 5.0
 _CALM_S = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class _Shard:
+class _Shard(Struct, eq=False):
     roots: set[str] = field(default_factory=set)
     watch: Watch | None = None
     dirty: bool = False
@@ -210,8 +209,7 @@ _LIMIT_WORDS = ("watch limit", "Too many open files", "No space left", "os error
 _NAMES = frozenset(NAMES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """Why a watch ended by itself. `root` is the project at fault, if the message names it."""
 
     why: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from handoffd.engine.decision import Accepted, Effect, Notify, StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Initialised, Started

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import DISPATCH, found, green, handoff, red, state_at
 from tests.support.recorded import story, write
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
@@ -313,8 +313,8 @@ def test_a_fact_has_words_for_what_decided_it(tmp_path: Path, event: Event, word
 
 def test_every_fact_and_every_order_has_its_words() -> None:
     """A new one fails here, instead of reading like a code."""
-    assert _FACTS.keys() == {kind.__dataclass_fields__["kind"].default for kind in get_args(Event)}
-    assert _ORDERS.keys() == {kind.__dataclass_fields__["kind"].default for kind in get_args(Effect)}
+    assert _FACTS.keys() == {kind.__struct_config__.tag for kind in get_args(Event)}
+    assert _ORDERS.keys() == {kind.__struct_config__.tag for kind in get_args(Effect)}
 
 
 def test_every_event_of_a_story_has_words(tmp_path: Path) -> None:

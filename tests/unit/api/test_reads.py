@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryDesk
 from tests.support.playbook import shipped_rules
 from tests.support.refusals import refused
@@ -218,7 +218,7 @@ async def gate(waiting: Journal, name: str = "gate", **changes: object) -> Outgo
     plain = Outgoing(
         id=name, key=KEY, at=NOW, body=notice.as_json(), sinks=("web",), effect=None, opens=(KEY, 0.0)
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 async def test_an_open_matter_has_the_time_of_its_next_reminder(waiting: Journal) -> None:

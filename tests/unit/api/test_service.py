@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over

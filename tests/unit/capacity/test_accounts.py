@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.capacity.accounts import Accounts, lift
@@ -27,7 +27,7 @@ LATER = NOW + HOUR
 def limited(until: datetime = LATER, account: str = "claude", **more: object) -> Track:
     """Return a track that met an account's limit."""
     limit = Limit(account=account, executor="claude", kind="limit", since=NOW, until=until, why="no more")
-    return track_of().with_ledger(limited=(replace(limit, **more),))  # type: ignore[arg-type]
+    return track_of().with_ledger(limited=(replace(limit, **more),))
 
 
 def runs(track: Track, account: str = "claude", phase: Phase = Phase.STARTING) -> Track:

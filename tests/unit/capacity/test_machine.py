@@ -7,12 +7,12 @@ import os
 import resource
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import (
     INITIALISED,

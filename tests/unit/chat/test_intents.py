@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from handoffd.chat.intents import DISPATCHING, KINDS, Intent, classify, settled
 from handoffd.chat.questions import begins_with_work
@@ -57,7 +57,7 @@ ANY_TEXT = st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=9).
 def test_the_corpus(entry: dict[str, Any]) -> None:
     """Each phrase has the meaning of its line."""
     expected = {key: value for key, value in entry.items() if key != "say"}
-    found = asdict(classify(entry["say"]))
+    found = to_builtins(classify(entry["say"]))
 
     assert expected == {key: found[key] for key in expected}
 

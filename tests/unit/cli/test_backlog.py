@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.supervision import queued_view
@@ -62,7 +62,7 @@ def answer(*stories: Any, **changes: Any) -> dict[str, Any]:
         "project": "/srv/shop", "name": "shop", "daemon": True, "story": None, "auto_continue": False,
         "chosen": None, "paused_by": None, "next_story": stories[0].story if stories else None,
         "next_command": "handoffd continue /srv/shop",
-        "stories": [{**asdict(story), "at": AT} for story in stories],
+        "stories": [{**to_builtins(story), "at": AT} for story in stories],
     }  # fmt: skip
     return {**values, **changes}
 

@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.commands import Commands, environment, started
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync

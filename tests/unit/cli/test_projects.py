@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view

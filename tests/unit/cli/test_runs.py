@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 
+from msgspec.structs import replace
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.journal.making import NOW, dispatch, record, track

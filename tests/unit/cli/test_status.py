@@ -8,13 +8,12 @@ import select
 import signal
 import socket
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from pydantic import TypeAdapter
+from msgspec.structs import replace
 from tests.support.commands import Commands, environment, started
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
@@ -24,10 +23,10 @@ from handoffd.api.unix_socket import NoAnswerError, Silent
 from handoffd.cli.status import changes, fitted, follow, patiently
 from handoffd.cli.status_report import glance, tell
 from handoffd.cli.wording import unstyled
-from handoffd.engine.views import ProjectView
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.files.locks import acquire, daemon_lock_path
+from handoffd.protocol.state import plain
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ MANY = {
     "daemon": True,
     "warnings": ["the disk is full"],
     "projects": [
-        TypeAdapter(ProjectView).dump_python(view, mode="json")
+        plain(view)
         for view in (
             *(project_view(f"/srv/done{number}", DONE) for number in range(40)),
             project_view("/srv/queued", QUEUED),

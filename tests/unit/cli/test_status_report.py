@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 import pytest
-from pydantic import TypeAdapter
+from msgspec.structs import replace
 from tests.support.supervision import project_view, track_view
 
 from handoffd.cli.status_report import condition_of, report
 from handoffd.cli.wording import moment
 from handoffd.engine.run import Footprint
 from handoffd.engine.views import ProjectView
-from handoffd.protocol.state import TestCounts
-
-_VIEW = TypeAdapter(ProjectView)
+from handoffd.protocol.state import TestCounts, plain
 
 
 def _status(*views: ProjectView, daemon: bool = True) -> dict[str, Any]:
-    return {"daemon": daemon, "projects": [_VIEW.dump_python(view, mode="json") for view in views]}
+    return {"daemon": daemon, "projects": [plain(view) for view in views]}
 
 
 def _lines(*views: ProjectView, daemon: bool = True, whole: bool = False) -> list[str]:
@@ -63,7 +60,7 @@ def test_one_line_a_track_and_what_it_waits_for() -> None:
 )
 def test_only_a_running_process_is_shown_as_running(changes: dict[str, Any], daemon: bool, said: str) -> None:
     """A record alone is not a process; an attempt of another daemon has the status of STATE.json."""
-    track = {**_VIEW.dump_python(project_view("/srv/api", RUNNING), mode="json")["tracks"][0], **changes}
+    track = {**plain(project_view("/srv/api", RUNNING))["tracks"][0], **changes}
     project = {"condition": "ok", "paused_by": None}
 
     assert said == condition_of(project, track, daemon=daemon)

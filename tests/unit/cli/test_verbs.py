@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import TypeAdapter
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
@@ -38,7 +37,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.views import AppliedKind
 from handoffd.entrance.requests import account
-from handoffd.protocol.state import Reason
+from handoffd.protocol.state import Reason, plain
 
 ME = account()
 
@@ -257,9 +256,7 @@ RESULTS: list[tuple[decision.Result, str]] = [
 @pytest.mark.parametrize(("result", "lines"), RESULTS)
 def test_each_result_is_reported(result: decision.Result, lines: str) -> None:
     """In one line, or a few."""
-    adapter: TypeAdapter[decision.Result] = TypeAdapter(decision.Result)
-
-    assert lines.split("\n") == report({"project": "/srv/shop", **adapter.dump_python(result, mode="json")})
+    assert lines.split("\n") == report({"project": "/srv/shop", **plain(result)})
 
 
 def test_no_kind_of_result_is_forgotten() -> None:

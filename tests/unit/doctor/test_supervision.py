@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.cgroups import delegated
 from tests.support.controlled import controlled
 from tests.support.namespaces import reading_boot_id

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.support.everything import rules
 from tests.support.playbook import (
     DISPATCH,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
 from handoffd.engine.decision import next_command

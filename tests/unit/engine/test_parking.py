@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.playbook import T0, Playbook, dispatched, found, handoff, track_at
 
 from handoffd.engine.events import Aborted, DeadlinePassed, LimitLifted, Retried, Started

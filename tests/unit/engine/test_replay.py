@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
+from msgspec.structs import replace
 from tests.support.playbook import T0, Playbook, state_at, track_at, with_rule
 
 from handoffd.engine.decide import Recorded, replay, standing_of, unlike

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.decision import Accepted, WriteChecklist

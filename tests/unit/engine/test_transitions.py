@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import fields
 from functools import lru_cache
 from typing import NamedTuple, get_args, get_type_hints
 
 import pytest
+from msgspec.structs import fields
 from tests.support.everything import AT_REST, events, events_at, rules, tracks
 from tests.support.playbook import T0, dispatched, state_at, track_at, without_step
 from tests.support.typed import Typed, typed
@@ -141,7 +141,7 @@ def test_no_status_but_running_is_reached_by_a_stale_fact() -> None:
 
 
 # --- the facts ------------------------------------------------------------------------------------
-KINDS = {event: event.__dataclass_fields__["kind"].default for event in get_args(Event)}
+KINDS = {event: event.__struct_config__.tag for event in get_args(Event)}
 
 
 def test_every_fact_has_a_name_of_its_own_and_can_happen_somewhere() -> None:
@@ -160,7 +160,7 @@ def test_every_verb_says_who_gave_it() -> None:
 
 def test_facts_and_tracks_are_frozen() -> None:
     """What has happened does not change, and decisions are made of copies."""
-    assert {kind for kind in (*KINDS, Track, Ledger) if not kind.__dataclass_params__.frozen} == set()
+    assert {kind for kind in (*KINDS, Track, Ledger) if not kind.__struct_config__.frozen} == set()
 
 
 # --- the diagram ----------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually_sync
 
 from handoffd.errors import Refused

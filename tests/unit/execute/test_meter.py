@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
-from pydantic import TypeAdapter
 from tests.unit.execute.test_output import Writing
 
 from handoffd.engine.run import Usage
@@ -196,15 +196,15 @@ def test_a_successor_knows_what_the_first_would_have_known(name: str) -> None:
     executor = load_book(shipped_layer()).get(name)
     (recording,) = (RECORDINGS / name).glob("success.[jt]*")
     lines = recording.read_bytes().splitlines(keepends=True)
-    whole, notes = StreamReader(executor), TypeAdapter(Note)
+    whole = StreamReader(executor)
     whole.feed(b"".join(lines))
     whole.end()
 
     for count in range(len(lines)):
         first = StreamReader(executor)
         first.feed(b"".join(lines[:count]))
-        text = notes.dump_json(Note(position=0, standing=first.standing))
-        successor = StreamReader.resumed(executor, notes.validate_json(text).standing)
+        text = msgspec.json.encode(Note(position=0, standing=first.standing))
+        successor = StreamReader.resumed(executor, msgspec.json.decode(text, type=Note).standing)
         successor.feed(b"".join(lines[count:]))
         successor.end()
         assert whole.seen == successor.seen

@@ -41,7 +41,7 @@ class File:
         new.rename(self.path)
 
 
-class TwoPlaces(Given):
+class TwoPlaces(Given, frozen=True):
     """Settings in the first existing file that the flags name."""
 
     def files(self) -> tuple[Path, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import (
     AT_ITS_LIMIT,

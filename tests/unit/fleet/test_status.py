@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import INITIALISED, House, NoWatch, at, begun, daemon, house, make_project
 

@@ -5,17 +5,19 @@ So a field that is added to an event is generated, and must survive the journal,
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
+from msgspec.structs import fields
 from pydantic import BaseModel
 
 from handoffd.engine.track import Ledger, Parked
+from handoffd.errors import Problem
 from handoffd.protocol.state import State
 
 JSON = st.recursive(
@@ -60,13 +62,13 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(list(hint))
     if issubclass(hint, BaseModel):
         return _models(hint)
-    assert is_dataclass(hint), hint
-    return _dataclasses(hint)
+    return _structs(hint)
 
 
-def _dataclasses(kind: Any) -> st.SearchStrategy[Any]:
+def _structs(kind: Any) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
-    parts = {field.name: _part(kind, hints[field.name]) for field in fields(kind)}
+    names = dataclasses.fields(kind) if kind is Problem else fields(kind)
+    parts = {field.name: _part(kind, hints[field.name]) for field in names}
     return st.builds(kind, **parts)
 
 

@@ -7,12 +7,12 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.recorded import BLOG, SHOP, spoil, story, write
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import GOLDEN, record

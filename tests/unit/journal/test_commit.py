@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import shipped_rules, with_rule
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track

@@ -8,12 +8,12 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track

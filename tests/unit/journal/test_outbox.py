@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.recorded import spoil
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, older, opened, record

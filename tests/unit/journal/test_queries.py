@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
 from handoffd.engine.decision import StopTree

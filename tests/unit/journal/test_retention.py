@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, dispatch, older, opened, record, track

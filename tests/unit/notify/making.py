@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryBox
 
 from handoffd.clock import SystemClock

@@ -6,11 +6,11 @@ import itertools
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 from tests.support.notices import NOTICE
 
 from handoffd.notify.digests import MOST_LISTED, Cover, digest_at, folded, is_stale, quiet_until, release_at

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.support.house import NOW, MovableClock, track_of
 from tests.support.notices import NOTICE
 

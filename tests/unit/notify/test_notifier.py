@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, running, send

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE
 from tests.unit.notify.making import NIGHT, NOON, QUIET, Recording, Stage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import NIGHT, NOON, QUIET, Stage, WallClock

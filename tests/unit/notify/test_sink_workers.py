@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox

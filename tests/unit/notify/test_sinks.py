@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, Server, serving
 

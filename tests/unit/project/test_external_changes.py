@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import NOW, House, at, house, make_project
 from tests.unit.project.living import at_level_1, edit, shown

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import (
     INITIALISED,

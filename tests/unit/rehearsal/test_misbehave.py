@@ -258,4 +258,4 @@ def test_the_daemon_takes_it_for_what_it_is(shop: Rehearsal, act: str, kind: str
     )
     reading = read_handoff(texts, Expected(story="US-001", step="bdd", attempt=1, dispatch="d-bdd-1"))
 
-    assert kind == reading.kind, reading
+    assert kind == type(reading).__name__.lower(), reading

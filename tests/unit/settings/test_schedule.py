@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 from pydantic import ValidationError
 
 from handoffd.settings.schedule import ScheduledStart, SharedStart, expanded, must_differ, parse

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
@@ -431,12 +432,12 @@ async def test_a_plain_text_refusal_counts_only_if_no_file_changed(
     assert source is not None
     source.run_dir.mkdir(parents=True)
     ended_ns = time.time_ns() + 60_000_000_000
-    record = replace(
+    record = dataclasses.replace(
         printed(source, round(ended_ns / 1e9), b"API Error: 403 no zebras\n"), ended_ns=ended_ns, seconds=30
     )
     if written:
         (project / "src").mkdir()
         (project / "src/shop.py").write_text("1\n")
-        record = replace(record, seconds=120)
+        record = dataclasses.replace(record, seconds=120)
 
     assert end is ended(dispatch, record, source, here.services).end

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 from tests.support.house import House, at, dispatch_of, make_project, track_of, unwritable
 from tests.support.playbook import shipped_rules
 

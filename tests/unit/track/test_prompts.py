@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.house import NOW, House, MovableClock, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.track import AgentSession, Asking, Facts, Phase, Track, TrackKey

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import (
     AT_ITS_LIMIT,

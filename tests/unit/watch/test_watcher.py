@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import Hints, project, publish, watching
 

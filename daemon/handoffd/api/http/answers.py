@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
+from msgspec import Struct
 from pydantic import Field
 from starlette.responses import Response
 
@@ -20,6 +19,7 @@ from handoffd.engine.views import (
     AccountView,
     BacklogView,
     IdleSchedule,
+    Moment,
     ProjectView,
     ScheduleView,
     SlotsView,
@@ -30,8 +30,7 @@ from handoffd.errors import HandoffdError, Json, Locked, NotFound, Refused, Stor
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """Version and process of the daemon."""
 
     api: int
@@ -39,32 +38,29 @@ class Health:
     pid: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class SinkBacklog:
+class SinkBacklog(Struct, frozen=True, kw_only=True):
     """The undelivered notices of one sink."""
 
     sink: str
     undelivered: int
-    oldest: datetime | None
+    oldest: Moment | None
     failed_tries: int
     last_error: str | None
     next_try_s: float | None
     given_up: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True, kw_only=True):
     """Notices held back from one sink; `until` is null while no daemon runs."""
 
     sink: str
     reason: Literal["quiet", "digest", "burst"]
     count: int
-    since: datetime
-    until: datetime | None
+    since: Moment
+    until: Moment | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class WaitingMatter:
+class WaitingMatter(Struct, frozen=True, kw_only=True):
     """A matter that needs a person: the last reminder, and the next one."""
 
     project: str
@@ -74,24 +70,22 @@ class WaitingMatter:
     kind: str | None
     text: str | None
     next: str | None
-    since: datetime
+    since: Moment
     reminded_min: float | None
-    again_at: datetime | None
+    again_at: Moment | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoticesAnswer:
+class NoticesAnswer(Struct, frozen=True, kw_only=True):
     """Undelivered notices, and coming reminders."""
 
-    at: datetime
+    at: Moment
     sinks: list[SinkBacklog]
     held: list[HeldBack]
     waiting: list[WaitingMatter]
     more_waiting: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriedSink:
+class TriedSink(Struct, frozen=True, kw_only=True):
     """The outcome of a sample through one sink."""
 
     sink: str
@@ -101,8 +95,7 @@ class TriedSink:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tested:
+class Tested(Struct, frozen=True, kw_only=True):
     """The outcome of a sample through each sink."""
 
     type: Literal["tested"]
@@ -110,20 +103,18 @@ class Tested:
     sinks: list[TriedSink]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusAnswer:
+class StatusAnswer(Struct, frozen=True, kw_only=True):
     """The status of every project."""
 
     api: int
     daemon: bool
-    at: datetime
+    at: Moment
     warnings: list[str]
     notices: list[SinkBacklog]
     projects: list[ProjectView]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectInShort:
+class ProjectInShort(Struct, frozen=True, kw_only=True):
     """One project in short."""
 
     project: str
@@ -135,15 +126,13 @@ class ProjectInShort:
     status: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectsAnswer:
+class ProjectsAnswer(Struct, frozen=True, kw_only=True):
     """The supervised projects."""
 
     projects: list[ProjectInShort]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PeekAnswer:
+class PeekAnswer(Struct, frozen=True, kw_only=True):
     """What the next turn of a project would do. `prompt` is null if nothing would run."""
 
     project: str
@@ -156,64 +145,54 @@ class PeekAnswer:
     warnings: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BacklogAnswer(BacklogView):
+class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
     """The queued stories of a project."""
 
     name: str
     daemon: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedSchedule(ScheduleView):
+class NamedSchedule(ScheduleView, frozen=True, kw_only=True):
     """A schedule of a project."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchedulesAnswer:
+class SchedulesAnswer(Struct, frozen=True, kw_only=True):
     """The schedules."""
 
-    at: datetime
+    at: Moment
     daemon: bool
     schedules: list[NamedSchedule]
     idle: list[IdleSchedule]
     """Schedules of the settings that match no project."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitsAnswer:
+class LimitsAnswer(Struct, frozen=True, kw_only=True):
     """The accounts that are limited."""
 
-    at: datetime
+    at: Moment
     limits: list[AccountView]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    daemon: bool
-    at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotsAnswer(SlotsView, _Asked):
+class SlotsAnswer(SlotsView, frozen=True, kw_only=True):
     """The slots, and the running and waiting tracks."""
 
+    daemon: bool
+    at: Moment
 
-@dataclass(frozen=True, kw_only=True)
-class UsageAnswer:
+
+class UsageAnswer(Struct, frozen=True, kw_only=True):
     """The usage of ended runs: a row for each group, and the total."""
 
     project: str | None
-    since: datetime | None
+    since: Moment | None
     by: str
     rows: list[dict[str, Any]]
     total: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """One dispatch, from the decision to the verdict. What has not happened yet is null."""
 
     run: str
@@ -224,9 +203,9 @@ class Run:
     step: str
     attempt: int
     executor: str
-    decided_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
+    decided_at: Moment
+    started_at: Moment | None
+    ended_at: Moment | None
     seconds: float | None
     exit: dict[str, Any] | None
     usage: dict[str, Any] | None
@@ -238,28 +217,25 @@ class Run:
     why: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunsAnswer:
+class RunsAnswer(Struct, frozen=True, kw_only=True):
     """Dispatches, newest first."""
 
     runs: list[Run]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepAndStatus:
+class StepAndStatus(Struct, frozen=True, kw_only=True):
     """Step and status of a track."""
 
     step: str
     status: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryEvent:
+class HistoryEvent(Struct, frozen=True, kw_only=True):
     """One event: when, what, why, and step and status of the track before and after."""
 
     type: Literal["event"]
     seq: int
-    at: datetime
+    at: Moment
     project: str
     name: str
     track: str
@@ -275,8 +251,7 @@ class HistoryEvent:
     orders: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryGap:
+class HistoryGap(Struct, frozen=True, kw_only=True):
     """Event numbers above `after` and below `next` that are no longer kept, across all projects."""
 
     type: Literal["gap"]
@@ -285,16 +260,14 @@ class HistoryGap:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventsAnswer:
+class EventsAnswer(Struct, frozen=True, kw_only=True):
     """Events, oldest first, and the gaps among them."""
 
     events: list[HistoryEvent]
     gaps: list[HistoryGap]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Error:
+class Error(Struct, frozen=True, kw_only=True):
     """An error, or a refusal of the engine. Further keys may give details."""
 
     type: Literal["error"]
@@ -303,8 +276,7 @@ class Error:
 
 
 # --- errors ------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """A status, its meaning and its codes. `name` is that of the response in OpenAPI."""
 
     status: int

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +21,7 @@ from typing import Any, Final
 import anyio
 import structlog
 from anyio.lowlevel import checkpoint
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -264,8 +264,7 @@ def key_of(request: Request, endpoint: Endpoint) -> str | None:
     return key
 
 
-@dataclass(slots=True, eq=False)
-class _Running:
+class _Running(Struct, eq=False):
     asks: str
     ended: anyio.Event = field(default_factory=anyio.Event)
 

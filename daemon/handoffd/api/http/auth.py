@@ -18,13 +18,13 @@ import secrets
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from time import monotonic
 from typing import Final
 
 import structlog
+from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from handoffd.api.http.answers import error_response, status_of
@@ -43,8 +43,7 @@ PER_S: Final = 10.0
 _HOW: Final = 'curl -H "Authorization: Bearer $(handoffd token)" ...'
 
 
-@dataclass(frozen=True, slots=True)
-class From:
+class From(Struct, frozen=True):
     """The source of a request. `pid` None: over TCP, from an unknown process.
 
     `vouched`: a client with the token counts as a person.

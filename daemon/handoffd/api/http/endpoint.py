@@ -10,12 +10,12 @@ values.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Literal
 
 import anyio
-from pydantic import TypeAdapter
+import msgspec
+from msgspec import Struct
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,8 +34,7 @@ MOST_KEY: Final = 128
 """Characters of a key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrlParameter:
+class UrlParameter(Struct, frozen=True, kw_only=True):
     """A value in the URL, or in a header.
 
     A `number` is a whole number from 0, cut to `most`. A `flag` is 1, true, 0 or false, and true when only
@@ -54,8 +53,7 @@ class UrlParameter:
     """The pattern of its text, for the description only; the endpoint's function checks the text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """One checked request: `given` has a value for every parameter of the endpoint, by name.
 
     Streams end when `closing` is set. `body` is the JSON object as received, for a `raw` endpoint.
@@ -69,8 +67,7 @@ class Asked:
     request: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answer` turns a request into a JSON object (409 when its `type` is `error`), or into a response of
@@ -151,17 +148,28 @@ def document(endpoints: Sequence[Endpoint]) -> Json:
 
 def _shapes(endpoints: Sequence[Endpoint]) -> tuple[Mapping[str, Json], Json]:
     """Return the schema of each endpoint's answer, by name, and the schemas that these refer to."""
-    adapters = {one.name: _adapter(one.shape) for one in endpoints}
-    adapters["error"] = _adapter(Error)
-    found, together = TypeAdapter.json_schemas(
-        [(name, "serialization", adapter) for name, adapter in adapters.items()], ref_template=_REF
+    shapes = {one.name: one.shape for one in endpoints} | {"error": Error}
+    found, together = schemas_of(list(shapes.values()))
+    return dict(zip(shapes, found, strict=True)), together
+
+
+def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:
+    """Return the schema of each type, and by name the structs and models that they refer to."""
+    inner: Json = {}
+
+    def of_model(kind: type) -> Json:
+        if not issubclass(kind, BaseModel):
+            raise NotImplementedError(f"{kind.__name__} has no schema")
+        schema = kind.model_json_schema(mode="serialization", ref_template=_REF)
+        inner.update(schema.pop("$defs", {}))
+        return schema
+
+    found, structs = msgspec.json.schema_components(
+        shapes, schema_hook=of_model, ref_template=_REF.format(model="{name}")
     )
-    return {name: schema for (name, _), schema in found.items()}, together["$defs"]
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
+    # The defaults of fields are tuples, and JSON has none.
+    schemas, together = msgspec.json.decode(msgspec.json.encode((found, structs | inner)))
+    return schemas, together
 
 
 def _operation(endpoint: Endpoint, shape: Json) -> Json:

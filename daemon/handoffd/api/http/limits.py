@@ -19,13 +19,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 import anyio
 import h11
 from anyio import to_thread
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -144,8 +144,7 @@ _FULL: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How much clients can make the daemon hold, and for how long."""
 
     connections: int = 128

@@ -6,9 +6,10 @@ The types of their answers come first, except the results of the engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages, Spoken
@@ -22,8 +23,7 @@ from handoffd.journal.retention import Doomed, Size
 
 
 # --- answers -----------------------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Lifted:
+class Lifted(Struct, frozen=True, kw_only=True):
     """The outcome of lifting a limit."""
 
     type: Literal["lifted"]
@@ -32,8 +32,7 @@ class Lifted:
     problems: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileProblem:
+class FileProblem(Struct, frozen=True, kw_only=True):
     """One problem in a file: its position, the message, and the allowed values."""
 
     file: str
@@ -43,8 +42,7 @@ class FileProblem:
     allowed: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingsRead:
+class SettingsRead(Struct, frozen=True, kw_only=True):
     """The daemon's settings: the keys that took effect, those that need a restart, and problems."""
 
     file: str | None
@@ -54,8 +52,7 @@ class SettingsRead:
     problems: list[FileProblem]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reloaded:
+class Reloaded(Struct, frozen=True, kw_only=True):
     """The outcome of reading settings, folders of projects and projects' files again."""
 
     type: Literal["reloaded"]
@@ -66,8 +63,7 @@ class Reloaded:
     warnings: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotAdded:
+class NotAdded(Struct, frozen=True, kw_only=True):
     """A project that is not supervised, and why."""
 
     project: str
@@ -76,8 +72,7 @@ class NotAdded:
     hint: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddedMany:
+class AddedMany(Struct, frozen=True, kw_only=True):
     """The roots that were added, and the refused ones."""
 
     type: Literal["added_many"]
@@ -85,16 +80,14 @@ class AddedMany:
     refused: list[NotAdded]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
+class Stopping(Struct, frozen=True, kw_only=True):
     """The daemon is about to end."""
 
     type: Literal["stopping"]
     executors: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cleaned:
+class Cleaned(Struct, frozen=True, kw_only=True):
     """What was removed, or in a dry run would be; the sizes before; the number of kept runs by reason."""
 
     type: Literal["cleaned"]
@@ -106,8 +99,7 @@ class Cleaned:
     problems: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tried:
+class Tried(Struct, frozen=True, kw_only=True):
     """The outcome of one run of a project's tests; `fault` says why they could not run."""
 
     type: Literal["tried"]
@@ -125,16 +117,14 @@ class Tried:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class OtherTests:
+class OtherTests(Struct, frozen=True, kw_only=True):
     """Tests that were found and that the project does not run: their folder and command."""
 
     folder: str
     command: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Initialised:
+class Initialised(Struct, frozen=True, kw_only=True):
     """A project was prepared."""
 
     type: Literal["initialised"]
@@ -149,15 +139,13 @@ class Initialised:
     warnings: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Added(ProjectView):
+class Added(ProjectView, frozen=True, kw_only=True):
     """A project was added."""
 
     type: Literal["added"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Removed:
+class Removed(Struct, frozen=True, kw_only=True):
     """A project was removed from supervision."""
 
     type: Literal["removed"]
@@ -165,8 +153,7 @@ class Removed:
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trusted:
+class Trusted(Struct, frozen=True, kw_only=True):
     """The accepted keys of settings and rules."""
 
     type: Literal["trusted"]
@@ -285,8 +272,7 @@ ORDERS: Final = (
 
 
 # --- messages from a chat ----------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class MessageAnswer:
+class MessageAnswer(Struct, frozen=True, kw_only=True):
     """The meaning of a message, its outcome, and a report for the sender."""
 
     type: Literal["message"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import anyio
+from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -169,8 +169,7 @@ READS: Final = (
 
 
 # --- any folder, supervised or not -------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class QueryAnswer(ProjectStatus):
+class QueryAnswer(ProjectStatus, frozen=True, kw_only=True):
     """The state of a project by its files, and by the journal if it is supervised."""
 
     root: str
@@ -181,24 +180,21 @@ class QueryAnswer(ProjectStatus):
     caller_instruction: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderAnswer:
+class FolderAnswer(Struct, frozen=True, kw_only=True):
     """The projects in a folder."""
 
     folder: str
     projects: list[ListedProject]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrerequisitesAnswer(PrerequisiteCheck):
+class PrerequisitesAnswer(PrerequisiteCheck, frozen=True, kw_only=True):
     """The missing files that the current step reads."""
 
     project: str
     caller_instruction: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReviewAnswer:
+class ReviewAnswer(Struct, frozen=True, kw_only=True):
     """A prompt for a session that examines a project."""
 
     type: Literal["review_prompt"]
@@ -208,8 +204,7 @@ class ReviewAnswer:
     caller_instruction: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TriageAnswer:
+class TriageAnswer(Struct, frozen=True, kw_only=True):
     """A prompt for a session that sorts the open issues of a project."""
 
     type: Literal["triage_prompt"]

@@ -21,6 +21,7 @@ import anyio.lowlevel
 import structlog
 import uvicorn
 from anyio import to_thread
+from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -277,8 +278,7 @@ def _answers(path: Path) -> bool:
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """The process that connected, from the kernel."""
 
     pid: int

@@ -13,9 +13,11 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.cli.service import unit_files
 from handoffd.cli.service.scope import Scope
@@ -25,8 +27,7 @@ from handoffd.errors import NotFound, Refused
 Command = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installing:
+class Installing(Struct, frozen=True, kw_only=True):
     """Files with whether each must be written, then commands. `fitted`: how the daemon's unit is hardened."""
 
     files: tuple[tuple[unit_files.UnitFile, bool], ...]
@@ -40,8 +41,7 @@ class Installing:
         return [file for file, changed in self.files if changed]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uninstalling:
+class Uninstalling(Struct, frozen=True, kw_only=True):
     """Commands, then files to remove, then commands. `kept` is what handoffd did not write.
 
     `last` are commands that may fail: systemd refuses to forget a failure where there was none.
@@ -287,8 +287,7 @@ Also 255, of a program that was killed: `true` does nothing that it could be kil
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(Struct, frozen=True, kw_only=True):
     """The text of a unit that systemd can start here, and what was left out for that.
 
     `obstacle`: why it does without a user namespace, and without all that needs one; `left_out`: single

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from handoffd.cli.service import unit_files
 from handoffd.doctor.service import Commands, Service, Systemctl, of_machine
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from handoffd.settings.loading import Loaded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """What the verbs take from the machine; `installation` None: the one that is running.
 
     `root`: whether it is root who asks.
@@ -41,8 +41,7 @@ class Machine:
     root: bool = field(default_factory=lambda: os.geteuid() == 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """For whom: the user who runs the command (`account` None), or an account of this machine."""
 
     account: str | None

@@ -16,9 +16,10 @@ import stat
 import sys
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
+
+from msgspec import Struct
 
 import handoffd
 from handoffd.errors import NotFound, Refused
@@ -32,8 +33,7 @@ _KEPT = ("HANDOFFD_STATE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HO
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """Where this handoffd is: its console script, its interpreter, its package's folder."""
 
     program: Path
@@ -41,8 +41,7 @@ class Installation:
     package: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitFile:
+class UnitFile(Struct, frozen=True, kw_only=True):
     """One unit: its name, where its file belongs, and what is in it."""
 
     name: str

@@ -17,12 +17,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option

@@ -13,12 +13,12 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from types import FrameType
 from typing import Any, Protocol
 
+from msgspec import Struct
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
@@ -34,8 +34,7 @@ progress = Console(stderr=True)
 """Where people see how it goes; standard output is for what came of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class Played(Struct, frozen=True, kw_only=True):
     """How a story went: the final state of its track, and a row per attempt and decision."""
 
     project: str
@@ -125,8 +124,7 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Gate:
+class _Gate(Struct, frozen=True):
     """A decision at a human step, and how many dispatches there were before it."""
 
     after: int

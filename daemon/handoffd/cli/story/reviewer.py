@@ -10,10 +10,10 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
+from msgspec import Struct
 from rich.console import Console
 
 from handoffd.cli.wording import plain
@@ -29,8 +29,7 @@ _MOST_KEPT = 16 * 1024 * 1024
 """Of all texts together: a rehearsal may be of any project."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What is decided at a human step; `reason` is why it is rejected."""
 
     approve: bool

@@ -10,7 +10,8 @@ with a compiler error becomes a file that cannot be loaded.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from handoffd.execute.reports.report import Collector, Outcome, TestReport, printable, read_lines, unusable
 
@@ -33,8 +34,7 @@ _PLACE = re.compile(r"\s*--> (?P<file>.{1,4096}?):\d+:\d+")
 _NOT_COMPILED = re.compile(r"error: could not compile `(?P<name>[^`]+)`.*")
 
 
-@dataclass(slots=True)
-class _Binary:
+class _Binary(Struct):
     """One test binary: the number of tests that it announced, and the results so far."""
 
     name: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from handoffd.execute.reports.report import (
     MAX_EXCERPT_CHARS,
@@ -31,8 +32,7 @@ _HEADER = re.compile(r"# (?P<build>\S+(?: \[\S+\])?)$")
 _NOT_BUILT = re.compile(r"FAIL\t(?P<package>\S+) \[(?:build|setup) failed\]")
 
 
-@dataclass(slots=True)
-class _Package:
+class _Package(Struct):
     """The state of one package so far."""
 
     running: dict[str, str] = field(default_factory=dict)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 from handoffd.protocol.state import TestCounts
 
@@ -33,8 +34,7 @@ EVERYTHING = ""
 _SEVERITY: Mapping[Outcome, int] = {"skipped": 0, "passed": 1, "failed": 2, "error": 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadError:
+class LoadError(Struct, frozen=True, kw_only=True):
     """A file whose tests could not even be collected or built.
 
     `file` is a path as the runner gave it, or the name of a package where it named no file.
@@ -44,8 +44,7 @@ class LoadError:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestReport:
+class TestReport(Struct, frozen=True, kw_only=True):
     """The results of one run of a project's tests.
 
     `cut_short` lists scopes (prefixes of ids) whose run ended early: a test that is missing there was not

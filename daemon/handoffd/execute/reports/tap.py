@@ -8,7 +8,8 @@ that is not TAP (comments, YAML details, stray output) is skipped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from handoffd.execute.reports.report import (
     EVERYTHING,
@@ -33,8 +34,7 @@ _DURATION = re.compile(r"(?<!\\)#\s*(?:in|time=?)\s*[\d.]+\s*m?s\s*$")
 _FILE = re.compile(r"(?:[^\s:]*/)[^\s:/]+\.[A-Za-z0-9]{1,6}")
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """One level of the stream: what has been read since the point that encloses it."""
 
     results: list[tuple[str, Outcome]] = field(default_factory=list)

@@ -14,9 +14,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from handoffd.engine.run import Usage
 from handoffd.execute.reports.report import printable
@@ -36,8 +37,7 @@ MAX_PLAIN = 1024
 Kind = Literal["session", "told", "said", "thought", "tool", "tool_result", "tool_error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One message to the agent (`told`), message from it, or action. `tool` names the tool of a call.
 
     The `text` of a thought that the agent does not publish is empty.
@@ -48,8 +48,7 @@ class Part:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class Stated(Struct, frozen=True, kw_only=True):
     """The usage in a line: of the whole run (or session) so far, or an addition to it.
 
     Of several lines with the same `key`, the last one counts.
@@ -61,8 +60,7 @@ class Stated:
     counts: Literal["run", "session"] = "run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineReading:
+class LineReading(Struct, frozen=True, kw_only=True):
     """The content of a line. `data` is its JSON object, or the named groups of the matching expression."""
 
     data: Mapping[str, Any]
@@ -183,8 +181,7 @@ MAX_TOOLS = 10
 _NO_TEXT = "an error without a text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamVerdict:
+class StreamVerdict(Struct, frozen=True, kw_only=True):
     """The result that a stream reports. `is_error` is None if the result line has no such flag."""
 
     is_error: bool | None = None

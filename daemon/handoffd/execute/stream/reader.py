@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
@@ -40,8 +42,7 @@ _NOTED: Final = ("session", "model", "activity", "limit", "resets_at", "cause", 
 """The fields of which only the last value is kept; the rest is counted or listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """The content of an output so far. Every text is one printable line."""
 
     session: str | None = None
@@ -72,8 +73,7 @@ class Seen:
     """The last result line; None before there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """The state of a reader at the end of a line, from which another reader can continue."""
 
     seen: Seen
@@ -238,8 +238,7 @@ class StreamReader:
 
 
 # --- usage, in bounded memory ------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class Counted(Struct, frozen=True, kw_only=True):
     """The state of a tally, from which another tally can continue."""
 
     before: Usage

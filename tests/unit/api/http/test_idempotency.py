@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anyio import to_thread
+from msgspec.structs import replace
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.loopback import OverSocket

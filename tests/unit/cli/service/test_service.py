@@ -9,13 +9,13 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from tests.support.runs import end_processes, run_spec
 
 from handoffd.cli.service import unit_files

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import tracemalloc
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
