@@ -7,8 +7,9 @@ launcher. `house` ends all of them.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from tests.support.runs import end_processes
 
+from handoffd import failpoints
 from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.runqueue import Bid
@@ -192,6 +194,22 @@ def unwritable(house: House, table: str = "events", operation: str = "INSERT") -
         yield
     finally:
         _execute(house, "DROP TRIGGER full")
+
+
+@contextmanager
+def slow_disk() -> Iterator[Callable[[], None]]:
+    """Keep all commits of this process waiting, until the function that is lent is called."""
+    answers = threading.Event()
+    failpoints.arm(lambda point, _: _wait(answers) if point == "before_commit" else None)
+    try:
+        yield answers.set
+    finally:
+        answers.set()
+        failpoints.arm(None)
+
+
+def _wait(answers: threading.Event) -> None:
+    answers.wait(60)
 
 
 def _execute(house: House, statement: str) -> None:

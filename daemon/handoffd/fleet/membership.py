@@ -30,7 +30,7 @@ from handoffd.inspection.discovery import unfit
 from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.journal.database import supervised_elsewhere
 from handoffd.journal.projects import checked_path
-from handoffd.journal.records import Newcomer, StoredTrack
+from handoffd.journal.records import Newcomer, PendingEffect, StoredTrack
 from handoffd.notify.notices import settle
 from handoffd.project.project import Project
 from handoffd.track.reach import resolved
@@ -302,6 +302,8 @@ class Joining:
         for some in _in_turn(projects.values()):
             newcomers = [Newcomer(root=one.root, name=name_of(one), brought_by=entry) for one in some]
             try:
+                # The last orders before a project was removed may not have been carried out.
+                pending = by_project(await members.services.journal.pending_effects())
                 await members.services.journal.add_projects(newcomers, members.services.clock.now())
             except HandoffdError as error:
                 outcome.update((waiting[one.root], error) for one in some)
@@ -309,15 +311,15 @@ class Joining:
                     one.dismiss()
                 continue
             for one in some:
-                self._take(one, entry)
+                self._take(one, entry, pending.get(one.root, ()))
 
-    def _take(self, project: Project, entry: str | None) -> None:
+    def _take(self, project: Project, entry: str | None, pending: tuple[PendingEffect, ...]) -> None:
         if entry is None:
             self._members.of_a_person(project.root)
         else:
             self._members.brought_by[project.root] = entry
         self._register.awake[project.root] = project
-        self._members.loops.begin(project.root)
+        self._members.loops.begin(project.root, pending)
 
     async def _adopt(self, root: str, *, take: bool) -> None:
         """Make a project of the settings the person's own: trusted, and not removed by the settings."""

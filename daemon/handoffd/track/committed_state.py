@@ -12,8 +12,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 import structlog
 from anyio import to_thread
+from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
@@ -29,11 +32,22 @@ from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
+FINISH_LIMIT_S = 5.0
+"""How long a commit may go on when its track ends. A disk that answers needs milliseconds; one that hangs
+must not hold up the stop of the daemon, which systemd kills after a minute."""
+
 
 class CommittedState:
     """One track as last committed. `digest`: of the STATE.json that belongs there by the journal."""
 
-    def __init__(self, key: TrackKey, track: Track, digest: str | None, services: Services) -> None:
+    def __init__(
+        self,
+        key: TrackKey,
+        track: Track,
+        digest: str | None,
+        services: Services,
+        finish_limit_s: float = FINISH_LIMIT_S,
+    ) -> None:
         self.key = key
         self.track = track
         self.digest = digest
@@ -54,6 +68,10 @@ class CommittedState:
         self.unsound: StoreError | None = None
         """Why nothing is decided on it: the journal's row is not as its last event has left it."""
         self._writing = asyncio.Lock()
+        self._finish_limit_s = finish_limit_s
+        self._shielded = False
+        """Whether `finish` waits for the end of the track."""
+        self._committing: anyio.CancelScope | None = None
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())
@@ -88,6 +106,38 @@ class CommittedState:
         if decision.track == self.track and not decision.effects and not decision.memorable:
             self._log.debug("nothing to do", fact=event.kind, why=decision.why)
             return ()
+        async with self._kept_whole():
+            committed = await self._record(event, decision, request)
+        return committed.effects
+
+    async def finish(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Wait until cancelled; a commit that is cancelled at the same time then has some seconds to end.
+
+        Cut off at once, it would leave a decision in the journal that its caller and STATE.json do not show.
+        """
+        self._shielded = True
+        try:
+            task_status.started()
+            await anyio.sleep_forever()
+        finally:
+            self._shielded = False
+            if self._committing is not None:
+                self._committing.deadline = anyio.current_time() + self._finish_limit_s
+
+    @asynccontextmanager
+    async def _kept_whole(self) -> AsyncIterator[None]:
+        """Let a commit end though its task is cancelled, within the limit that `finish` sets."""
+        await checkpoint_if_cancelled()  # nothing new is committed then
+        self._committing = scope = anyio.CancelScope(shield=self._shielded)
+        try:
+            with scope:
+                yield
+        finally:
+            self._committing = None
+        if scope.cancelled_caught:
+            await checkpoint()  # the shield is down: this raises the cancellation of the task
+
+    async def _record(self, event: Event, decision: Decision, request: str | None) -> Committed:
         state = decision.track.state
         text = render_state(state) if state is not None else None
         basis = decision.basis
@@ -114,7 +164,7 @@ class CommittedState:
             )
         if text is not None and not self._is_shown(text):
             await self._show(text, freely=ran)
-        return committed.effects
+        return committed
 
     async def _commit(self, record: Record, before: Track) -> Committed:
         began = self._services.clock.monotonic()

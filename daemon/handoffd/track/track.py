@@ -94,7 +94,7 @@ class TrackSupervisor:
         """
         async with self._alone:
             if self._tasks is None and not self._questions.closed:
-                return await self._apply(event, request)
+                return await self._apply(Question(event, request))
         return await self._questions.put(event, request).decided()
 
     async def settle(self, event: Event) -> None:
@@ -145,6 +145,7 @@ class TrackSupervisor:
         """
         try:
             async with anyio.create_task_group() as tasks:
+                await tasks.start(self.committed.finish)
                 async with self._alone:
                     self._tasks = tasks
                 task_status.started()
@@ -178,7 +179,7 @@ class TrackSupervisor:
     async def _carry_out(self, question: Question) -> None:
         try:
             if question.event is not None:
-                question.decision = await self._apply_stubbornly(question.event, question.request)
+                await self._apply_stubbornly(question)
             await self._take_turn()
         except HandoffdError as error:
             self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
@@ -190,51 +191,56 @@ class TrackSupervisor:
             self._give_back()
             question.answer()
 
-    async def _apply_stubbornly(self, event: Event, request: str | None) -> Decision:
+    async def _apply_stubbornly(self, question: Question) -> None:
         """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""
         try:
             while True:
                 try:
-                    return await self._apply(event, request)
+                    await self._apply(question)
                 except StoreError as error:
-                    if not must_not_be_lost(event):
+                    if question.event is None or not must_not_be_lost(question.event):
                         raise
                     self._log.error(
                         "journal unwritable, trying again", error=str(error), retry_s=self.retry_s
                     )
                     self.committed.stuck = error.message
                     self._questions.turn_away(error, keep=must_not_be_lost)
+                else:
+                    return
                 await anyio.sleep(self.retry_s)
         finally:
             self.committed.stuck = None
 
-    async def _apply(self, event: Event, request: str | None = None) -> Decision:
+    async def _apply(self, question: Question) -> Decision:
+        assert question.event is not None
         try:
-            return await self._decide(event, request)
+            return await self._decide(question.event, question)
         except StoreError as error:
             if error.code != "UNWRITABLE":
                 raise
             # An agent's output may hold half a character. The journal could never take that, so
             # the event is what it would have read again.
-            return await self._decide(decode_event(encode(event)), request)
+            return await self._decide(decode_event(encode(question.event)), question)
 
-    async def _decide(self, event: Event, request: str | None) -> Decision:
+    async def _decide(self, event: Event, question: Question) -> Decision:
         event = await self._turns.informed(event, self.track)
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost
-        await self._commit(event, decision, request)
+        await self._commit(event, decision, question)
         return decision
 
-    async def _commit(self, event: Event, decision: Decision, request: str | None = None) -> None:
+    async def _commit(self, event: Event, decision: Decision, question: Question | None = None) -> None:
         """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""
         run = _run_of(decision.track) or _run_of(self.track)
         with structlog.contextvars.bound_contextvars(**run):
-            await self._carry_on(event, decision, request)
+            await self._carry_on(event, decision, question)
 
-    async def _carry_on(self, event: Event, decision: Decision, request: str | None) -> None:
+    async def _carry_on(self, event: Event, decision: Decision, question: Question | None) -> None:
         ran = self.track.ledger.dispatch is not None
-        orders = await self.committed.commit(event, decision, request)
+        orders = await self.committed.commit(event, decision, question.request if question else None)
+        if question is not None:
+            question.decision = decision  # whatever ends the track from here on, this is the answer
         if self.committed.left_alone:
             self._home.touched()
         if self._tasks is None or not self._may_go_on():
@@ -294,7 +300,7 @@ class TrackSupervisor:
                 failed = DispatchFailed(
                     code=error.code, message=error.message, end=end, executor=event.executor if end else None
                 )
-                await self._apply(failed)
+                await self._apply(Question(failed))
             return
         await self._commit(event, decision)
 

@@ -24,13 +24,14 @@ from tests.support.house import (
     dispatch_of,
     house,
     make_project,
+    slow_disk,
     track_of,
 )
 from tests.unit.journal.making import record
 from tests.unit.project.living import edit, shown
 
 from handoffd.capacity.budgets import Flight
-from handoffd.engine.events import Approved, Initialised, Noted
+from handoffd.engine.events import Approved, Initialised, Noted, Started
 from handoffd.engine.run import Usage
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
@@ -177,6 +178,49 @@ async def test_a_crashed_project_waits_for_an_unreadable_journal(tmp_path: Path)
         await rebuilt(loops, before)
         assert loops._register.awake[other.root] is other
         assert "accepted" == (await other.main.give(INITIALISED)).result.type
+
+
+# --- the end of a project during a commit ------------------------------------------------------------
+async def test_a_project_is_removed_after_the_commit_in_progress(here: House, tmp_path: Path) -> None:
+    """The verb is answered and STATE.json shows it. Added again, the project carries out its orders."""
+    root, answers = make_project(tmp_path), list[str]()
+
+    async def start() -> None:
+        answers.append((await roster.give(root, Started(story="US-001", automatic=False))).type)
+
+    async with daemon(here) as roster:
+        await begun(roster, root)
+        async with anyio.create_task_group() as tasks:
+            with slow_disk() as let_go:
+                tasks.start_soon(start)
+                await eventually(lambda: here.journal.waiting_since is not None)
+                tasks.start_soon(roster.remove, root)
+                await eventually(lambda: root not in roster._loops._loops)
+                let_go()
+        assert (["accepted"], "US-001", 0) == (answers, shown(root)["story"], roster.count)
+
+        await roster.add(root)
+        await eventually(at(root, ".ai/CHECKLIST.md").exists)
+
+
+async def test_a_daemon_stops_after_the_commits_in_progress(tmp_path: Path) -> None:
+    """The verb is answered and STATE.json shows it."""
+    root, answers = make_project(tmp_path), list[str]()
+
+    async def note() -> None:
+        answers.append((await roster.give(root, Noted(text="just in time"))).type)
+
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as life:
+            async with daemon(here) as roster:
+                await begun(roster, root)
+                with slow_disk() as let_go:
+                    tasks.start_soon(note)
+                    await eventually(lambda: here.journal.waiting_since is not None)
+                    life.cancel()
+                    let_go()
+        await eventually(lambda: answers == ["accepted"])
+        assert "just in time" == shown(root)["human_note"]
 
 
 def _replace_body(here: House, body: str) -> str:

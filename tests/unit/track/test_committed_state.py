@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
-from tests.support.house import House, at, dispatch_of, make_project, track_of, unwritable
+from tests.support.eventually import eventually
+from tests.support.house import House, at, dispatch_of, make_project, slow_disk, track_of, unwritable
 from tests.support.playbook import shipped_rules
 
 from handoffd.engine.decide import decide
@@ -31,9 +34,9 @@ def decision(track: Track, *effects: Notify) -> Decision:
     return Decision(track=track, result=result, why="a test decides", effects=effects)
 
 
-def state_of(here: House) -> CommittedState:
+def state_of(here: House, **limits: float) -> CommittedState:
     """Return the state of a new project's main track."""
-    return CommittedState(TrackKey(make_project(here.base)), Track(), None, here.services)
+    return CommittedState(TrackKey(make_project(here.base)), Track(), None, here.services, **limits)
 
 
 def shown(one: CommittedState) -> str:
@@ -185,3 +188,53 @@ async def test_simultaneous_writers_keep_the_file_up_to_date(here: House) -> Non
                     assert digest_of(file.read_bytes()) == one.digest
         tasks.cancel_scope.cancel()
     assert looks
+
+
+# --- the end of its track ------------------------------------------------------------------------------
+@asynccontextmanager
+async def ending(
+    here: House, one: CommittedState, committed: list[object]
+) -> AsyncIterator[tuple[anyio.abc.TaskGroup, Callable[[], None]]]:
+    """Lend the tasks of a track that commits, and what lets the journal's disk answer."""
+
+    async def commit() -> None:
+        committed.append(await one.commit(EVENT, decision(track_of(human_note="last"), TELL)))
+
+    with slow_disk() as let_go:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(one.finish)
+            tasks.start_soon(commit)
+            await eventually(lambda: here.journal.waiting_since is not None)
+            yield tasks, let_go
+
+
+async def test_a_commit_ends_before_its_track_does(here: House) -> None:
+    """Its orders are returned, though nothing else of the track goes on."""
+    one, committed = state_of(here), list[object]()
+
+    async with ending(here, one, committed) as (tasks, let_go):
+        tasks.cancel_scope.cancel()
+        let_go()
+
+    assert ("last", 1, 1) == (shown(one), here.journal.newest, len(committed))
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_the_end_of_a_track(here: House) -> None:
+    """The commit is cut short, and so is the task that asked for it."""
+    one, committed = state_of(here, finish_limit_s=0.01), list[object]()
+
+    async with ending(here, one, committed) as (tasks, _):
+        tasks.cancel_scope.cancel()
+
+    assert ([], None) == (committed, one.track.state)
+    assert not at(one.key.project, ".ai/STATE.json").exists()
+
+
+async def test_a_track_that_has_ended_commits_nothing(here: House) -> None:
+    """Its task was cancelled between two commits."""
+    one = state_of(here)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await one.commit(EVENT, decision(track_of()))
+
+    assert (True, 0) == (scope.cancelled_caught, here.journal.newest)
