@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from _thread import get_native_id  # not from `threading`, whose fork hooks slow every fork down
+from contextlib import suppress
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -98,7 +99,6 @@ class Reserved:
         """Reserve `size` bytes for the record `name`."""
         self._run_dir = run_dir
         self._name = name
-        self._size = size
         self._path = os.path.join(run_dir, f".{name}.reserved")
         self._fd = -1
         try:
@@ -110,12 +110,11 @@ class Reserved:
             return  # `write` then tries without a reservation
 
     def write(self, text: str, *, durable: bool = True, modified_ns: int | None = None) -> None:
-        """Write the record, as `write` does; raises OSError."""
-        data = text.encode("utf-8", "surrogatepass")
-        if self._fd < 0 or len(data) > self._size:
+        """Write the record, as `write` does, also one that is larger than the reserve; raises OSError."""
+        if self._fd < 0:
             write(self._run_dir, self._name, text, durable=durable, modified_ns=modified_ns)
-            self._close()
             return
+        data = text.encode("utf-8", "surrogatepass")
         os.lseek(self._fd, 0, os.SEEK_SET)
         _write_all(self._fd, data)
         os.ftruncate(self._fd, len(data))
@@ -130,7 +129,13 @@ class Reserved:
             os.fsync(self._fd)
         self._close()
 
-    def _close(self) -> None:
+    def give_up(self) -> None:
+        """Free the reserved space, unless the record was written: it will not be."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            with suppress(OSError):  # only the name would be left
+                os.unlink(self._path)
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1

@@ -115,13 +115,11 @@ class Shim:
             self._group.limit(spec.memory_max, spec.tasks_max)
         mark = _Mark(spec.cwd)
         record = records.Reserved(self._run_dir, base.START, _START_BYTES)
-        stdin = spawn.open_stdin(spec.stdin)
-        mark.set()
-        self._began = time.monotonic()
-        self._memory_kills = oom_kills()
-        pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
-        self._family.head(pid)
-        os.close(stdin)
+        try:
+            pid = self._spawn(spec, mark)
+        except BaseException:
+            record.give_up()
+            raise
         self._capture.close_write_end()
         self._poll.register(self._capture.pipe, select.POLLIN)
         # After the start, to delay it less: early output waits in the pipe.
@@ -129,6 +127,16 @@ class Shim:
         mark.set()
         self._write_start_record(record, pid)
         return spec
+
+    def _spawn(self, spec: base.RunSpec, mark: _Mark) -> int:
+        stdin = spawn.open_stdin(spec.stdin)
+        mark.set()
+        self._began = time.monotonic()
+        self._memory_kills = oom_kills()
+        pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
+        self._family.head(pid)
+        os.close(stdin)
+        return pid
 
     def _read_spec(self) -> base.RunSpec:
         try:

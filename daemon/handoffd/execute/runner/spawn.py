@@ -56,6 +56,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, out
     try:
         os.chdir(cwd)
         what = f"program {argv[0]!r}"
+        _refuse_nul(argv)
         path = _found(argv[0], env)
         streams = [(os.POSIX_SPAWN_DUP2, fd, stream) for stream, fd in enumerate((stdin, output, output))]
         return os.posix_spawn(
@@ -74,6 +75,17 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, out
         raise Refusal(explain(what, error), no_program=missing) from error
     finally:
         os.chdir("/")
+
+
+def _refuse_nul(argv: Sequence[str]) -> None:
+    """Raise Refusal for a NUL character, which no name of a file and no argument can hold.
+
+    The search for a program would only say that there is none.
+    """
+    for place, word in enumerate(argv):
+        if "\0" in word:
+            what = f"argument {place} of the program" if place else "the name of the program"
+            raise Refusal(f"{what} {argv[0]!r} holds a NUL character", no_program=not place)
 
 
 def _found(program: str, env: Mapping[str, str]) -> str:

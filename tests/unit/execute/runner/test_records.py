@@ -74,6 +74,19 @@ def test_record_larger_than_its_reserve_is_written_all_the_same(tmp_path: Path) 
     records.Reserved(str(tmp_path), "exit.json", 1024).write("x" * 2_000)
 
     assert "x" * 2_000 == records.read(str(tmp_path), "exit.json")
+    assert ["exit.json"] == os.listdir(tmp_path)
+
+
+def test_a_reserve_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    """Giving it up twice, or after the record was written, does no harm."""
+    records.Reserved(str(tmp_path), "start.json", 1024).give_up()
+    assert [] == os.listdir(tmp_path)
+
+    written = records.Reserved(str(tmp_path), "start.json", 1024)
+    written.write("{}")
+    written.give_up()
+    written.give_up()
+    assert ["start.json"] == os.listdir(tmp_path)
 
 
 def test_record_in_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ def test_exit_code_output_and_time_are_recorded(root: Path) -> None:
     assert None is record.output_error
 
 
+@pytest.mark.parametrize("program", ["true", "no-such-program"])
+def test_no_reserve_is_left_in_the_run_directory(root: Path, program: str) -> None:
+    """Neither of a program that started nor of one that did not."""
+    run_dir = begin(root, run_spec(root, "r1", program))
+    finish(run_dir)
+
+    assert [] == [name for name in os.listdir(run_dir) if name.endswith(".reserved")]
+
+
 def test_death_by_signal_is_recorded_as_such(root: Path) -> None:
     """A signal is not an exit code, and a kill by the agent itself is not one for lack of memory."""
     record = run(root, "sh", "-c", "kill -KILL $$")
@@ -125,7 +134,8 @@ def test_environment_and_descriptors_are_exactly_the_given_ones(root: Path) -> N
     [
         ({"argv": "/no/such/program"}, "ENOENT: program '/no/such/program': No such file or directory", True),
         ({"argv": "{root}/locked"}, "EACCES: program '{root}/locked': Permission denied", True),
-        ({"argv": "echo a\0b"}, "program 'echo': embedded null byte", False),
+        ({"argv": "echo a\0b"}, "argument 1 of the program 'echo' holds a NUL character", False),
+        ({"argv": "ec\0ho"}, r"the name of the program 'ec\x00ho' holds a NUL character", True),
         ({"cwd": "{root}/gone"}, "ENOENT: working directory '{root}/gone': No such file or directory", False),
         ({"stdin": "{root}/gone.md"}, "ENOENT: stdin '{root}/gone.md': No such file or directory", False),
     ],

@@ -19,7 +19,8 @@ signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
 null = os.open("/dev/null", os.O_RDONLY)
 try:
-    pid = spawn.spawn(sys.argv[3:], {"PATH": sys.argv[1]}, sys.argv[2], null, 1)
+    argv = [word.replace("%NUL", chr(0)) for word in sys.argv[3:]]
+    pid = spawn.spawn(argv, {"PATH": sys.argv[1]}, sys.argv[2], null, 1)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), os.getcwd())
 except spawn.Refusal as refusal:
     print(refusal)
@@ -87,6 +88,19 @@ def test_a_program_that_cannot_be_started_is_named_with_the_reason(
         (tmp_path / name).chmod(mode)
 
     assert text.format(here=tmp_path) + "\n" == spawned(tmp_path, program, path=f"{tmp_path}:/none")
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["ec%NULho"], r"the name of the program 'ec\x00ho' holds a NUL character"),
+        (["./ec%NULho"], r"the name of the program './ec\x00ho' holds a NUL character"),
+        (["echo", "a", "b%NUL"], "argument 2 of the program 'echo' holds a NUL character"),
+    ],
+)
+def test_a_nul_character_is_named_as_the_reason(tmp_path: Path, argv: list[str], text: str) -> None:
+    """A program that is not on the PATH could be installed; this one cannot."""
+    assert text + "\n" == spawned(tmp_path, *argv)
 
 
 def test_a_long_path_is_shortened(tmp_path: Path) -> None:
