@@ -282,17 +282,24 @@ class Timetable:
         self, root: str | None = None
     ) -> tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]:
         """Return the result of `views`, and the schedules of the settings that concern no project."""
-        await self._read_trusted()
-        return await self.views(root), idle(self._services.settings.schedule.starts, self._shown())
-
-    def _shown(self) -> Mapping[Key, Planned]:
-        """Return the schedules of the last look; before the first one, the current ones."""
-        return self._entries if self._planned_at is not None else self._all(self._names())
+        entries = await self._current()
+        starts = self._services.settings.schedule.starts
+        return await self._views(entries, root), idle(starts, entries)
 
     async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
         """Return the schedules of every project, or of one, by project and name."""
+        return await self._views(await self._current(), root)
+
+    async def _current(self) -> Mapping[Key, Planned]:
+        """Return the schedules by the settings and names of this moment.
+
+        The last look may not know them yet: for a second after a change of the settings, and longer after a
+        project came, went or was renamed.
+        """
         await self._read_trusted()
-        entries = self._shown()
+        return await to_thread.run_sync(self._all, self._names())
+
+    async def _views(self, entries: Mapping[Key, Planned], root: str | None) -> tuple[ScheduleView, ...]:
         stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
         now = self._services.clock.now()
         return tuple(
@@ -335,7 +342,8 @@ def schedule_view(
 ) -> ScheduleView:
     """Return the view of a schedule. `problem` is the reason if its start waits."""
     start = one.start
-    handled = now if stored is None else stored.handled
+    # One that was edited just now counts from now on, as the next look records.
+    handled = stored.handled if stored is not None and stored.fingerprint == start.fingerprint else now
     due = times.after(handled)
     local = None if due is None else due.astimezone(times.zone)
     last = None if stored is None else stored.last

@@ -306,6 +306,38 @@ async def test_changed_settings_apply_without_a_restart(here: House) -> None:
     assert () == await here.journal.schedules.all()
 
 
+async def test_changed_settings_are_shown_before_the_next_look(here: House) -> None:
+    """A new schedule is not called one that matches no project, and an edited one starts over."""
+    table, projects = await timetable(here, DAILY)
+    set_clock(here, MIDNIGHT - timedelta(minutes=5))
+    edited = DAILY.model_copy(update={"cron": "0 23 * * *"})
+    added = DAILY.model_copy(update={"name": "weekly"})
+    projects.services.settings = with_starts(here, edited, added).settings
+
+    views, idle = await table.told()
+
+    assert () == idle
+    tomorrow = MIDNIGHT + timedelta(hours=23)
+    assert [("nightly", tomorrow), ("weekly", MIDNIGHT)] == [(one.schedule, one.next_at) for one in views]
+    projects.services.settings = with_starts(here, added).settings
+    assert ["weekly"] == [one.schedule for one in await table.views()]
+
+
+async def test_a_project_that_came_or_was_renamed_is_shown_before_the_next_look(here: House) -> None:
+    """A reload brings projects, and reads their names again."""
+    named = DAILY.model_copy(update={"name": "named", "projects": ("store",)})
+    table, projects = await timetable(here, DAILY, named)
+    assert ["named"] == [one.schedule for one in (await table.told())[1]]
+    projects.called[SHOP] = "store"
+    projects.roots.append("/srv/blog")
+
+    views, idle = await table.told()
+
+    assert () == idle
+    concerned = [(one.project, one.schedule) for one in views]
+    assert [("/srv/blog", "nightly"), (SHOP, "named"), (SHOP, "nightly")] == concerned
+
+
 async def test_a_hanging_project_does_not_delay_the_others(here: House) -> None:
     """Starts are given side by side."""
     projects = Projects(with_starts(here, DAILY), roots=[SHOP, "/srv/blog"])
@@ -512,7 +544,9 @@ def test_the_view_of_a_schedule_has_the_next_and_the_last_start() -> None:
     last = Fire(
         project=SHOP, schedule="nightly", due=DUE, at=DUE, outcome="skipped", story="X", why="US-1 runs"
     )
-    stored = StoredSchedule(project=SHOP, schedule="nightly", fingerprint="x", armed_at=DUE, last=last)
+    stored = StoredSchedule(
+        project=SHOP, schedule="nightly", fingerprint=NIGHTLY.fingerprint, armed_at=DUE, last=last
+    )
     view = schedule_view(one, times, stored, DUE + timedelta(days=9), "the disk is full")
     assert ("skipped", "US-1 runs", "X", DUE, "the disk is full", DUE + timedelta(days=1)) == (
         view.last_outcome, view.last_why, view.last_story, view.last_due, view.waits_for, view.next_at,
