@@ -6,6 +6,7 @@ parameters are words, the others are options; the project comes first and can be
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
@@ -17,8 +18,8 @@ from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
-from handoffd.entrance.requests import give
-from handoffd.errors import Json
+from handoffd.entrance.requests import Answer, either, give
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -191,7 +192,8 @@ def verb_command(spec: VerbSpec) -> click.Command:
         given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
         place = click.get_current_context().find_object(Place)
         assert place is not None
-        answer = give(place, spec.name, place.project(project), given)
+        alone = words[0] if words and project is None else None
+        answer = _asked(place, spec, place.project(project), given, alone)
         if answer.json["type"] == "initialised":
             answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
         _say(answer, as_json)
@@ -281,6 +283,87 @@ def sorted_out(
     project = words[0] if len(words) > len(needed) else None
     values = words[len(words) - len(needed) :]
     return project, {parameter.name: value for parameter, value in zip(needed, values, strict=True)}
+
+
+# --- a word that is taken for another ------------------------------------------------------------------
+# Alone, the word of a verb that needs one is that word, whatever it says. Who types the name of a project
+# there has left the other word out: taken as it is, it would become a story, or a note, of the folder here.
+_TAKE_ANY: Final = frozenset({"start", "custom", "note"})
+"""Verbs that take every word; the others refuse the name of a project for what they need, or know it."""
+
+_UNFIT: Final = frozenset(
+    {"BAD_ARGUMENT", "INVALID_STORY", "INVALID_TARGET", "NOT_FOUND", "NOT_IN_BACKLOG", "UNKNOWN_EXECUTOR"}
+)
+"""How a word that does not fit is refused, or the folder in which it was typed."""
+
+_NAME_CHARACTERS: Final = 255
+"""Longer words are texts, not names."""
+
+
+def _asked(place: Place, spec: VerbSpec, project: str, given: dict[str, Any], alone: str | None) -> Answer:
+    """Give the verb. Raises Refused if `alone`, its only word, is the name of a project."""
+    if alone is not None and spec.name in _TAKE_ANY:
+        mistaken = _mistaken(place, spec, alone)
+        if mistaken is not None and not (spec.name == "start" and _is_known(place, project, alone)):
+            raise mistaken
+    try:
+        answer = give(place, spec.name, project, given)
+    except HandoffdError as error:
+        if alone is not None and error.code in _UNFIT and (mistaken := _mistaken(place, spec, alone)):
+            raise mistaken from error
+        raise
+    if (
+        alone is not None
+        and answer.json.get("code") in _UNFIT
+        and (mistaken := _mistaken(place, spec, alone))
+    ):
+        raise mistaken
+    return answer
+
+
+def _mistaken(place: Place, spec: VerbSpec, word: str) -> Refused | None:
+    """Return the refusal of a word that names a project, with the command to type; None if it names none."""
+    found = _project_called(place, word)
+    if found is None:
+        return None
+    from handoffd.api.arguments import BAD_ARGUMENT, usage
+
+    missing = next(one for one in spec.parameters if one.required)
+    name = missing.name.upper()
+    message = f"{word!r} names a project, and {name} is missing: {missing.help}"
+    if spec.name in _TAKE_ANY:
+        message += f" (if it is the {name}: `{command_for('.', spec.typed, word)}`)"
+    hint = by_name(usage(spec, found["project"]), found | {"called": found["name"]})
+    return Refused(message, code=BAD_ARGUMENT, hint=hint)
+
+
+def _project_called(place: Place, word: str) -> Json | None:
+    """Return the backlog of the project with this name, or with its root there; None if there is none."""
+    if not word.isprintable() or len(word) > _NAME_CHARACTERS:
+        return None
+    for asked in dict.fromkeys((word, place.project(word))):  # a folder here may have the name, too
+        found = _backlog_of(place, asked)
+        if found is not None and (asked[:1] != "/" or found["project"] == os.path.realpath(asked)):
+            return found
+    return None
+
+
+def _is_known(place: Place, project: str, story: str) -> bool:
+    """Return whether a project has a story of this name: then that is meant."""
+    here = _backlog_of(place, project)
+    return here is not None and story in {here["story"], *(one["story"] for one in here["stories"])}
+
+
+def _backlog_of(place: Place, project: str) -> Json | None:
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.backlog(project))
+
+    try:
+        return either(place, lambda client: client.get("/v1/backlog", project=project), without).json
+    except NotFound:
+        return None
 
 
 def _is_given(value: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
+from tests.support.supervision import project_view
 
 from handoffd.api.verbs import VERBS
 from handoffd.cli.verbs import report
@@ -116,6 +117,113 @@ def test_the_project_is_the_current_folder_unless_named(
         assert 0 == handoffd(*words).code
 
     assert {str(here)} == {root for root, _ in control.supervision.given}
+
+
+# --- the name of a project in place of another word ------------------------------------------------------
+@pytest.fixture
+def web(control: Controlled, here: Path) -> str:
+    """The project in the current folder, beside the one named shop."""
+    control.supervision.projects[str(here)] = project_view(str(here), name="web")
+    return str(here)
+
+
+REASONS = f" # REASON: {', '.join(Reason)}"
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "following"),
+    [
+        ("start shop", "STORY is missing: its id, e.g. US-001", "start shop STORY"),
+        ("start shop --queue --priority 3", "STORY is missing: its id, e.g. US-001", "start shop STORY"),
+        ("start /srv/shop", "STORY is missing: its id, e.g. US-001", "start shop STORY"),
+        ("start .", "STORY is missing: its id, e.g. US-001", "start web STORY"),
+        ("custom shop", "TEXT is missing: the instruction", "custom shop TEXT"),
+        ("note shop", "TEXT is missing: the note", "note shop TEXT"),
+        ("reject shop", "REASON is missing: selects the step to go back to", f"reject shop REASON{REASONS}"),
+        ("level shop", "LEVEL is missing: 1 or 2", "level shop LEVEL"),
+        ("use shop", "EXECUTOR is missing: NAME", "use shop EXECUTOR"),
+        ("backlog auto shop", "AUTO is missing: on; off", "backlog auto shop AUTO"),
+    ],
+)
+def test_the_name_of_a_project_is_not_taken_for_the_word_that_is_missing(
+    control: Controlled, handoffd: Commands, web: str, words: str, missing: str, following: str
+) -> None:
+    """One refusal reports it and names the command to type; nothing happens to the project here."""
+    said = handoffd(*shlex.split(words))
+
+    name = next(word for word in words.split() if word in {"shop", "/srv/shop", "."})
+    assert (1, "") == (said.code, said.out)
+    assert f"handoffd: {name!r} names a project, and {missing}" in said.err
+    assert f"\n  next: handoffd {following}\n" in said.err
+    assert [] == control.supervision.given
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "following"),
+    [
+        ("rollback shop", "INVALID_TARGET", "rollback shop STEP"),
+        ("reopen shop", "INVALID_TARGET", "reopen shop STEP"),
+        ("backlog move shop", "NOT_IN_BACKLOG", "backlog move shop STORY"),
+        ("backlog edit shop --priority 3", "NOT_IN_BACKLOG", "backlog edit shop STORY"),
+        ("backlog remove shop", "NOT_IN_BACKLOG", "backlog remove shop STORIES"),
+    ],
+)
+def test_a_word_that_the_engine_refuses_may_have_been_meant_as_the_project(
+    control: Controlled, handoffd: Commands, web: str, words: str, code: str, following: str
+) -> None:
+    """Then the refusal says that. One with the project, or for another reason, stays as it is."""
+    control.supervision.answer = Refusal(code=code, message="not here", caller_instruction="x")
+
+    said = handoffd(*words.split(), "--json")
+
+    told = ("BAD_ARGUMENT", f"handoffd {following}")
+    assert (1, told) == (said.code, (said.json["code"], said.json["hint"]))
+    project_too = handoffd(*words.replace("shop", ". shop").split(), "--json")
+    assert code == project_too.json["code"]
+    control.supervision.answer = Refusal(code="WRONG_STEP", message="no gate", caller_instruction="x")
+    assert "WRONG_STEP" == handoffd(*words.split(), "--json").json["code"]
+
+
+def test_the_other_meaning_of_a_word_is_offered_and_stays_possible(
+    control: Controlled, handoffd: Commands, web: str
+) -> None:
+    """The current folder named as the project makes the word what it is."""
+    assert "(if it is the STORY: `handoffd start . shop`)" in handoffd("start", "shop").err
+    assert "(if it is the TEXT: `handoffd note . shop`)" in handoffd("note", "shop").err
+
+    for words in (
+        ["start", ".", "shop"],
+        ["note", ".", "shop"],
+        ["note", "shop it is"],
+        ["note", "x" * 9000],
+    ):
+        assert 0 == handoffd(*words).code
+
+    assert {web} == {root for root, _ in control.supervision.given}
+
+
+def test_a_word_that_can_only_be_the_other_is_taken(
+    control: Controlled, handoffd: Commands, web: str
+) -> None:
+    """A story that the project here has in its backlog, a reason, an executor."""
+    for name in ("US-2", "scope_warning", "claude"):
+        control.supervision.projects[f"/srv/{name}"] = project_view(f"/srv/{name}", name=name)
+
+    for words in (["start", "US-2"], ["reject", "scope_warning"], ["use", "claude"]):
+        assert 0 == handoffd(*words).code
+
+    assert {web} == {root for root, _ in control.supervision.given}
+
+
+def test_a_project_whose_name_is_a_folder_here_is_called_by_its_path(
+    control: Controlled, handoffd: Commands, web: str
+) -> None:
+    """Its name would mean the folder."""
+    (Path(web) / "shop").mkdir()
+
+    assert "\n  next: handoffd start /srv/shop STORY\n" in handoffd("start", "shop").err
+    (Path(web) / "US-7").mkdir()
+    assert 0 == handoffd("start", "US-7").code
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,34 @@ def begun(root: Path, settings: Settings) -> Path:
     return root
 
 
+def test_the_name_of_a_project_is_no_story_of_the_current_folder(
+    begun: Path, alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the folder becomes a project; also the project's own name, in its folder."""
+    other = alone / "other"
+    other.mkdir()
+    for folder in (other, begun):
+        monkeypatch.chdir(folder)
+        for verb, name in (("start", "STORY"), ("note", "TEXT"), ("backlog move", "STORY")):
+            said = handoffd(*verb.split(), "shop", "--json")
+            told = (said.json["code"], said.json["hint"])
+            assert (1, ("BAD_ARGUMENT", f"handoffd {verb} shop {name}")) == (said.code, told)
+    assert [] == list(other.iterdir())
+    assert ["shop"] == [one["name"] for one in handoffd("projects", "--json").json["projects"]]
+
+
+def test_a_story_that_the_project_here_has_is_meant(
+    begun: Path, alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though a project has the same name."""
+    (alone / "US-1").mkdir()
+    handoffd("add", str(alone / "US-1"))
+    monkeypatch.chdir(begun)
+
+    assert "US-1 is in flight at bdd [ALREADY_RUNNING]" in handoffd("start", "US-1").err
+    assert "'US-1' names a project, and TEXT is missing: the note" in handoffd("note", "US-1").err
+
+
 def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) -> None:
     """Nothing is dispatched, and every command says that no daemon runs."""
     said = handoffd("start", str(root), "US-1")
