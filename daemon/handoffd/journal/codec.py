@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -36,6 +36,12 @@ _ESCAPED = '"$$'
 
 _WRAPPER = '"$state":{"layout":'
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_T = TypeVar("_T")
+
+# To a type checker, a union is no type that a function could take.
+_EVENT: Any = Event
+_EFFECT: Any = Effect
+_RESULT: Any = Result
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -61,26 +67,25 @@ def _encode_anything(value: object) -> str:
 
 def decode_event(text: str) -> Event:
     """Return the event that `encode` wrote; ValueError when it is none."""
-    event: Event = _decode(Event, text)
+    event: Event = _decode(_EVENT, text)
     return event
 
 
 def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
-    effect: Effect = _decode(Effect, text)
+    effect: Effect = _decode(_EFFECT, text)
     return effect
 
 
 def decode_result(text: str) -> Result:
     """Return the result that `encode` wrote; ValueError when it is none."""
-    result: Result = _decode(Result, text)
+    result: Result = _decode(_RESULT, text)
     return result
 
 
 def decode_track(text: str) -> Track:
     """Return the track that `encode` wrote; ValueError when it is none."""
-    track: Track = _decode(Track, text)
-    return track
+    return _decode(Track, text)
 
 
 def encode_grounds(grounds: tuple[Ground, ...]) -> str:
@@ -97,20 +102,17 @@ def decode_grounds(text: str) -> tuple[Ground, ...]:
 
 def decode_rules(text: str) -> RuleBook:
     """Return the step table that `encode` wrote; ValueError when it is none."""
-    rules: RuleBook = _decode(RuleBook, text)
-    return rules
+    return _decode(RuleBook, text)
 
 
 def decode_exit(text: str) -> Exit:
     """Return the exit that `encode` wrote; ValueError when it is none."""
-    found: Exit = _decode(Exit, text)
-    return found
+    return _decode(Exit, text)
 
 
 def decode_tests(text: str) -> TestEvidence:
     """Return the test evidence that `encode` wrote; ValueError when it is none."""
-    evidence: TestEvidence = _decode(TestEvidence, text)
-    return evidence
+    return _decode(TestEvidence, text)
 
 
 def readable(text: str) -> dict[str, Any]:
@@ -120,11 +122,13 @@ def readable(text: str) -> dict[str, Any]:
     return value
 
 
-def _decode(kind: Any, text: str) -> Any:
+def _decode(kind: Callable[..., _T], text: str) -> _T:
+    whole: Any = kind
     if _ESCAPED in text:
-        found = json.loads(text, object_hook=_revive)
-        return msgspec.convert(found, kind, dec_hook=_revived)
-    return _decoder_of(kind).decode(text)
+        found: _T = msgspec.convert(json.loads(text, object_hook=_revive), whole, dec_hook=_revived)
+    else:
+        found = _decoder_of(whole).decode(text)
+    return found
 
 
 @cache
@@ -214,9 +218,12 @@ def _revive(pairs: dict[str, Any]) -> Any:
 
 
 def _revive_state(pairs: dict[str, Any]) -> State:
-    wrapped = pairs[_STATE]
-    state = State.model_validate(wrapped["document"])
-    state._layout = tuple(wrapped["layout"])  # noqa: SLF001  (see `_plain`)
+    try:
+        wrapped = pairs[_STATE]
+        state = State.model_validate(wrapped["document"])
+        state._layout = tuple(wrapped["layout"])  # noqa: SLF001  (see `_plain`)
+    except (KeyError, TypeError) as error:
+        raise ValueError("a STATE document is not as it was written") from error
     return state
 
 

@@ -113,3 +113,19 @@ def test_a_value_without_a_form_is_an_error() -> None:
 def _key_orders(value: Any) -> Any:
     state = getattr(value, "state", None)
     return state._layout if isinstance(state, State) else None
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"project":"shop"}',
+        '{"$state":{}}',
+        '{"$state":{"layout":7,"document":{"project":"shop"}}}',
+        '"shop"',
+    ],
+)
+@pytest.mark.parametrize("other", ["", ',"$$odd":1'])
+def test_a_state_in_another_form_is_an_error(state: str, other: str) -> None:
+    """The journal was edited: the reader gets one kind of error, whatever is missing."""
+    with pytest.raises(ValueError, match=r"."):
+        decode_track(f'{{"state":{state},"ledger":{{}}{other}}}')
