@@ -75,7 +75,7 @@ class Nursery:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
         )  # fmt: skip
         self._rest = b""
-        self._born: list[int] = []
+        self._born: list[Forked] = []
         self._running: dict[int, Forked] = {}
         self._ready = False
         self._until(lambda: self._ready)
@@ -86,7 +86,7 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._until(lambda: bool(self._born))
-        return self._running[self._born.pop()]
+        return self._born.pop()  # it may have ended, and left the table of running ones
 
     def close(self) -> None:
         """End the nursery, and with it what it has forked."""
@@ -113,8 +113,8 @@ class Nursery:
             case ["ready"]:
                 self._ready = True
             case ["pid", pid]:
-                self._running[int(pid)] = Forked(self, int(pid))
-                self._born.append(int(pid))
+                daemon = self._running[int(pid)] = Forked(self, int(pid))
+                self._born.append(daemon)
             case ["gone", pid, status]:
                 self._running.pop(int(pid)).returncode = int(status)
 
