@@ -38,7 +38,7 @@ _WRAPPER = '"$state":{"layout":'
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _T = TypeVar("_T")
 
-# To a type checker, a union is no type that a function could take.
+# A type checker does not take a union for a type.
 _EVENT: Any = Event
 _EFFECT: Any = Effect
 _RESULT: Any = Result
