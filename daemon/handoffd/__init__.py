@@ -6,7 +6,7 @@ imported when they are asked for, because every command imports this module.
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 
 def __getattr__(name: str) -> object:

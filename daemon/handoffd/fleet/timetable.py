@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import anyio
@@ -325,7 +325,7 @@ def started(one: Planned, due: datetime) -> Started:
         story=start.story(due), task_type="story" if start.custom is None else "custom",
         instruction=start.custom, agent_teams=start.agent_teams, executor=start.executor,
         priority=start.priority, complexity=start.complexity, queue=start.overlap == "queue",
-        schedule=one.schedule, due=due, by=f"schedule {one.schedule}",
+        schedule=one.schedule, due=due.astimezone(UTC), by=f"schedule {one.schedule}",
     )  # fmt: skip
 
 

@@ -125,7 +125,8 @@ def readable(text: str) -> dict[str, Any]:
 def _decode(kind: Callable[..., _T], text: str) -> _T:
     whole: Any = kind
     if _ESCAPED in text:
-        found: _T = msgspec.convert(json.loads(text, object_hook=_revive), whole, dec_hook=_revived)
+        plain = json.loads(text, object_hook=_revive)
+        found: _T = msgspec.convert(plain, whole, strict=False, dec_hook=_revived)
     else:
         found = _decoder_of(whole).decode(text)
     return found
@@ -133,7 +134,8 @@ def _decode(kind: Callable[..., _T], text: str) -> _T:
 
 @cache
 def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_revived)
+    # Not strictly: a whole number may have been written as 2.0.
+    return msgspec.json.Decoder(kind, strict=False, dec_hook=_revived)
 
 
 def _revived(kind: Any, value: Any) -> Any:
@@ -183,7 +185,7 @@ def _plain_model(model: BaseModel) -> dict[str, Any]:
 
 
 def _plain_moment(moment: datetime) -> str:
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat().replace("+00:00", "Z")
 
 
 _FORMS: dict[type, Callable[[Any], Any]] = {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.journal.strategies import values
 
 from handoffd.engine.decision import Effect, Result
-from handoffd.engine.events import Event, StateEdited, TestEvidence
+from handoffd.engine.events import Event, Started, StateEdited, TestEvidence
 from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.journal.codec import (
@@ -129,3 +130,40 @@ def test_a_state_in_another_form_is_an_error(state: str, other: str) -> None:
     """The journal was edited: the reader gets one kind of error, whatever is missing."""
     with pytest.raises(ValueError, match=r"."):
         decode_track(f'{{"state":{state},"ledger":{{}}{other}}}')
+
+
+EVENTS = (
+    "initialised started approved rejected retried skipped aborted paused resumed noted "
+    "rolled_back reopened edit_confirmed executor_chosen limit_lifted budget_raised prompt_taken "
+    "level_chosen post_checked continued backlog_moved backlog_edited backlog_removed "
+    "auto_continue_chosen advanced dispatch_failed baseline_measured executor_started "
+    "spawn_refused handoff_settled deadline_passed cap_reached executor_quiet executor_stalled "
+    "interrupted executor_exited checks_finished handoff_arrived state_edited restored "
+    "notice_given_up cause_ended "
+)
+ORDERS = "measure_baseline spawn stop_tree run_checks notify write_checklist append_history "
+RESULTS = "dispatched done needs_human blocked already_running timeout error accepted "
+"""What journals hold already: a class may get another name, and these may not."""
+
+
+@pytest.mark.parametrize(("union", "kinds"), [(Event, EVENTS), (Effect, ORDERS), (Result, RESULTS)])
+def test_the_kinds_in_journals_keep_their_names(union: Any, kinds: str) -> None:
+    """They follow from the names of classes, so that a class which is renamed needs a tag."""
+    assert set(kinds.split()) <= {kind.__struct_config__.tag for kind in get_args(union)}
+
+
+@pytest.mark.parametrize("instruction", ["plain", 'costs "$5"', "half \ud83d of it"])
+def test_a_moment_is_spelled_alike_whatever_is_beside_it(instruction: str) -> None:
+    """Also where a part of the text keeps the fast writer from writing it."""
+    due = datetime(2026, 3, 1, 3, tzinfo=UTC)
+    event = Started(story="US-1", instruction=instruction, due=due)
+    state = State.model_validate({"project": "shop", "dispatched_at": "2026-03-01T03:00:00Z"})
+
+    assert '"due":"2026-03-01T03:00:00Z"' in encode(event)
+    assert '"dispatched_at":"2026-03-01T03:00:00Z"' in encode(StateEdited(state=state, dispatch=instruction))
+
+
+def test_a_whole_number_may_be_written_as_a_float() -> None:
+    """An agent's report may hold 2.0 where tokens are counted, and nothing checks a value that is made."""
+    assert Exit(code=2) == decode_exit('{"code":2.0}')
+    assert Exit(code=2, tail='"$$') == decode_exit('{"code":2.0,"tail":"\\"$$"}')

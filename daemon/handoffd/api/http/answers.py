@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
-from pydantic import Field
 from starlette.responses import Response
 
 from handoffd.engine.decision import Result
@@ -27,7 +26,6 @@ from handoffd.engine.views import (
 from handoffd.errors import HandoffdError, Json, Locked, NotFound, Refused, StoreError
 
 # --- answers of reads --------------------------------------------------------------------------------
-ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -136,7 +134,7 @@ class PeekAnswer(Struct, frozen=True, kw_only=True):
     """What the next turn of a project would do. `prompt` is null if nothing would run."""
 
     project: str
-    result: ResultOfVerb
+    result: Result
     why: str
     step: str
     attempt: int

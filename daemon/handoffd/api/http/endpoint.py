@@ -155,20 +155,21 @@ def _shapes(endpoints: Sequence[Endpoint]) -> tuple[Mapping[str, Json], Json]:
 
 def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:
     """Return the schema of each type, and by name the structs and models that they refer to."""
-    inner: Json = {}
+    models: dict[str, Json] = {}
 
     def of_model(kind: type) -> Json:
         if not issubclass(kind, BaseModel):
             raise NotImplementedError(f"{kind.__name__} has no schema")
         schema = kind.model_json_schema(mode="serialization", ref_template=_REF)
-        inner.update(schema.pop("$defs", {}))
-        return schema
+        models.update(schema.pop("$defs", {}) | {kind.__name__: schema})
+        return {"$ref": _REF.format(model=kind.__name__)}
 
     found, structs = msgspec.json.schema_components(
         shapes, schema_hook=of_model, ref_template=_REF.format(model="{name}")
     )
+    assert not structs.keys() & models.keys(), "a struct and a model have one name"
     # The defaults of fields are tuples, and JSON has none.
-    schemas, together = msgspec.json.decode(msgspec.json.encode((found, structs | inner)))
+    schemas, together = msgspec.json.decode(msgspec.json.encode((found, structs | models)))
     return schemas, together
 
 

@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages, Spoken
-from handoffd.api.http.answers import ResultOfVerb, Tested
+from handoffd.api.http.answers import Tested
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
 from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
 from handoffd.chat.wording import LANGUAGES
+from handoffd.engine.decision import Result
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Json, Refused
 from handoffd.journal.retention import Doomed, Size
@@ -165,7 +166,7 @@ class Trusted(Struct, frozen=True, kw_only=True):
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
 
 _SHAPES: Final[Mapping[str, Any]] = {
-    **{name: ResultOfVerb for name, spec in VERBS.items() if spec.event is not None},
+    **{name: Result for name, spec in VERBS.items() if spec.event is not None},
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
 }  # fmt: skip
 """Types of the answers of verbs; the other verbs have no declared type."""
