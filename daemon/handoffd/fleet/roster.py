@@ -244,11 +244,11 @@ class Roster:
                 found = await self._loops.awake(project)
                 if await found.has_processes():
                     raise _runs(project)
-                view = await self.view(project)
-                await self._loops.end(project)
+                view, idle = await self.view(project), not found.running
+                await self._loops.end(project)  # a commit in progress ends first, and may begin an attempt
                 found.dismiss()
                 try:
-                    await self._retire(project, idle=not found.running)
+                    await self._retire(project, idle=idle)
                 except BaseException:
                     self._loops.begin(project, None)
                     raise
