@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from tests.support.markdown import table
 
-from handoffd.chat.intents import KINDS, Kind, classify
+from handoffd.chat.intents import Kind, classify
+
+KINDS: Sequence[Kind] = get_args(Kind)
+DISPATCHING: frozenset[Kind] = frozenset(
+    {"start_story", "start_custom", "continue", "retry", "skip", "reopen"}
+)
+"""What can make an executor start."""
 
 _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "start_story": (

@@ -55,7 +55,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.outbox import Outbox
-from handoffd.journal.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
+from handoffd.journal.records import HeldBack, MatterNow, StoredMatter, UsageSum
 from handoffd.protocol.state import plain
 
 API = 1
@@ -514,7 +514,7 @@ async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | 
         if now is not None and _waits(now):
             waiting.append(_matter(matter, now, reminders.get(matter.notice)))
     return {
-        "sinks": [_backlog(one, tries) for one in backlogs],
+        "sinks": [backlog_json(one, tries.get(one.sink)) for one in backlogs],
         "held": [_held(one, releases.get((one.sink, one.reason))) for one in held],
         "waiting": waiting,
         "more_waiting": max(0, len(matters) - MOST_WAITING),
@@ -528,10 +528,6 @@ def trials_json(trials: Iterable[tuple[str, str, str | None, float]]) -> Json:
         for name, form, why, seconds in trials
     ]
     return {"type": "tested", "ok": all(one["ok"] for one in sinks), "sinks": sinks}
-
-
-def _backlog(backlog: Backlog, tries: Mapping[str, float]) -> Json:
-    return backlog_json(backlog, tries.get(backlog.sink))
 
 
 def _held(held: HeldBack, until: datetime | None) -> Json:

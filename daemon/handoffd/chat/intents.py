@@ -12,7 +12,7 @@ answer says what to type.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,11 +29,6 @@ from handoffd.protocol.story import check_story_id
 
 Kind = Literal[Command, "init", "start_custom", "query", "unclear"]
 
-KINDS: Final[tuple[Kind, ...]] = (*get_args(Command), "init", "start_custom", "query", "unclear")
-DISPATCHING: Final[frozenset[Kind]] = frozenset(
-    {"start_story", "start_custom", "continue", "retry", "skip", "reopen"}
-)
-"""What can make an executor start."""
 READING: Final[frozenset[Kind]] = frozenset({"query", "list", "detect", "review", "triage", "unclear"})
 """Intents that change nothing in any state; at a human gate an unclear one may become a note."""
 

@@ -11,7 +11,7 @@ task too many does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from handoffd.chat.text import LazyPattern, bare
 
@@ -21,7 +21,6 @@ Asks = Literal["clearly", "perhaps"]
 Topic = Literal[
     "status", "tests", "steps", "blocked", "left", "done", "purpose", "rules", "last", "history",
 ]  # fmt: skip
-TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
 _MARK: Final = LazyPattern(r"\?(?!\w[\w.-]*=)|(?:嗎|呢|沒有|了沒|好沒|完沒|好不好|可不可以|對不對)[\s.!~]*$")
 """A question mark, but for one inside an address (`/users?id=3`), and the particles that stand for one."""

@@ -5,6 +5,9 @@ with the same locks. `root` is a project's folder. A refusal raises `Refused`, w
 docs/reference/protocol/results.md and whose `hint` is a command for a person.
 
 Everything here can be imported from `handoffd` itself: `from handoffd import dispatch`.
+
+It relies on `entrance` for what the engine decides, and on `inspection` and `protocol` for what only reads
+files. It must never decide by itself, print, or have a behaviour that the command line has not.
 """
 
 from handoffd.chat.intents import Intent, classify

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
+from tests.support.chat_tables import DISPATCHING, KINDS
 
-from handoffd.chat.intents import DISPATCHING, KINDS, Intent, classify, settled
+from handoffd.chat.intents import Intent, classify, settled
 from handoffd.chat.questions import begins_with_work
 from handoffd.chat.text import cleaned, folded, is_chinese, trimmed
 from handoffd.protocol import yamltext

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 import pytest
+from tests.support.chat_tables import DISPATCHING
 
-from handoffd.chat.intents import DISPATCHING, classify
+from handoffd.chat.intents import classify
 from handoffd.chat.questions import asks, begins_with_work, has_mark, names_command, topic
 from handoffd.cli.main import cli
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chat_tables import DISPATCHING
 
-from handoffd.chat.intents import DISPATCHING, classify
+from handoffd.chat.intents import classify
 from handoffd.chat.restraints import (
     forbids_agent,
     has_refusing_sign,

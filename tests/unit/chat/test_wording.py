@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.support.chat_tables import KINDS
 
 from handoffd.capacity.accounts import Wait
 from handoffd.capacity.admission import Admission, Facts
 from handoffd.capacity.machine import OUT_OF_DESCRIPTORS
-from handoffd.chat.intents import KINDS
 from handoffd.chat.wording import LANGUAGES, MAX_VALUE, placeholders, plain, to_type, wording
 from handoffd.engine.run import SCOPES, Finding
 from handoffd.engine.track import LimitKind, TrackKey

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.chat_tables import DISPATCHING, KINDS
 from tests.support.controlled import Controlled
 from tests.support.refusals import refused
 from tests.unit.mcp.conftest import place_at
 
 from handoffd.api.verbs import VERBS
-from handoffd.chat.intents import DISPATCHING, KINDS
 from handoffd.engine.events import Approved, Noted, RolledBack, Started
 from handoffd.entrance.requests import Answer, account
 from handoffd.errors import HandoffdError, NotFound, Refused

@@ -125,7 +125,7 @@ class ControlServer:
         self.tcp_port: int | None = None
         self._closing = anyio.Event()
         self._api = application(service, self._closing, limits.kept)
-        accounts = uids if uids is not None else frozenset({own_uid()})
+        accounts = uids if uids is not None else frozenset({os.geteuid()})
         places = Places("requests are being answered", TOO_MANY, limits.connections, service.inside)
         known = _OnlyAccounts(self._api, accounts, places)
         self._server = _server(known, bounded(_PeerProtocol, limits))
@@ -290,11 +290,6 @@ def peer_of(connection: socket.socket) -> Peer:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return Peer(pid, uid)
-
-
-def own_uid() -> int:
-    """Return the account that may use the socket."""
-    return os.geteuid()
 
 
 # --- the loopback port -------------------------------------------------------------------------------
