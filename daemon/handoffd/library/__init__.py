@@ -11,7 +11,8 @@ files. It must never decide by itself, print, or have a behaviour that the comma
 """
 
 from handoffd.chat.intents import Intent, classify
-from handoffd.engine.views import Peek
+from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
+from handoffd.engine.views import Applied, Peek
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 from handoffd.inspection.checklist import generate_checklist
 from handoffd.inspection.discovery import ListedProject
@@ -54,17 +55,7 @@ from handoffd.library.project import (
     start_story,
     triage,
 )
-from handoffd.library.results import (
-    AlreadyRunning,
-    Applied,
-    Blocked,
-    Checked,
-    Dispatched,
-    DispatchResult,
-    Finished,
-    NeedsHuman,
-    TimedOut,
-)
+from handoffd.library.results import Checked, Dispatched, DispatchResult
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.rules import Rule, TeamRole
 from handoffd.protocol.state import ParsedState, Reason, State, Status

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from handoffd.engine.views import Peek
+from handoffd.engine.views import Applied, Peek
 from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either, give, say
@@ -21,16 +21,7 @@ from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus, parsed_state, state_of
 from handoffd.inspection.sessions import SessionPrompt
-from handoffd.library.results import (
-    Applied,
-    Checked,
-    DispatchResult,
-    accepted,
-    applied_result,
-    checked_result,
-    dispatch_result,
-    peek_result,
-)
+from handoffd.library.results import Checked, DispatchResult, accepted, dispatch_result, value_of
 from handoffd.protocol.rules import Language
 from handoffd.protocol.state import Reason, State
 
@@ -117,12 +108,12 @@ def apply_handoff(root: Root) -> Applied:
 
     Each hand-off counts once. For one that cannot be read the type is `error`, and nothing changes.
     """
-    return applied_result(verb("apply", root))
+    return value_of(Applied, verb("apply", root))
 
 
 def run_post_check(root: Root) -> Checked:
     """Run the post_check of the current step, and note in STATE whether it passed. Raises Refused."""
-    return checked_result(verb("check", root))
+    return value_of(Checked, accepted(verb("check", root)))
 
 
 def approve_review(root: Root, note: str | None = None, *, story: str | None = None) -> State:
@@ -176,7 +167,7 @@ def peek(root: Root) -> Peek:
     It does not start supervising a project: without a supervised one, the project's files decide.
     Raises HandoffdError, such as NotFound for a folder that has no STATE.json and is not supervised.
     """
-    return peek_result(peeked(root))
+    return value_of(Peek, peeked(root))
 
 
 def detect_framework(root: Root) -> Framework:

@@ -5,16 +5,17 @@ They are the engine's results; a dispatch also has its prompt.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from handoffd.engine import decision
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
-from handoffd.engine.views import Applied, Peek
 from handoffd.errors import Json, Refused
 from handoffd.protocol.state import revived
+
+_T = TypeVar("_T")
 
 
 class Dispatched(decision.Dispatched, frozen=True, kw_only=True):
@@ -51,46 +52,10 @@ def accepted(answer: Json) -> Json:
 
 def dispatch_result(answer: Json) -> DispatchResult:
     """Return the outcome of a turn. Raises Refused."""
-    found: DispatchResult = _value(DispatchResult, accepted(answer))
+    found: DispatchResult = msgspec.convert(accepted(answer), DispatchResult, dec_hook=revived)
     return found
 
 
-def applied_result(answer: Json) -> Applied:
-    """Return the outcome of a hand-off; one that cannot be read is a value, too."""
-    applied: Applied = _value(Applied, answer)
-    return applied
-
-
-def checked_result(answer: Json) -> Checked:
-    """Return how a post_check ended. Raises Refused."""
-    checked: Checked = _value(Checked, accepted(answer))
-    return checked
-
-
-def peek_result(answer: Json) -> Peek:
-    """Return what the next turn would do."""
-    peek: Peek = _value(Peek, answer)
-    return peek
-
-
-def _value(kind: Any, answer: Json) -> Any:
+def value_of(kind: type[_T], answer: Json) -> _T:
+    """Return an answer as a value of its kind."""
     return msgspec.convert(answer, kind, dec_hook=revived)
-
-
-__all__ = [
-    "AlreadyRunning",
-    "Applied",
-    "Blocked",
-    "Checked",
-    "DispatchResult",
-    "Dispatched",
-    "Finished",
-    "NeedsHuman",
-    "Peek",
-    "TimedOut",
-    "accepted",
-    "applied_result",
-    "checked_result",
-    "dispatch_result",
-    "peek_result",
-]
