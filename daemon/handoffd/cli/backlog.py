@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -14,7 +14,7 @@ from handoffd.cli.verbs import verb_command
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
-from handoffd.entrance.requests import either, say
+from handoffd.entrance.requests import answered, say
 from handoffd.errors import Json, NotFound
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -106,12 +106,7 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
     """List the queued stories of PROJECT in the order in which they start, and what each one waits for."""
     root = place.project(project)
 
-    def without() -> dict[str, Any]:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.backlog(root))
-
-    answer = either(place, lambda client: client.get("/v1/backlog", project=root), without)
+    answer = answered(place, "/v1/backlog", {"project": root}, lambda service: service.backlog(root))
     if as_json:
         print_json(answer.json)
     else:
@@ -181,12 +176,7 @@ def _is_folder(word: str, *, alone: bool) -> bool:
 def _known(place: Place) -> list[Json]:
     """Return the supervised projects, each with its name and root."""
 
-    def without() -> Json:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.projects())
-
-    known = either(place, lambda client: client.get("/v1/projects"), without)
+    known = answered(place, "/v1/projects", {}, lambda service: service.projects())
     projects: list[Json] = known.json["projects"]
     return projects
 

@@ -22,7 +22,7 @@ from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, either
+from handoffd.entrance.requests import Answer, answered, either
 from handoffd.errors import HandoffdError, Json, NoDaemon
 from handoffd.execute.stream import line as stream_line
 from handoffd.execute.stream.format import StreamFormat
@@ -361,13 +361,11 @@ def line(event: dict[str, Any]) -> str:
 
 
 def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:
-    def without() -> dict[str, Any]:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.history(after, project, limit))
-
-    answer = either(
-        place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), without
+    answer = answered(
+        place,
+        "/v1/events",
+        {"after": after, "project": project, "limit": limit},
+        lambda service: service.history(after, project, limit),
     )
     recorded: list[dict[str, Any]] = answer.json["events"]
     gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # older daemons do not report gaps

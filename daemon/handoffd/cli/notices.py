@@ -10,7 +10,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either
+from handoffd.entrance.requests import answered, either
 
 # --- notices -------------------------------------------------------------------------------------------
 _WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT")
@@ -31,13 +31,9 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
     """
     named = None if project is None else place.project(project)
 
-    def without() -> dict[str, Any]:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.notices_in_full(named))
-
-    query = {} if named is None else {"project": named}
-    answer = either(place, lambda client: client.get("/v1/notices", **query), without)
+    answer = answered(
+        place, "/v1/notices", {"project": named}, lambda service: service.notices_in_full(named)
+    )
     if as_json:
         print_json(answer.json)
         return

@@ -12,7 +12,7 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, either
+from handoffd.entrance.requests import Answer, answered, either
 
 # --- runs ----------------------------------------------------------------------------------------------
 _RUNS_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
@@ -110,12 +110,12 @@ def usage(place: Place, project: str | None, by: str, since: str | None, as_csv:
 
 
 def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answer:
-    def without() -> dict[str, Any]:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.usage(by, since, project))
-
-    return either(place, lambda client: client.get("/v1/usage", project=project, by=by, since=since), without)
+    return answered(
+        place,
+        "/v1/usage",
+        {"project": project, "by": by, "since": since},
+        lambda service: service.usage(by, since, project),
+    )
 
 
 def usage_report(found: dict[str, Any], width: int | None = None) -> list[str]:

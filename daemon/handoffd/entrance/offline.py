@@ -25,7 +25,7 @@ from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
-from handoffd.errors import Json
+from handoffd.errors import Json, NotFound
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
@@ -43,10 +43,27 @@ _T = TypeVar("_T")
 Work = Callable[[Service], Awaitable[_T]]
 
 
-def give(settings: Settings, verb: str, project: str, arguments: dict[str, Any], by: str) -> Json:
-    """Give a verb and return its answer. Raises Locked while a daemon runs."""
+def give(
+    settings: Settings,
+    verb: str,
+    project: str,
+    arguments: dict[str, Any],
+    by: str,
+    adds: Callable[[str], bool] | None = None,
+) -> Json:
+    """Give a verb, as `requests.give` does, and return its answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
-    return alone(settings, lambda service: service.call(verb, project, arguments, caller))
+
+    async def work(service: Service) -> Json:
+        try:
+            return await service.call(verb, project, arguments, caller)
+        except NotFound:
+            if adds is None or not adds(project):
+                raise
+        await service.call("add", project, {}, caller)
+        return await service.call(verb, project, arguments, caller)
+
+    return alone(settings, work)
 
 
 def add_many(settings: Settings, roots: tuple[str, ...], by: str, *, take: bool) -> Json:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from handoffd.api.client import Client
 from handoffd.entrance.place import Place
-from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon
+from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from handoffd.api.folders import Inspecting
+    from handoffd.api.service import Service
     from handoffd.doctor.service import Trouble, Unit
 
 
@@ -39,23 +40,62 @@ class Answer:
     daemon: bool
 
 
-def give(place: Place, verb: str, project: str, arguments: dict[str, Any], by: str | None = None) -> Answer:
+def give(
+    place: Place,
+    verb: str,
+    project: str,
+    arguments: dict[str, Any],
+    by: str | None = None,
+    *,
+    adds: Callable[[str], bool] | None = None,
+) -> Answer:
     """Give a verb and return its answer; recorded as given by `by`, or else by the account.
 
-    Raises HandoffdError for what cannot even be asked.
+    A project that is not supervised is added first, at level 1, if `adds` agrees. Raises HandoffdError for
+    what cannot even be asked.
     """
     by = by or account()
+
+    def ask(client: Client) -> Json:
+        try:
+            return client.post(f"/v1/verbs/{verb}", body)
+        except NotFound:
+            if adds is None or not adds(project):
+                raise
+        client.post("/v1/verbs/add", {"project": project, "by": by})
+        return client.post(f"/v1/verbs/{verb}", body)
 
     def without() -> Json:
         from handoffd.entrance import offline
 
-        return offline.give(place.settings(), verb, project, arguments, by)
+        return offline.give(place.settings(), verb, project, arguments, by, adds)
 
     body = {**arguments, "project": project, "by": by}
     while True:
-        answer = either(place, lambda client: client.post(f"/v1/verbs/{verb}", body), without)
+        answer = either(place, ask, without)
         if not answer.json.get("checking"):  # else the daemon let us go before its checks had ended
             return answer
+
+
+def peek(place: Place, project: str, *, aside: Callable[[str], bool]) -> Answer:
+    """Return what the next turn of a project would do. Changes nothing. Raises HandoffdError.
+
+    The files of a project that is not supervised decide, if `aside` agrees.
+    """
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.alone(place.settings(), lambda service: service.peek(project))
+
+    try:
+        return either(place, lambda client: client.get("/v1/peek", project=project), without)
+    except NotFound:
+        if not aside(project):
+            raise
+    from handoffd.entrance import offline
+
+    return Answer(offline.peek(project, place.settings().language), daemon=False)
 
 
 def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Json]) -> Answer:
@@ -89,32 +129,55 @@ def account() -> str:
 
 # --- messages ----------------------------------------------------------------------------------
 def say(
-    place: Place, project: str | None, text: str, language: str | None = None, *, here: str | None = None
+    place: Place,
+    project: str | None,
+    text: str,
+    language: str | None = None,
+    *,
+    here: str | None = None,
+    by: str | None = None,
+    supervised_only: bool = False,
 ) -> Answer:
     """Return what a message meant, the result, and a report in words.
 
     `project` None: the one that the message names, else the one that the folder `here` belongs to.
-    `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
+    `language` None: the message's own. Recorded as said by `by`, or else by the account. `supervised_only`:
+    no work starts in an unsupervised folder. Raises HandoffdError only for what cannot be asked at all.
     """
-    by = account()
+    by = by or account()
 
     def without() -> Json:
         from handoffd.api.chat import Messages, Spoken, only_reads
         from handoffd.api.service import Caller
         from handoffd.entrance import offline
 
-        caller, spoken = Caller(pid=os.getpid(), by=by), Spoken(project=project, here=here)
+        caller = Caller(pid=os.getpid(), by=by)
+        meant = Spoken(project=project, here=here, supervised_only=supervised_only)
         work = offline.look if only_reads(text) else offline.alone
-        return work(
-            place.settings(), lambda service: Messages(service).answer(spoken, text, caller, language)
-        )
+        return work(place.settings(), lambda service: Messages(service).answer(meant, text, caller, language))
 
-    given = {"text": text, "by": by, "language": language, "project": project, "here": here}
+    given = {
+        "text": text, "by": by, "language": language, "project": project, "here": here,
+        "supervised_only": supervised_only or None,
+    }  # fmt: skip
     body = {name: value for name, value in given.items() if value is not None}
     return either(place, lambda client: client.post("/v1/messages", body), without)
 
 
-# --- inspecting --------------------------------------------------------------------------------
+# --- reading -----------------------------------------------------------------------------------
+def answered(
+    place: Place, path: str, query: dict[str, Any], ask: Callable[[Service], Awaitable[Json]]
+) -> Answer:
+    """Return what the daemon answers at `path`; while none runs, what `ask` finds, without a lock."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), ask)
+
+    return either(place, lambda client: client.get(path, **query), without)
+
+
 def inspect(
     place: Place, path: str, query: dict[str, str | None], ask: Callable[[Inspecting], Awaitable[Json]]
 ) -> Answer:

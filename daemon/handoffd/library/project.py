@@ -12,10 +12,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from handoffd.engine.views import Applied, Peek
-from handoffd.entrance import offline
+from handoffd.entrance import requests
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either, give, say
-from handoffd.errors import Json, NotFound
+from handoffd.entrance.requests import give, say
+from handoffd.errors import Json
 from handoffd.inspection import discovery, framework, project_status, sessions
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
@@ -167,7 +167,7 @@ def peek(root: Root) -> Peek:
     It does not start supervising a project: without a supervised one, the project's files decide.
     Raises HandoffdError, such as NotFound for a folder that has no STATE.json and is not supervised.
     """
-    return value_of(Peek, peeked(root))
+    return value_of(Peek, requests.peek(place(), path_of(root), aside=_has_state).json)
 
 
 def detect_framework(root: Root) -> Framework:
@@ -250,32 +250,7 @@ def verb(name: str, root: Root, /, **arguments: Any) -> Json:
     A folder with a STATE.json that is not supervised yet is added first, at level 1.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
-    path = path_of(root)
-    try:
-        return give(place(), name, path, given).json
-    except NotFound:
-        if not _has_state(path):
-            raise
-    give(place(), "add", path, {})
-    return give(place(), name, path, given).json
-
-
-def peeked(root: Root) -> Json:
-    """Return what the next turn of a project would do; by its files if it is not supervised.
-
-    Raises HandoffdError.
-    """
-    at, path = place(), path_of(root)
-    try:
-        return either(
-            at,
-            lambda client: client.get("/v1/peek", project=path),
-            lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
-        ).json
-    except NotFound:
-        if not _has_state(path):
-            raise
-    return offline.peek(path, at.settings().language)
+    return give(place(), name, path_of(root), given, adds=_has_state).json
 
 
 def _has_state(path: str) -> bool:

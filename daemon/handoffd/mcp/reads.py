@@ -15,10 +15,9 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from handoffd.api.client import Client
 from handoffd.api.service import Service
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, either
+from handoffd.entrance.requests import Answer, answered
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.files.rooted import open_file, read_project_file
 from handoffd.files.state_file import state_name
@@ -34,40 +33,22 @@ _EVENTS, _RUNS = 30, 20
 _LIMIT: Final[Json] = {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many at most."}
 _OF: Final[Json] = {**PROJECT, "description": f"{PROJECT['description']} Left out: all projects."}
 
-Asked = Callable[[Client], Json]
-Alone = Callable[[Service], Awaitable[Json]]
-
-
-def asked(place: Place, ask: Asked, alone: Alone) -> Answer:
-    """Return the daemon's answer; while none runs, an answer from the journal, without a lock."""
-
-    def without() -> Json:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), alone)
-
-    return either(place, ask, without)
-
 
 def _status(place: Place, given: Json) -> Answer:
     project = project_of(given)
-    return asked(
-        place,
-        lambda client: client.get("/v1/status", project=project),
-        lambda service: service.status(project),
-    )
+    return answered(place, "/v1/status", {"project": project}, lambda service: service.status(project))
 
 
 def _projects(place: Place, _: Json) -> Answer:
-    return asked(place, lambda client: client.get("/v1/projects"), lambda service: service.projects())
+    return answered(place, "/v1/projects", {}, lambda service: service.projects())
 
 
 def _limits(place: Place, _: Json) -> Answer:
-    return asked(place, lambda client: client.get("/v1/limits"), lambda service: service.limits())
+    return answered(place, "/v1/limits", {}, lambda service: service.limits())
 
 
 def _slots(place: Place, _: Json) -> Answer:
-    return asked(place, lambda client: client.get("/v1/slots"), lambda service: service.slots())
+    return answered(place, "/v1/slots", {}, lambda service: service.slots())
 
 
 def _of_project(
@@ -78,20 +59,14 @@ def _of_project(
     def answer(place: Place, given: Json) -> Answer:
         project = project_of(given)
         assert project is not None
-        return asked(
-            place, lambda client: client.get(path, project=project), lambda service: read(service, project)
-        )
+        return answered(place, path, {"project": project}, lambda service: read(service, project))
 
     return answer
 
 
 def _schedule(place: Place, given: Json) -> Answer:
     project = project_of(given)
-    return asked(
-        place,
-        lambda client: client.get("/v1/schedules", project=project),
-        lambda service: service.schedules(project),
-    )
+    return answered(place, "/v1/schedules", {"project": project}, lambda service: service.schedules(project))
 
 
 def _events(place: Place, given: Json) -> Answer:
@@ -100,9 +75,7 @@ def _events(place: Place, given: Json) -> Answer:
     async def alone(service: Service) -> Json:
         return await service.history(after, project, limit)
 
-    answer = asked(
-        place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), alone
-    )
+    answer = answered(place, "/v1/events", {"after": after, "project": project, "limit": limit}, alone)
     if given.get("whole"):
         return answer
     events = [_without(event, _DETAILS) for event in answer.json["events"]]
@@ -119,14 +92,15 @@ def _runs(place: Place, given: Json) -> Answer:
     async def alone(service: Service) -> Json:
         return {"runs": await service.runs(project, limit)}
 
-    return asked(place, lambda client: client.get("/v1/runs", project=project, limit=limit), alone)
+    return answered(place, "/v1/runs", {"project": project, "limit": limit}, alone)
 
 
 def _usage(place: Place, given: Json) -> Answer:
     project, by, since = project_of(given), given.get("by"), given.get("since")
-    return asked(
+    return answered(
         place,
-        lambda client: client.get("/v1/usage", project=project, by=by, since=since),
+        "/v1/usage",
+        {"project": project, "by": by, "since": since},
         lambda service: service.usage(by, since, project),
     )
 
@@ -242,10 +216,8 @@ def _offer(name: str, title: str, description: str, question: Question, *languag
         word = path_of(given["folder"]) if subject == "folder" else project_of(given)
         assert word is not None  # the schema requires it
         query = {subject: word, **({"language": given.get("language")} if languages else {})}
-        return asked(
-            place,
-            lambda client: client.get(f"/v1/{name.replace('_', '-')}", **query),
-            lambda service: question(service, word, given),
+        return answered(
+            place, f"/v1/{name.replace('_', '-')}", query, lambda service: question(service, word, given)
         )
 
     properties = {subject: _FOLDER if subject == "folder" else _ANY}
@@ -411,7 +383,7 @@ class Content(Struct, frozen=True, kw_only=True):
 
 def roster(place: Place) -> list[dict[str, Any]]:
     """Return the supervised projects, in a few words each."""
-    answer = asked(place, lambda client: client.get("/v1/projects"), lambda service: service.projects())
+    answer = answered(place, "/v1/projects", {}, lambda service: service.projects())
     projects: list[dict[str, Any]] = answer.json["projects"]
     return projects
 
@@ -444,10 +416,6 @@ def content_of(place: Place, uri: str) -> Content:
 
 
 def _root_of(place: Place, project: str) -> str:
-    answer = asked(
-        place,
-        lambda client: client.get("/v1/status", project=project),
-        lambda service: service.status(project),
-    )
+    answer = answered(place, "/v1/status", {"project": project}, lambda service: service.status(project))
     root: str = answer.json["projects"][0]["project"]
     return root

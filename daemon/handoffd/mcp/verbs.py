@@ -9,17 +9,15 @@ rules first, so that words do not open what no tool opens. Free text opens nothi
 
 from __future__ import annotations
 
-import os
 from shlex import join
 from typing import Any, Final
 
-from handoffd.api.service import Caller
 from handoffd.api.verbs import VERBS, Parameter, VerbSpec
 from handoffd.chat.addressing import directed
 from handoffd.chat.intents import READING
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, account, either, give
+from handoffd.entrance.requests import Answer, account, answered, give, say
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.mcp.reads import roster
 from handoffd.mcp.tool import DATA, PROJECT, Offer, project_of, schema_of, takes
@@ -73,19 +71,18 @@ def _give(place: Place, spec: VerbSpec, given: Json, *, approvals: bool) -> Answ
     if spec.guard == "unknown" and not approvals:
         require_known(place, project)
     arguments: dict[str, Any] = {name: value for name, value in given.items() if name != "project"}
-    return give(place, spec.name, project, arguments, by=f"{account()} via mcp")
+    return give(place, spec.name, project, arguments, by=_by())
+
+
+def _by() -> str:
+    return f"{account()} via mcp"
 
 
 def require_known(place: Place, project: str) -> None:
     """Raise Refused for a project that is not supervised: starting there trusts its settings."""
 
-    def without() -> Json:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), lambda service: service.project(project))
-
     try:
-        either(place, lambda client: client.get("/v1/status", project=project), without)
+        answered(place, "/v1/status", {"project": project}, lambda service: service.project(project))
     except NotFound as unknown:
         if not project.startswith("/"):
             raise
@@ -105,7 +102,7 @@ def message_offer(*, approvals: bool) -> Offer:
     def run(place: Place, given: Json) -> Answer:
         if not approvals:
             _require_unguarded(place, given)
-        return _sent(place, given, supervised_only=not approvals)
+        return say(place, project_of(given), given["text"], by=_by(), supervised_only=not approvals)
 
     return Offer(
         name="message",
@@ -141,19 +138,3 @@ def _require_unguarded(place: Place, given: Json) -> None:
         raise Refused(message, code="PEOPLE_ONLY", hint=join(words))
     if meant.intent.kind in _BEGINNING and project is not None:
         require_known(place, project)
-
-
-def _sent(place: Place, given: Json, *, supervised_only: bool) -> Answer:
-    project, text, by = project_of(given), given["text"], f"{account()} via mcp"
-
-    def without() -> Json:
-        from handoffd.api.chat import Messages, Spoken, only_reads
-        from handoffd.entrance import offline
-
-        caller = Caller(pid=os.getpid(), by=by)
-        work = offline.look if only_reads(text) else offline.alone
-        spoken = Spoken(project=project, supervised_only=supervised_only)
-        return work(place.settings(), lambda service: Messages(service).answer(spoken, text, caller))
-
-    body = {"project": project, "text": text, "by": by, "supervised_only": supervised_only}
-    return either(place, lambda client: client.post("/v1/messages", body), without)

@@ -41,7 +41,7 @@ from handoffd import (
 )
 from handoffd.engine.events import Noted, PromptTaken
 from handoffd.entrance.requests import account
-from handoffd.library.project import path_of, peeked, verb
+from handoffd.library.project import path_of, verb
 from handoffd.library.results import accepted, dispatch_result
 
 
@@ -269,7 +269,7 @@ def test_a_running_daemon_is_asked(control: Controlled) -> None:
     assert [Noted(text="Cents.", by=account()), PromptTaken(dispatch="d-1", by=account())] == given
     assert taken.type == "dispatched"
     assert "# Do bdd" == taken.prompt
-    assert "bdd" == peeked("/srv/shop")["step"]
+    assert "bdd" == peek("/srv/shop").step
 
 
 def test_the_path_of_a_project_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
