@@ -287,7 +287,7 @@ class Joining:
             if lock is not None:
                 await lock(project)
             with remedies(root):
-                await project.admit()
+                await project.files.trust()  # it may have been here before without trust
         except BaseException:
             project.dismiss()
             raise
@@ -350,7 +350,7 @@ async def _lock(project: Project, *, take: bool, others: Mapping[str, Holder] | 
         hint = f"{taking}  # has it here; or say there: {command_for(project.root, 'remove')}"
         raise Foreign(f"the project {project.root} is supervised by {holder}", hint=hint)
     try:
-        await project.lock(take=take)
+        await project.reconciler.lock(take=take)
     except Locked as locked:
         if locked.hint != repair_command(project.root, "locked"):
             raise

@@ -242,10 +242,10 @@ async def survey(projects: Sequence[Project], limit_s: float = LIMIT_S) -> None:
     rest, silent = iter(projects), 0
     while silent < _MOST_SILENT and (some := tuple(islice(rest, _VISITED_AT_ONCE))):
         with anyio.move_on_after(limit_s) as limit:
-            visits = [project.visit() for project in some]
+            visits = [project.reconciler.visit() for project in some]
             found = await to_thread.run_sync(_all_of, visits, abandon_on_cancel=True)
             for project, one in zip(some, found, strict=True):
-                project.survey(one)
+                project.reconciler.survey(one)
         silent += limit.cancelled_caught
 
 

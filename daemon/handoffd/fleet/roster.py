@@ -91,7 +91,7 @@ class Roster:
         await make(tuple(self._register.resting), self._register, self._services)
         for root, project in self._register.awake.items():
             if root not in silent:
-                await project.inspect()
+                await project.reconciler.inspect()
 
     async def run(self, watching: Watching) -> None:
         """Run the loop of every project, until cancelled."""

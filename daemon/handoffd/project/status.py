@@ -99,7 +99,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
     crashed = [project.crash] if project.crash else []
-    edited = [_EDITED] if project.edited else []
+    edited = [_EDITED] if project.reconciler.edited else []
     leaving = [_LEAVING] if project.leaving else []
     group = project.files.settings.group
     unknown = [_UNKNOWN_GROUP.format(group)] if group is not None and group not in slots.groups else []

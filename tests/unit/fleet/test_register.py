@@ -275,13 +275,13 @@ async def test_a_project_without_a_fresh_survey_looks_for_itself(
 ) -> None:
     """A verb at the start has already made it look, or the survey got no answer."""
     shop = project(root, here)
-    earlier = shop.visit()()
+    earlier = shop.reconciler.visit()()
     if silent:
         await survey([shop], limit_s=0)
     at(shop.root, ".ai/handoffd.yaml").write_text(ZH_TW)
     if not silent:
         await shop.look()
-        shop.survey(earlier)
+        shop.reconciler.survey(earlier)
 
     await shop.look()
 

@@ -29,7 +29,7 @@ steps:
 async def alone(here: House, root: str) -> AsyncIterator[Project]:
     """Lend a project in the way of a verb without a daemon."""
     project = Project(root, here.services, ())
-    await project.admit()
+    await project.files.trust()
     await project.look()
     await project.main.give(Initialised(project="shop"))
     await project.main.give(Started(story="US-001", automatic=False))

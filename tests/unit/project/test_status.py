@@ -53,7 +53,7 @@ from handoffd.protocol.state import Status
 async def project_in(here: House, *verbs: Event) -> AsyncIterator[Project]:
     """Lend an initialised project without its loop, after `verbs`."""
     project = Project(make_project(here.base), here.services, ())
-    await project.admit()
+    await project.files.trust()
     await project.look()
     for verb in (Initialised(project="shop"), *verbs):
         await project.main.give(verb)
