@@ -256,7 +256,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except NoDaemon as none:
-            from handoffd.entrance.requests import explained
+            from handoffd.entrance.absence import explained
 
             raise explained(none, ctx.obj) from none
 

@@ -57,7 +57,7 @@ _CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 
 def no_daemon() -> str:
     """Return the line below an answer without a daemon: how to start one, or what prevents it."""
-    from handoffd.entrance.requests import closing
+    from handoffd.entrance.absence import closing
 
     return closing(_place())
 

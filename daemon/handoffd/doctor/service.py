@@ -263,7 +263,7 @@ def refusal(number: int) -> str:
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What is wrong with a unit, why, and what to type."""
+    """What is wrong, why (empty where no unit tells), and what to type."""
 
     what: str
     why: str

@@ -2,8 +2,7 @@
 
 While no daemon runs, verbs take the daemon's lock and the same code, and nothing is dispatched; reads look
 at the journal without a lock. Should a daemon start in between, it is asked. Questions about folders need
-not even a journal, and create none: they read only the folder's files. If no daemon answers, the error
-reports the state of its service and the command that starts it.
+not even a journal, and create none: they read only the folder's files.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ from handoffd.entrance.place import Place
 from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon, NotFound
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from handoffd.api.folders import Inspecting
     from handoffd.api.service import Service
-    from handoffd.doctor.service import Trouble, Unit
 
 
 # --- asking ------------------------------------------------------------------------------------
@@ -201,70 +197,6 @@ def inspect(
     return either(place, lambda client: client.get(path, **query), without)
 
 
-# --- why no daemon answers ---------------------------------------------------------------------------
-# A person whose service has failed is helped by the reason, and harmed by `handoffd run`, which would start a
-# second daemon in a terminal.
-_NONE = "No daemon runs"
-_SILENT = "The daemon does not answer here"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
-    """What is so, why, where its service knows, and the next command."""
-
-    what: str = _NONE
-    why: str | None = None
-    action: str
-
-
-def absences(place: Place, system_units: Path | None = None) -> tuple[Absence, ...]:
-    """Return why no daemon answers, and what to type; for each service of the machine that may be meant."""
-    from handoffd.doctor.service import SYSTEM_UNITS, elsewhere, installed, units_of
-
-    service = installed(place.environ, place.config)
-    if service.unit is None and (others := elsewhere(place.environ, system_units or SYSTEM_UNITS)):
-        return tuple(map(_elsewhere, others))
-    units = units_of(service, place.environ)
-    return (Absence(action=service.start) if units is None else _of(units[0], place),)
-
-
-def _of(daemon: Unit, place: Place) -> Absence:
-    if trouble := daemon.trouble:
-        return _troubled(daemon, trouble)
-    if daemon.starts:
-        return _early(daemon)
-    if not daemon.runs:
-        return Absence(action=daemon.service.start)
-    if daemon.service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
-        why = f"{daemon.name} runs, and this shell has no session of its own that would lead there"
-        return Absence(what=_SILENT, why=why, action="export XDG_RUNTIME_DIR=/run/user/$(id -u)")
-    if daemon.main_pid is not None and daemon.main_pid == place.holder():
-        return Absence(what=_SILENT, why=daemon.deaf(str(place.socket())), action=daemon.service.restart)
-    return Absence(what=_SILENT, why=f"{daemon.name} runs", action="handoffd doctor")
-
-
-def _elsewhere(daemon: Unit) -> Absence:
-    """Return how a service of the machine is, which its account can say more about while it runs."""
-    if trouble := daemon.hindrance:
-        return _troubled(daemon, trouble)
-    if daemon.starts:
-        return _early(daemon)
-    service = daemon.service
-    if daemon.stopped:
-        return Absence(why=f"{daemon.name} was stopped", action=service.start)
-    return Absence(what=_SILENT, why=service.elsewhere, action=service.ask("handoffd status"))
-
-
-def _troubled(daemon: Unit, trouble: Trouble) -> Absence:
-    what = _SILENT if daemon.runs else _NONE
-    return Absence(what=what, why=f"{trouble.what}: {trouble.why}", action=trouble.action)
-
-
-def _early(daemon: Unit) -> Absence:
-    what, why = "The daemon is not ready yet", f"{daemon.name} is being started"
-    return Absence(what=what, why=why, action="handoffd status")
-
-
 def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:
     """Return the error for a file; if the service failed because of it, with the command that restarts it."""
     from handoffd.doctor.service import installed, units_of
@@ -277,22 +209,3 @@ def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:
     told = InvalidFile(invalid.problems, hint=fixed)
     told.message += f"\n{daemon.name} failed because of its settings; it starts once they are valid"
     return told
-
-
-def closing(place: Place, system_units: Path | None = None) -> str:
-    """Return what to say below what was found, or done, without a daemon."""
-    return "\n".join(map(_told, absences(place, system_units)))
-
-
-def _told(found: Absence) -> str:
-    if found.why is None:
-        return f"{found.what}: `{found.action}` goes on from here."
-    return f"{found.what}: {found.why}.\n  next: {found.action}"
-
-
-def explained(error: NoDaemon, place: Place) -> NoDaemon:
-    """Return the error for a verb that needs a daemon, with the state of each service that may be meant."""
-    found = absences(place)
-    whys = "; ".join(one.why for one in found if one.why is not None)
-    message = f"{error.message}: {whys}" if whys else error.message
-    return NoDaemon(message, hint=found[0].action, code=error.code)

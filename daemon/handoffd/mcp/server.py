@@ -26,8 +26,9 @@ import handoffd
 from handoffd.api.arguments import usage
 from handoffd.api.verbs import VERBS
 from handoffd.chat.replies import Report
+from handoffd.entrance.absence import closing, explained
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, closing, explained
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, Json, NoDaemon, NotFound, Refused
 from handoffd.mcp import reads as resources
 from handoffd.mcp.reads import INSPECTIONS, READS, LastLines, tail_offer

@@ -13,21 +13,11 @@ from tests.support.hooking import daemon_saying
 from tests.unit.inspection.making import write_state
 
 from handoffd.api.client import Client
-from handoffd.doctor.service import unit_file_of
+from handoffd.doctor.service import Trouble, unit_file_of
 from handoffd.engine.events import Noted
+from handoffd.entrance.absence import absences, closing, explained
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import (
-    Absence,
-    Answer,
-    absences,
-    account,
-    closing,
-    either,
-    explained,
-    give,
-    inspect,
-    say,
-)
+from handoffd.entrance.requests import Answer, account, either, give, inspect, say
 from handoffd.errors import InvalidFile, Json, Locked, NoDaemon, NotFound
 from handoffd.files.locks import acquire, daemon_lock_path
 
@@ -155,30 +145,35 @@ def test_without_a_service_the_program_is_started(tmp_path: Path) -> None:
 
 
 SILENT = "The daemon does not answer here"
+STOPPED = Trouble(what="No daemon runs", why="", action="systemctl --user start handoffd")
 WITHIN = {"XDG_RUNTIME_DIR": "/run/user/7"}
 
 
 @pytest.mark.parametrize(
     ("shown", "environ", "absence"),
     [
-        (None, {}, Absence(action="systemctl --user start handoffd")),
-        ({"ActiveState": "inactive"}, {}, Absence(action="systemctl --user start handoffd")),
+        (None, {}, STOPPED),
+        (
+            {"ActiveState": "inactive"},
+            {},
+            STOPPED,
+        ),
         (
             {"ActiveState": "activating", "NRestarts": "0"},
             {},
-            Absence(
+            Trouble(
                 what="The daemon is not ready yet", why="handoffd is being started", action="handoffd status"
             ),
         ),
         (
             {"ActiveState": "active"},
             WITHIN,
-            Absence(what=SILENT, why="handoffd runs", action="handoffd doctor"),
+            Trouble(what=SILENT, why="handoffd runs", action="handoffd doctor"),
         ),
         (
             {"ActiveState": "active"},
             {},
-            Absence(
+            Trouble(
                 what=SILENT,
                 why="handoffd runs, and this shell has no session of its own that would lead there",
                 action="export XDG_RUNTIME_DIR=/run/user/$(id -u)",
@@ -188,7 +183,7 @@ WITHIN = {"XDG_RUNTIME_DIR": "/run/user/7"}
     ids=["systemctl is silent", "stopped", "starting", "silent", "silent for a shell without a session"],
 )
 def test_the_next_command_follows_from_the_service(
-    place: Place, shown: dict[str, str] | None, environ: dict[str, str], absence: Absence
+    place: Place, shown: dict[str, str] | None, environ: dict[str, str], absence: Trouble
 ) -> None:
     """It never starts a second daemon beside an installed service."""
     if shown is not None:
