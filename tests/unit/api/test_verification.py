@@ -122,6 +122,17 @@ def test_a_changed_event_is_found(path: Path, kind: str, change: str, what: str)
     assert [what] == whats(finding)
 
 
+def test_an_event_that_is_kept_as_another_kind_is_found(path: Path) -> None:
+    """The history of a project shows this column; the decision was made by the event's own text."""
+    seq = seq_of(path, "approved")
+
+    spoil(path, f"UPDATE events SET kind = 'rejected' WHERE seq = {seq}")
+
+    finding = of(path, "unreadable")
+    assert (seq, SHOP.project) == (finding.seq, finding.project)
+    assert "it is kept as rejected, and is approved" in finding.message
+
+
 def test_a_changed_order_and_a_changed_result_are_found(path: Path) -> None:
     """Both belong to the decision."""
     seq = seq_of(path, "advanced")
@@ -179,10 +190,19 @@ def test_a_changed_track_is_found(path: Path) -> None:
 
 def test_changed_columns_of_a_track_are_found(path: Path) -> None:
     """The daemon looks tracks up by them."""
-    spoil(path, "UPDATE tracks SET step = 'verify', digest = 'forged'")
+    spoil(path, "UPDATE tracks SET seq = seq - 1, step = 'verify', digest = 'forged'")
 
     findings = [finding for finding in verify(path).findings if finding.kind == "track"]
-    assert {"STATE.json", "standing"} == {what for finding in findings for what in whats(finding)}
+    assert {"seq", "STATE.json", "standing"} == {what for finding in findings for what in whats(finding)}
+
+
+def test_a_track_that_is_spelt_otherwise_is_found(path: Path) -> None:
+    """It says the same, but a daemon leaves it alone, since its last event has not left it so."""
+    spoil(path, f"UPDATE tracks SET body = body || ' ' WHERE project = '{SHOP.project}'")
+
+    (finding,) = verify(path).findings
+    assert ("track", SHOP.project, ()) == (finding.kind, finding.project, finding.differences)
+    assert "the stored track was changed: its body is not the one that event" in finding.message
 
 
 def test_a_track_and_a_project_that_are_gone_are_found(path: Path) -> None:

@@ -118,8 +118,8 @@ async def test_a_recurring_fault_is_reported_once(here: House, tmp_path: Path) -
         await machine.look()
         assert machine.trouble is None
     async with telling(here):  # only now: its writes would prove that the journal works
-        await eventually(lambda: len(here.told.notices) == 2)
-    assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
+        assert await here.services.notifier.drain(60)
+    assert [str(tmp_path / "state")] * 2 == [notice.project for notice in here.told.notices]
 
 
 async def test_a_lack_of_descriptors_is_a_fault_and_a_shortage(here: House) -> None:

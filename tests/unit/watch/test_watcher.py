@@ -283,6 +283,25 @@ async def test_a_folder_replaced_before_its_first_sweep_is_watched_anew(tmp_path
     assert {str(root) for root in (replaced, came, same)} == set(hints.count)
 
 
+async def test_a_folder_replaced_after_a_hint_is_watched_anew(tmp_path: Path) -> None:
+    """By the next sweep, as any other: what was heard a moment ago came from the old folder."""
+    root, other = project(tmp_path, "root"), project(tmp_path, "other")
+    told = Told()
+    watcher = Watcher(Hints().take, WatchSettings(sweep_s=3600), told)
+    watcher.add(str(root))
+    await watcher.placed([place_of(str(root))])
+    watcher.touched([str(root)])
+    root.rename(tmp_path / "old")
+    other.rename(root)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watcher.run)
+        watcher.overflowed()
+        await eventually(lambda: told.recovered)
+        group.cancel_scope.cancel()
+
+    assert [str(root)] == told.renewed
+
+
 async def test_after_lost_events_everything_is_swept_and_the_back_end_recovers(tmp_path: Path) -> None:
     """In this order, and also when the next regular sweep would be in an hour."""
     root = project(tmp_path)

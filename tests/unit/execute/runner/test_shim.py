@@ -192,6 +192,16 @@ def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) 
     assert (3, "itself", None, "worked\n") == (record.code, record.by, record.spawn_error, record.tail)
 
 
+def test_a_shim_has_a_session_of_its_own(root: Path) -> None:
+    """What ends all of its caller's session, as a terminal that is closed does, leaves the run alone."""
+    run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
+
+    claim = claim_of(run_dir)
+    assert claim.pid == os.getsid(claim.pid)
+    os.kill(claim.pid, signal.SIGTERM)
+    assert "stop" == finish(run_dir).by
+
+
 def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
     """The caller knows the run by pid and start time, and so does its record."""
     run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
@@ -479,10 +489,16 @@ ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 GIVE = """
 print(shim.give(os.fsencode(run_dir), theirs))
 theirs.close()
-print(ours.recv(100) == b"%d %d" % (shim.pid, proc.started(shim.pid)))
+print(ours.recv(100) == b"%d %d" % (shim.pid, proc.started(shim.pid)), os.getsid(shim.pid) == shim.pid)
 shim.channel.setblocking(True)
 print(shim.channel.recv(100), ours.recv(100))
 print(os.waitpid(shim.pid, 0)[1], os.path.exists(marker))
+"""
+LEAVE = """
+ours.close()
+print(shim.give(os.fsencode(run_dir), theirs))
+theirs.close()
+print(os.waitpid(shim.pid, 0)[1])
 """
 DISMISS = """
 shim.channel.close()
@@ -498,7 +514,9 @@ print(shim.give(os.fsencode(run_dir), theirs))
 @pytest.mark.parametrize(
     ("program", "lines", "code"),
     [
-        (GIVE, ["True", "True", "b'' b''", "0 True"], 3),  # identity, then the end of answer and channel
+        # Identity and session, then the end of answer and channel.
+        (GIVE, ["True", "True True", "b'' b''", "0 True"], 3),
+        (LEAVE, ["True", "0"], 3),  # a caller that is gone costs the run nothing
         (DISMISS, ["0"], None),
         (KILL, ["False"], None),  # the launcher can ask another one
     ],
