@@ -29,7 +29,6 @@ from tests.benchmarks.measures import summary
 from tests.benchmarks.rows import Row, ratio
 
 from handoffd.app.logs import configure_logging
-from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
@@ -251,7 +250,7 @@ async def _services(base: Path) -> AsyncIterator[Services]:
     settings = Settings(state_dir=base / "state", runtime_dir=base / "run", executor="command")
     settings.state_dir.mkdir(mode=0o700, parents=True)
     journal = await Journal.open(settings.journal)
-    notifier = Notifier(settings.notify, _CLOCK, Postbox(journal))
+    notifier = Notifier(settings.notify, _CLOCK, journal.outbox)
     try:
         yield Services(
             settings=settings,

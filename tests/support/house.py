@@ -23,18 +23,17 @@ from msgspec.structs import replace
 from tests.support.runs import end_processes
 
 from handoffd import failpoints
-from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.runqueue import Bid
 from handoffd.capacity.slots import Slots
 from handoffd.engine.events import Initialised, Started, Verb
+from handoffd.engine.notice import Notice
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.fleet.loops import REST_AFTER_S
 from handoffd.fleet.roster import RECORD_LIMIT_S, Roster
 from handoffd.journal.journal import Journal
-from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
@@ -139,7 +138,7 @@ async def house(
     clock, told = MovableClock(), Told()
     own = Layer(file="handoffd.yaml", definitions=settings.executors)
     journal = await Journal.open(settings.journal)
-    notifier = Notifier(NotifySettings(), clock, Postbox(journal), sinks=[told], terms=_TERMS)
+    notifier = Notifier(NotifySettings(), clock, journal.outbox, sinks=[told], terms=_TERMS)
     services = Services(
         settings=settings,
         journal=journal,

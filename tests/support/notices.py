@@ -13,10 +13,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from handoffd.engine.notice import (
+    Expired,
+    Held,
+    Lot,
+    Matter,
+    Notice,
+    Opened,
+    Opening,
+    Parcel,
+    Reason,
+    Waiting,
+)
 from handoffd.errors import StoreError
-from handoffd.notify.notice import Notice
-from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Opening, Parcel, Reason
-from handoffd.notify.retry_policy import Waiting
 
 NOTICE = Notice(
     id="main-7",

@@ -7,7 +7,6 @@ cache makes that cheap.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, time, timedelta
@@ -35,7 +34,7 @@ from handoffd.api.events import (
 )
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock, rfc3339
-from handoffd.engine.decision import still_waits
+from handoffd.engine.notice import Held, Matter, Notice
 from handoffd.engine.run import Usage
 from handoffd.engine.views import (
     IdleSchedule,
@@ -55,7 +54,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.outbox import Outbox
-from handoffd.journal.records import HeldBack, MatterNow, StoredMatter, UsageSum
+from handoffd.journal.records import UsageSum
 from handoffd.protocol.state import plain
 
 API = 1
@@ -505,14 +504,14 @@ async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | 
 
     `root` limits the open matters to one project.
     """
-    backlogs, held = await outbox.backlog(lately_s), await outbox.held_back()
+    backlogs, held = await outbox.backlog(lately_s), await outbox.held()
     tries, releases, reminders = desk.next_tries(), desk.releases(), desk.reminders()
-    matters = [one for one in await outbox.matters() if root is None or one.key.project == root]
+    matters = [one for one in await outbox.matters() if root is None or one.lane[0] == root]
     waiting = []
     for matter in matters[:MOST_WAITING]:
-        now = await outbox.matter_now(matter.notice)
-        if now is not None and _waits(now):
-            waiting.append(_matter(matter, now, reminders.get(matter.notice)))
+        notice = await outbox.outlook(matter.notice)
+        if notice is not None:
+            waiting.append(_matter(matter, notice, reminders.get(matter.notice)))
     return {
         "sinks": [backlog_json(one, tries.get(one.sink)) for one in backlogs],
         "held": [_held(one, releases.get((one.sink, one.reason))) for one in held],
@@ -530,43 +529,26 @@ def trials_json(trials: Iterable[tuple[str, str, str | None, float]]) -> Json:
     return {"type": "tested", "ok": all(one["ok"] for one in sinks), "sinks": sinks}
 
 
-def _held(held: HeldBack, until: datetime | None) -> Json:
+def _held(held: Held, until: datetime | None) -> Json:
     return {
         "sink": held.sink,
         "reason": held.reason,
         "count": held.count,
-        "since": rfc3339(held.oldest),
+        "since": rfc3339(held.since),
         "until": None if until is None else rfc3339(until),
     }
 
 
-def _waits(now: MatterNow) -> bool:
-    told = _told(now)
-    if not now.supervised:
-        return False
-    return now.track is None or still_waits(now.track, told.get("story"), str(told.get("step")))
-
-
-def _matter(matter: StoredMatter, now: MatterNow, again: datetime | None) -> Json:
-    told = _told(now)
+def _matter(matter: Matter, notice: Notice, again: datetime | None) -> Json:
     return {
-        "project": matter.key.project,
-        "track": told.get("track", ""),
-        "name": told.get("name"),
-        "story": told.get("story"),
-        "kind": told.get("kind"),
-        "text": told.get("text"),
-        "next": told.get("action"),
+        "project": matter.lane[0],
+        "track": notice.track,
+        "name": notice.name,
+        "story": notice.story,
+        "kind": notice.kind,
+        "text": notice.text,
+        "next": notice.action,
         "since": rfc3339(matter.since),
         "reminded_min": matter.reached_min if 0 < matter.reached_min < inf else None,
         "again_at": None if again is None else rfc3339(again),
     }
-
-
-def _told(now: MatterNow) -> dict[str, Any]:
-    """Return a recorded notice; empty if it cannot be read."""
-    try:
-        told = json.loads(now.body)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

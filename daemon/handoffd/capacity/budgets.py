@@ -20,10 +20,10 @@ from msgspec import Struct
 from handoffd.clock import Clock
 from handoffd.engine.events import CapReached, Event
 from handoffd.engine.limits import findings, still_in_force, tighter, widened
+from handoffd.engine.notice import Notice
 from handoffd.engine.run import NO_CAP, SCOPES, SHARED, Cap, Caps, Finding, Scope, Usage
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.journal.journal import Journal
-from handoffd.notify.notice import Notice
 from handoffd.notify.notices import cap_notice, unpriced_notice
 from handoffd.protocol.state import Status
 from handoffd.settings.model import CapSettings, ProjectCaps

@@ -18,21 +18,29 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from handoffd.engine.track import TrackKey
+import structlog
+
+from handoffd.engine.decision import still_waits
+from handoffd.engine.notice import (
+    Expired,
+    Held,
+    Lane,
+    Lot,
+    Matter,
+    Notice,
+    Opened,
+    Opening,
+    Parcel,
+    Reason,
+    Waiting,
+)
 from handoffd.journal.codec import moment
 from handoffd.journal.commit import finish_effect
 from handoffd.journal.connections import Run
 from handoffd.journal.queries import tracks
-from handoffd.journal.records import (
-    Backlog,
-    HeldBack,
-    HeldLot,
-    Lapsed,
-    MatterNow,
-    Outgoing,
-    StoredDelivery,
-    StoredMatter,
-)
+from handoffd.journal.records import Backlog
+
+log = structlog.get_logger(__name__)
 
 _CLOCK = "outbox_lived_s"
 _MOST_TEXT = 500
@@ -40,30 +48,33 @@ _MOST_TEXT = 500
 
 
 class Outbox:
-    """Notices for people, and their deliveries. All methods raise StoreError like `Journal`."""
+    """Notices for people, and their deliveries: the notifier's `Box`.
+
+    All methods raise StoreError like `Journal`.
+    """
 
     def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
 
-    async def open(self, sinks: Collection[str]) -> tuple[float, dict[str, int]]:
+    async def open(self, sinks: Collection[str]) -> Opened:
         """Drop notices that wait for other sinks; return the clock, and how many each sink lost."""
         return await self._write("open the outbox", partial(_open, sinks=tuple(sinks)))
 
-    async def keep(self, notices: Sequence[Outgoing], lived_s: float) -> tuple[StoredMatter, ...]:
-        """Record notices, each for its sinks, and mark their effects done, all or nothing.
+    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
+        """Record notices, each for its sinks, and mark their orders done, all or nothing.
 
         One whose id is there already is left as it is. Returns the matters that are new.
         """
-        return await self._write("record notices", partial(_keep, notices=tuple(notices), lived_s=lived_s))
+        return await self._write("record notices", partial(_keep, parcels=tuple(parcels), lived_s=lived_s))
 
-    async def waiting(self, sink: str, after: int, limit: int) -> tuple[StoredDelivery, ...]:
+    async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
         """Return at most `limit` undelivered notices of a sink with a number above `after`, in order."""
         return await self._read("read the outbox", partial(_waiting, sink=sink, after=after, limit=limit))
 
-    async def text(self, number: int) -> str | None:
-        """Return a notice's text as recorded, by the number of one of its deliveries; None if it is gone."""
-        return await self._read("read a notice", partial(_text, number=number))
+    async def read(self, number: int) -> Notice | None:
+        """Return a notice by the number of one of its deliveries; None if it is gone or cannot be read."""
+        return await self._read("read a notice", partial(_read, number=number))
 
     async def delivered(self, number: int, lived_s: float) -> None:
         """Mark a delivery as done."""
@@ -73,39 +84,39 @@ class Outbox:
         """Count a try that failed."""
         await self._write("count a try", partial(_failed, number=number, why=why, lived_s=lived_s))
 
-    async def give_up(self, number: int, why: str, lived_s: float) -> Lapsed:
+    async def give_up(self, number: int, why: str, lived_s: float) -> Expired:
         """End a delivery that will not succeed."""
         return await self._write(
             "give up a notice", partial(_give_up, number=number, why=why, lived_s=lived_s)
         )
 
-    async def expire(self, sink: str, age_s: float, lived_s: float) -> tuple[Lapsed, ...]:
+    async def expire(self, sink: str, age_s: float, lived_s: float) -> tuple[Expired, ...]:
         """End the deliveries of a sink that have waited for `age_s` or longer; return them by track."""
         work = partial(_expire, sink=sink, age_s=age_s, lived_s=lived_s)
         return await self._write("give up notices", work)
 
-    async def held_back(self) -> tuple[HeldBack, ...]:
-        """Return what is held back, by sink and reason."""
-        return await self._read("read what is held back", _held_back)
+    async def held(self) -> tuple[Held, ...]:
+        """Return what is held back, by sink and reason; a later release may have had further reasons."""
+        return await self._read("read what is held back", _held)
 
-    async def held_lot(self, sink: str, reason: str, limit: int) -> HeldLot | None:
-        """Return what is held back from a sink for a reason, with the texts of the first `limit`."""
+    async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
+        """Return what is held back from a sink for a reason, with the first `limit` that can be read."""
         return await self._read(
             "read what is held back", partial(_lot, sink=sink, reason=reason, limit=limit)
         )
 
-    async def fold(self, sink: str, reason: str, upto: int, instead: Outgoing, lived_s: float) -> None:
+    async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
         """Have one notice take the place of all that is held back up to a number."""
         work = partial(_fold, sink=sink, reason=reason, upto=upto, instead=instead, lived_s=lived_s)
         await self._write("fold notices into one", work)
 
-    async def matters(self) -> tuple[StoredMatter, ...]:
+    async def matters(self) -> tuple[Matter, ...]:
         """Return the open matters."""
         return await self._read("read the matters", _matters)
 
-    async def matter_now(self, notice: str) -> MatterNow | None:
-        """Return what is known of the matter of a notice; None when it is over."""
-        return await self._read("read a matter", partial(_matter_now, notice=notice))
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return the notice of a matter that still waits; None when that is over."""
+        return await self._read("read a matter", partial(_outlook, notice=notice))
 
     async def settle(self, notices: Sequence[str]) -> None:
         """Forget matters that are over, by the ids of their notices."""
@@ -117,7 +128,7 @@ class Outbox:
 
 
 # --- inside a transaction, or a question: notices and deliveries --------------------------------------
-def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[str, int]]:
+def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> Opened:
     lived_s = _clock(db)
     foreign = f"outcome IS NULL AND sink NOT IN ({', '.join('?' * len(sinks))})"
     counts = db.execute(f"SELECT sink, count(*) FROM deliveries WHERE {foreign} GROUP BY sink", sinks)  # noqa: S608
@@ -126,23 +137,23 @@ def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[s
         f"UPDATE deliveries SET outcome = 'dropped', ended_s = ? WHERE {foreign}",  # noqa: S608  (marks only)
         (lived_s, *sinks),
     )
-    return lived_s, dropped
+    return Opened(lived_s=lived_s, dropped=dropped)
 
 
-def _keep(db: sqlite3.Connection, notices: tuple[Outgoing, ...], lived_s: float) -> tuple[StoredMatter, ...]:
+def _keep(db: sqlite3.Connection, parcels: tuple[Parcel, ...], lived_s: float) -> tuple[Matter, ...]:
     opened = []
-    for notice in notices:
-        if _write(db, notice, lived_s) and notice.opens is not None:
-            opened.append(_open_matter(db, notice, *notice.opens))
-        if notice.climbed is not None:
-            _climb(db, *notice.climbed)
-        if notice.effect is not None:
-            finish_effect(db, notice.effect, "done")
+    for parcel in parcels:
+        if _write(db, parcel, lived_s) and parcel.opens is not None:
+            opened.append(_open_matter(db, parcel.notice, parcel.opens))
+        if parcel.climbed is not None:
+            _climb(db, *parcel.climbed)
+        if parcel.order is not None:
+            finish_effect(db, parcel.order, "done")
     _set_clock(db, lived_s)
     return tuple(opened)
 
 
-def _waiting(db: sqlite3.Connection, sink: str, after: int, limit: int) -> tuple[StoredDelivery, ...]:
+def _waiting(db: sqlite3.Connection, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
     rows = db.execute(
         """SELECT deliveries.number, project, track, tries
         FROM deliveries JOIN notices ON notices.number = notice
@@ -151,18 +162,25 @@ def _waiting(db: sqlite3.Connection, sink: str, after: int, limit: int) -> tuple
         (sink, after, limit),
     )
     return tuple(
-        StoredDelivery(number=number, key=TrackKey(project, track), tries=tries)
-        for number, project, track, tries in rows
+        Waiting(number=number, lane=(project, track), tries=tries) for number, project, track, tries in rows
     )
 
 
-def _text(db: sqlite3.Connection, number: int) -> str | None:
+def _read(db: sqlite3.Connection, number: int) -> Notice | None:
     row = db.execute(
         """SELECT body FROM deliveries JOIN notices ON notices.number = notice
         WHERE deliveries.number = ?""",
         (number,),
     ).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else _notice(row[0])
+
+
+def _notice(body: str) -> Notice | None:
+    try:
+        return Notice.from_json(body)
+    except ValueError as error:
+        log.warning("a recorded notice cannot be read", error=str(error))
+        return None
 
 
 def _delivered(db: sqlite3.Connection, number: int, lived_s: float) -> None:
@@ -175,32 +193,36 @@ def _failed(db: sqlite3.Connection, number: int, why: str, lived_s: float) -> No
     _set_clock(db, lived_s)
 
 
-def _give_up(db: sqlite3.Connection, number: int, why: str, lived_s: float) -> Lapsed:
+def _give_up(db: sqlite3.Connection, number: int, why: str, lived_s: float) -> Expired:
     _note(db, number, why, lived_s)
-    (lapsed,) = _lapse(db, "deliveries.number = ?", (number,), lived_s)
-    return lapsed
+    (expired,) = _lapse(db, "deliveries.number = ?", (number,), lived_s)
+    return expired
 
 
-def _expire(db: sqlite3.Connection, sink: str, age_s: float, lived_s: float) -> tuple[Lapsed, ...]:
+def _expire(db: sqlite3.Connection, sink: str, age_s: float, lived_s: float) -> tuple[Expired, ...]:
     which = "outcome IS NULL AND held IS NULL AND sink = ? AND born_s <= ?"
     return _lapse(db, which, (sink, lived_s - age_s), lived_s)
 
 
-def _lapse(db: sqlite3.Connection, which: str, values: tuple[Any, ...], lived_s: float) -> tuple[Lapsed, ...]:
+def _lapse(
+    db: sqlite3.Connection, which: str, values: tuple[Any, ...], lived_s: float
+) -> tuple[Expired, ...]:
     rows = db.execute(
         f"""SELECT deliveries.number, project, track, id FROM deliveries JOIN notices
         ON notices.number = notice WHERE {which} ORDER BY deliveries.number""",  # noqa: S608  (fixed texts)
         values,
     )
-    numbers: defaultdict[TrackKey, list[int]] = defaultdict(list)
-    first: dict[TrackKey, str] = {}
+    numbers: defaultdict[Lane, list[int]] = defaultdict(list)
+    first: dict[Lane, str] = {}
     for number, project, track, name in rows:
-        key = TrackKey(project, track)
-        numbers[key].append(number)
-        first.setdefault(key, name)
+        lane = (project, track)
+        numbers[lane].append(number)
+        first.setdefault(lane, name)
     _end(db, "given_up", lived_s, which, values)
     _set_clock(db, lived_s)
-    return tuple(Lapsed(key=key, numbers=tuple(found), first=first[key]) for key, found in numbers.items())
+    return tuple(
+        Expired(lane=lane, numbers=tuple(found), first=first[lane]) for lane, found in numbers.items()
+    )
 
 
 def _note(db: sqlite3.Connection, number: int, why: str, lived_s: float) -> None:
@@ -269,24 +291,26 @@ def _set_clock(db: sqlite3.Connection, lived_s: float) -> None:
 
 
 # --- the same for what is held back -------------------------------------------------------------------
-def _write(db: sqlite3.Connection, notice: Outgoing, lived_s: float) -> bool:
+def _write(db: sqlite3.Connection, parcel: Parcel, lived_s: float) -> bool:
     """Record a notice for its sinks; return whether it is new. One whose id is there stays as it is."""
-    if not notice.sinks and notice.opens is None:
+    if not parcel.sinks and parcel.opens is None:
         return False
+    notice = parcel.notice
+    body = notice.as_json().encode("utf-8", "replace").decode()
     added = db.execute(
         "INSERT OR IGNORE INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)",
-        (notice.id, *notice.key, moment(notice.at), notice.body),
+        (notice.id, notice.project, notice.track, moment(notice.at), body),
     )
-    for sink in notice.sinks:
+    for sink in parcel.sinks:
         db.execute(
             """INSERT OR IGNORE INTO deliveries (notice, sink, born_s, held)
             SELECT number, ?, ?, ? FROM notices WHERE id = ?""",
-            (sink, lived_s, notice.held.get(sink), notice.id),
+            (sink, lived_s, parcel.held.get(sink), notice.id),
         )
     return added.rowcount > 0
 
 
-def _held_back(db: sqlite3.Connection) -> tuple[HeldBack, ...]:
+def _held(db: sqlite3.Connection) -> tuple[Held, ...]:
     """Return what is held back, by sink and reason."""
     if not _can_hold(db):
         return ()
@@ -295,13 +319,13 @@ def _held_back(db: sqlite3.Connection) -> tuple[HeldBack, ...]:
         WHERE outcome IS NULL AND held IS NOT NULL GROUP BY sink, held ORDER BY sink, held"""
     )
     return tuple(
-        HeldBack(sink=sink, reason=reason, count=count, oldest=datetime.fromisoformat(oldest))
+        Held(sink=sink, reason=reason, count=count, since=datetime.fromisoformat(oldest))
         for sink, reason, count, oldest in rows
     )
 
 
-def _lot(db: sqlite3.Connection, sink: str, reason: str, limit: int) -> HeldLot | None:
-    """Return what is held back from a sink for a reason, with the first `limit` texts; None: nothing."""
+def _lot(db: sqlite3.Connection, sink: str, reason: Reason, limit: int) -> Lot | None:
+    """Return what is held back from a sink for a reason, with the first `limit`; None: nothing."""
     which = "sink = ? AND held = ? AND outcome IS NULL"
     count, upto = db.execute(
         f"SELECT count(*), max(number) FROM deliveries WHERE {which}",  # noqa: S608  (a fixed text)
@@ -314,11 +338,12 @@ def _lot(db: sqlite3.Connection, sink: str, reason: str, limit: int) -> HeldLot 
         WHERE {which} ORDER BY deliveries.number LIMIT ?""",  # noqa: S608
         (sink, reason, limit),
     )
-    return HeldLot(upto=upto, count=count, bodies=tuple(body for (body,) in rows))
+    notices = tuple(filter(None, (_notice(body) for (body,) in rows)))
+    return Lot(upto=upto, count=count, notices=notices)
 
 
 def _fold(
-    db: sqlite3.Connection, sink: str, reason: str, upto: int, instead: Outgoing, lived_s: float
+    db: sqlite3.Connection, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float
 ) -> None:
     """Have one notice take the place of all that is held back up to a number."""
     db.execute(
@@ -326,7 +351,7 @@ def _fold(
         WHERE sink = ? AND held = ? AND outcome IS NULL AND number <= ?""",
         (lived_s, sink, reason, upto),
     )
-    _write(db, instead, lived_s)
+    _write(db, Parcel(notice=instead, sinks=(sink,)), lived_s)
 
 
 def _can_hold(db: sqlite3.Connection) -> bool:
@@ -335,14 +360,14 @@ def _can_hold(db: sqlite3.Connection) -> bool:
 
 
 # --- and for matters ----------------------------------------------------------------------------------
-def _open_matter(db: sqlite3.Connection, notice: Outgoing, key: TrackKey, reached_min: float) -> StoredMatter:
-    """Note that a notice's subject waits for a person; it replaces the matter its key had before."""
+def _open_matter(db: sqlite3.Connection, notice: Notice, opens: Opening) -> Matter:
+    """Note that a notice's subject waits for a person; it replaces the matter its lane had before."""
     db.execute(
         """INSERT OR REPLACE INTO matters (project, track, notice, since, reached_min)
         SELECT ?, ?, number, ?, ? FROM notices WHERE id = ?""",
-        (*key, moment(notice.at), reached_min, notice.id),
+        (*opens.lane, moment(notice.at), opens.reached_min, notice.id),
     )
-    return StoredMatter(key=key, notice=notice.id, since=notice.at, reached_min=reached_min)
+    return Matter(notice=notice.id, lane=opens.lane, since=notice.at, reached_min=opens.reached_min)
 
 
 def _climb(db: sqlite3.Connection, notice: str, reached_min: float) -> None:
@@ -359,7 +384,7 @@ def _settle(db: sqlite3.Connection, notices: Sequence[str]) -> None:
         db.execute("DELETE FROM matters WHERE notice = (SELECT number FROM notices WHERE id = ?)", (notice,))
 
 
-def _matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
+def _matters(db: sqlite3.Connection) -> tuple[Matter, ...]:
     """Return all that waits."""
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'matters'").fetchone() is None:
         return ()  # looked at before a daemon has brought an older journal up to date
@@ -368,9 +393,9 @@ def _matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
         FROM matters JOIN notices ON notices.number = notice ORDER BY since, notice"""
     )
     return tuple(
-        StoredMatter(
-            key=TrackKey(project, track),
+        Matter(
             notice=notice,
+            lane=(project, track),
             since=datetime.fromisoformat(since),
             reached_min=reached_min,
         )
@@ -378,8 +403,8 @@ def _matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
     )
 
 
-def _matter_now(db: sqlite3.Connection, notice: str) -> MatterNow | None:
-    """Return what is known of a matter; None when it is over."""
+def _outlook(db: sqlite3.Connection, notice: str) -> Notice | None:
+    """Return the notice of a matter that still waits; None when that is over, or cannot be read."""
     row = db.execute(
         """SELECT notices.body, matters.project, matters.track, root IS NOT NULL AND removed_at IS NULL
         FROM matters JOIN notices ON notices.number = notice
@@ -389,7 +414,14 @@ def _matter_now(db: sqlite3.Connection, notice: str) -> MatterNow | None:
     if row is None:
         return None
     body, project, name, supervised = row
+    told = _notice(body)
+    if told is None or not supervised:
+        return None
+    if not told.track:
+        return told  # about the project as a whole: until it is settled
     stored = next((one for one in tracks(db, [project]) if one.key.track == name), None)
-    unsound = stored is not None and stored.unsound is not None
-    track = None if stored is None or unsound else stored.track
-    return MatterNow(body=body, track=track, supervised=bool(supervised), unsound=unsound)
+    if stored is None:
+        return None
+    # Nothing is decided on an unsound track before it is repaired.
+    waits = stored.unsound is not None or still_waits(stored.track, told.story, told.step)
+    return told if waits else None

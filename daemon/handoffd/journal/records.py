@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.events import Event, TestEvidence
@@ -190,80 +190,6 @@ class UsageSum(Struct, frozen=True, kw_only=True):
     measured: int
     unpriced: int
     usage: Usage
-
-
-class Outgoing(Struct, frozen=True, kw_only=True):
-    """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
-
-    `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
-    `held` says by sink why it is held back. `opens`: under which key it waits for a person from now
-    on, and how far its ladder of reminders counts as climbed. `climbed`: the id of the notice that it
-    reminds of, and how far the ladder is climbed with it.
-    """
-
-    id: str
-    key: TrackKey
-    at: datetime
-    body: str
-    sinks: tuple[str, ...]
-    effect: int | None
-    held: Mapping[str, str] = field(default_factory=dict)
-    opens: tuple[TrackKey, float] | None = None
-    climbed: tuple[str, float] | None = None
-
-
-class StoredMatter(Struct, frozen=True, kw_only=True):
-    """Something that waits for a person. `notice` is the id of its notice."""
-
-    key: TrackKey
-    notice: str
-    since: datetime
-    reached_min: float
-
-
-class MatterNow(Struct, frozen=True, kw_only=True):
-    """What is known of a matter: the text of its notice, its track, and whether its project is supervised.
-
-    `track` is None for one about the project as a whole, and when the track is `unsound`.
-    """
-
-    body: str
-    track: Track | None
-    supervised: bool
-    unsound: bool = False
-
-
-class HeldBack(Struct, frozen=True, kw_only=True):
-    """What is held back from one sink for one reason. `oldest` is the time of its first notice."""
-
-    sink: str
-    reason: str
-    count: int
-    oldest: datetime
-
-
-class HeldLot(Struct, frozen=True, kw_only=True):
-    """What is held back up to a number: how many, and the first of them as recorded."""
-
-    upto: int
-    count: int
-    bodies: tuple[str, ...]
-
-
-class StoredDelivery(Struct, frozen=True, kw_only=True):
-    """A notice that waits for one sink. Numbers rise in the order of recording, over all sinks."""
-
-    number: int
-    key: TrackKey
-    tries: int
-
-
-class Lapsed(Struct, frozen=True, kw_only=True):
-    """Notices of one track that one sink will not get any more; `first` is the id of the first of them."""
-
-    key: TrackKey
-    numbers: tuple[int, ...]
-    first: str
 
 
 class Backlog(Struct, frozen=True, kw_only=True):

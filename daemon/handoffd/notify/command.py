@@ -19,7 +19,7 @@ from typing import IO
 import anyio
 import anyio.to_thread
 
-from handoffd.notify.notice import Notice
+from handoffd.engine.notice import Notice
 from handoffd.notify.ports import Undelivered
 from handoffd.settings.notify import Forms
 

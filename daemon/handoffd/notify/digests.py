@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import Final
+from typing import Final, get_args
 from zoneinfo import ZoneInfo
 
 import anyio
@@ -21,11 +21,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.clock import Clock
+from handoffd.engine.notice import Held, Notice, Reason
 from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
-from handoffd.notify.notice import ITEM, Notice, and_more, cut
-from handoffd.notify.ports import Box, Held, Reason
+from handoffd.notify.ports import Box
 from handoffd.notify.reminders import LOOK_S
+from handoffd.notify.wording import ITEM, and_more, cut
 from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 log = structlog.get_logger(__name__)
@@ -72,10 +73,11 @@ class Releases:
         self._news.set()
 
     def add(self, held: Iterable[Held]) -> None:
-        """Take over the recorded held notices."""
+        """Take over the recorded held notices, except for reasons that only a later release knows."""
         for one in held:
-            self._since.setdefault((one.sink, one.reason), one.since)
-            self._news.set()
+            if one.reason in get_args(Reason):
+                self._since.setdefault((one.sink, one.reason), one.since)
+                self._news.set()
 
     def upcoming(self) -> Mapping[Key, datetime]:
         """Return when each sink gets the notices held back for each reason."""

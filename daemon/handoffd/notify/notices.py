@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from handoffd.clock import Clock
 from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
+from handoffd.engine.notice import Notice
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import addressed, command_for, repair_command
 from handoffd.errors import Problem
-from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import LASTING
 from handoffd.protocol.story import expand

@@ -24,10 +24,10 @@ import structlog
 from msgspec import Struct
 
 from handoffd.clock import Clock
+from handoffd.engine.notice import Held, Lane, Matter, Notice, Opening, Parcel, Reason, sign_of
 from handoffd.errors import StoreError
 from handoffd.notify.digests import Releases, quiet_until
-from handoffd.notify.notice import Notice, sign_of
-from handoffd.notify.ports import Box, Held, Lane, Matter, Opening, Parcel, Reason, Sink
+from handoffd.notify.ports import Box, Sink
 from handoffd.notify.reminders import Due, Reminders, reminders_of
 from handoffd.notify.retry_policy import Pauses
 from handoffd.notify.sink_workers import GivenUp, Lines, Terms

@@ -7,90 +7,13 @@ nor a machine that was off makes a notice old.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Literal, Protocol
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
-from msgspec import Struct, field
-
-from handoffd.notify.notice import Notice
-from handoffd.notify.retry_policy import Waiting
-
-Reason = Literal["quiet", "digest", "burst"]
-"""Why a notice is held back."""
-
-
-class Opened(Struct, frozen=True, kw_only=True):
-    """What an earlier life left: its clock, and how many notices were dropped for each sink that is gone."""
-
-    lived_s: float
-    dropped: Mapping[str, int]
-
-
-Lane = tuple[str, str]
-"""A project and what of it: one of its tracks, or (with an empty track, or one that starts with ~) itself."""
+from handoffd.engine.notice import Expired, Held, Lot, Matter, Notice, Opened, Parcel, Reason, Waiting
 
 LASTING = "~"
 """Prefix of the topic of a lasting matter: only a check of the project can tell that it is over."""
-
-
-class Opening(Struct, frozen=True, kw_only=True):
-    """Something waits for a person from now on, instead of what waited in its lane before.
-
-    `reached_min`: how far the ladder of reminders counts as climbed; with `inf` there are no reminders.
-    """
-
-    lane: Lane
-    reached_min: float = 0.0
-
-
-class Parcel(Struct, frozen=True, kw_only=True):
-    """A notice, its sinks, and its order; None: it comes from no order, so no order repeats it.
-
-    `held` has the reason for each sink that must not get it yet. `opens`: the matter that it opens.
-    `climbed`: the id of the notice that it repeats, and how far the ladder is climbed with it.
-    """
-
-    notice: Notice
-    sinks: tuple[str, ...]
-    order: int | None = None
-    held: Mapping[str, Reason] = field(default_factory=dict)
-    opens: Opening | None = None
-    climbed: tuple[str, float] | None = None
-
-
-class Matter(Struct, frozen=True, kw_only=True):
-    """A matter that waits for the user, by the id of the notice about it."""
-
-    notice: str
-    lane: tuple[str, str]
-    since: datetime
-    reached_min: float = 0.0
-
-
-class Held(Struct, frozen=True, kw_only=True):
-    """The notices held back from a sink for one reason: how many, and since when."""
-
-    sink: str
-    reason: Reason
-    count: int
-    since: datetime
-
-
-class Lot(Struct, frozen=True, kw_only=True):
-    """What is held back up to a number: how many, and the first of them."""
-
-    upto: int
-    count: int
-    notices: tuple[Notice, ...]
-
-
-class Expired(Struct, frozen=True, kw_only=True):
-    """Notices of one track that a sink did not take in their time: their numbers, and the first one's id."""
-
-    lane: tuple[str, str]
-    numbers: tuple[int, ...]
-    first: str
 
 
 class Box(Protocol):

@@ -23,10 +23,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.clock import Clock
+from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
-from handoffd.notify.notice import Notice
-from handoffd.notify.ports import LASTING, Box, Matter
+from handoffd.notify.ports import LASTING, Box
 from handoffd.settings.notify import RemindSettings
 
 log = structlog.get_logger(__name__)

@@ -18,22 +18,10 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from handoffd.engine.notice import Waiting
+
 ORDERED_TRIES = 5
 """After this many tries later notices of the same track may overtake one."""
-
-
-class Waiting(Struct, frozen=True, kw_only=True):
-    """One notice that a sink has not taken yet. Numbers rise in the order of recording."""
-
-    number: int
-    lane: tuple[str, str]
-    """Project and track: within a lane, order is kept."""
-    tries: int = 0
-    failed: bool = False
-    """Whether it failed since the sink last worked."""
-    doubts: int = 0
-    """How often it failed while the sink took others."""
-    due_s: float = 0.0
 
 
 class Queue(Struct, frozen=True, kw_only=True):

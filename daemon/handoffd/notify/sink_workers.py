@@ -21,9 +21,9 @@ import structlog
 from msgspec import Struct
 
 from handoffd.clock import Clock
+from handoffd.engine.notice import Expired, Notice
 from handoffd.errors import StoreError
-from handoffd.notify.notice import Notice
-from handoffd.notify.ports import Box, Expired, Sink, Undelivered
+from handoffd.notify.ports import Box, Sink, Undelivered
 from handoffd.notify.retry_policy import Pauses, Queue, Send, joined, next_step, not_taken, taken, without
 from handoffd.settings.notify import SinkSettings
 

@@ -19,6 +19,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.engine.events import Restored, Resumed
+from handoffd.engine.notice import Notice, sign_of
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked, StoreError
 from handoffd.execute.run import end_member, is_member
@@ -28,7 +29,6 @@ from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
 from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.project_status import unfinished_in
-from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
 from handoffd.project.external_changes import Before, ExternalChanges
 from handoffd.project.files import ProjectFiles

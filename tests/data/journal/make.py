@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from handoffd.engine.decision import Accepted, Effect, Notify, StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Initialised, Started
+from handoffd.engine.notice import Notice, Opening, Parcel
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.projects import Fire
-from handoffd.journal.records import Newcomer, Outgoing, Record
+from handoffd.journal.records import Newcomer, Record
 from handoffd.journal.schema import STEPS, migrate
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
@@ -106,20 +107,21 @@ def _opened(path: Path, version: int) -> sqlite3.Connection:
     return connection
 
 
+def _notice(name: str, key: TrackKey, minute: int) -> Notice:
+    return Notice(
+        id=name, at=_at(minute), project=key.project, name="shop", story="US-005", step="review",
+        kind="needs_human", text="US-005 waits for a review", track=key.track,
+    )  # fmt: skip
+
+
 async def _notices(journal: Journal) -> None:
     """One delivered to both, one that only the command has taken, one given up by the webhook."""
     keys = {"delivered": SHOP, "waiting": SHOP, "given-up": TrackKey("/srv/blog", "")}
     await journal.outbox.open(["command", "webhook"])
     await journal.outbox.keep(
-        [
-            Outgoing(
-                id=name, key=key, at=_at(17), body=f'{{"id": "{name}"}}', sinks=("command", "webhook"),
-                effect=None,
-            )
-            for name, key in keys.items()
-        ],
+        [Parcel(notice=_notice(name, key, 17), sinks=("command", "webhook")) for name, key in keys.items()],
         100.5,
-    )  # fmt: skip
+    )
     for waiting in await journal.outbox.waiting("command", 0, 10):
         await journal.outbox.delivered(waiting.number, 101)
     delivered, waits, lost = await journal.outbox.waiting("webhook", 0, 10)
@@ -130,13 +132,11 @@ async def _notices(journal: Journal) -> None:
 
 async def _held(journal: Journal) -> None:
     """A gate that waits, told of to the command, held back from the webhook, and reminded of once."""
-    gate = Outgoing(
-        id="held", key=SHOP, at=_at(18), body='{"id": "held"}', sinks=("command", "webhook"), effect=None,
-        held={"webhook": "quiet"}, opens=(SHOP, 0.0),
+    gate = Parcel(
+        notice=_notice("held", SHOP, 18), sinks=("command", "webhook"), held={"webhook": "quiet"},
+        opens=Opening(lane=SHOP),
     )  # fmt: skip
-    reminder = Outgoing(
-        id="reminder", key=SHOP, at=_at(19), body="{}", sinks=(), effect=None, climbed=("held", 60.0)
-    )
+    reminder = Parcel(notice=_notice("reminder", SHOP, 19), sinks=(), climbed=("held", 60.0))
     await journal.outbox.keep([gate, reminder], 105)
 
 

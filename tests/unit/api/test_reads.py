@@ -14,10 +14,11 @@ import pytest
 from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryDesk
 from tests.support.playbook import shipped_rules
+from tests.support.recorded import spoil
 from tests.support.refusals import refused
 from tests.support.runs import run_spec
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.journal.making import KEY, NOW, dispatch, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
 from handoffd.api.reads import (
     MOST_WAITING,
@@ -37,13 +38,14 @@ from handoffd.api.reads import (
 )
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
+from handoffd.engine.notice import Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.errors import Json, NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Outgoing, UsageSum
+from handoffd.journal.records import UsageSum
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
@@ -84,11 +86,10 @@ async def test_status_has_undelivered_notices(
     supervision: MemorySupervision, journal: Journal, offline: Reads
 ) -> None:
     """And, from a daemon, the time of the next try."""
-    told = Outgoing(id="a", key=TrackKey("/srv/shop"), at=NOW, body="{}", sinks=("web",), effect=None)
     asked = reads(supervision, journal, desk=MemoryDesk({"web": 4.25}))
     assert [] == (await asked.status())["notices"]
 
-    await journal.outbox.keep([told], 1)
+    await journal.outbox.keep([parcel("a")], 1)
     (waiting,) = await journal.outbox.waiting("web", 0, 1)
     await journal.outbox.failed(waiting.number, "no route", 2)
 
@@ -209,29 +210,21 @@ async def waiting(journal: Journal) -> Journal:
     return journal
 
 
-async def gate(waiting: Journal, name: str = "gate", **changes: object) -> Outgoing:
+def gate(name: str = "gate", key: TrackKey = KEY, *, opens: TrackKey | None = KEY, **more: Any) -> Parcel:
     """Return a notice about that track's gate."""
-    (stored,) = await waiting.tracks()
-    state = stored.track.state
-    assert state is not None
-    notice = replace(NOTICE, id=name, story=state.story, step=state.step)
-    plain = Outgoing(
-        id=name, key=KEY, at=NOW, body=notice.as_json(), sinks=("web",), effect=None, opens=(KEY, 0.0)
-    )
-    return replace(plain, **changes)
+    sent = parcel(name, key, opens=opens, **more)
+    return replace(sent, notice=replace(sent.notice, story="US-1", step="bdd"))
 
 
 async def test_an_open_matter_has_the_time_of_its_next_reminder(waiting: Journal) -> None:
     """With the command to type; without a daemon the time is unknown."""
-    await waiting.outbox.keep([await gate(waiting)], 1)
-    await waiting.outbox.keep([replace(await gate(waiting, "r"), opens=None, climbed=("gate", 60.0))], 2)
+    await waiting.outbox.keep([gate()], 1)
+    await waiting.outbox.keep([gate("r", opens=None, climbed=("gate", 60.0))], 2)
     desk = MemoryDesk(again={"gate": NOW + timedelta(hours=1)})
 
     found = await notices_json(waiting.outbox, desk, LATELY_S)
-    (state,) = [stored.track.state for stored in await waiting.tracks()]
-    assert state is not None
     shown = {
-        "project": "/srv/shop", "track": "main", "name": "shop", "story": state.story, "kind": "needs_human",
+        "project": "/srv/shop", "track": "main", "name": "shop", "story": "US-1", "kind": "needs_human",
         "text": NOTICE.text, "next": NOTICE.action, "since": "2026-01-31T22:15:09.123Z", "reminded_min": 60.0,
         "again_at": "2026-01-31T23:15:09.123Z",
     }  # fmt: skip
@@ -244,17 +237,17 @@ async def test_an_open_matter_has_the_time_of_its_next_reminder(waiting: Journal
     assert ["web"] == [one["sink"] for one in offline["sinks"]]
 
 
-async def test_a_matter_that_is_over_is_not_listed(waiting: Journal) -> None:
+async def test_a_matter_that_is_over_is_not_listed(waiting: Journal, tmp_path: Path) -> None:
     """Although no daemon has run since; neither is one that is damaged or of a removed project."""
-    await waiting.outbox.keep([await gate(waiting)], 1)
+    await waiting.outbox.keep([gate()], 1)
     await waiting.commit(record())
     assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
 
-    await waiting.outbox.keep([await gate(waiting, "odd", body="{")], 1)
-    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
     itself = KEY._replace(track="")
-    trust = await gate(waiting, "trust", key=itself, opens=(itself, 0.0))
-    await waiting.outbox.keep([trust], 1)
+    await waiting.outbox.keep([gate("odd", itself, opens=itself)], 1)
+    spoil(tmp_path / "journal.db", "UPDATE notices SET body = '{' WHERE id = 'odd'")
+    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    await waiting.outbox.keep([gate("trust", itself, opens=itself)], 1)
     assert 1 == len((await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"])
     await waiting.remove_project(KEY.project, NOW)
     assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
@@ -262,7 +255,7 @@ async def test_a_matter_that_is_over_is_not_listed(waiting: Journal) -> None:
 
 async def test_a_notice_that_is_held_back_has_an_end_and_a_reason(waiting: Journal) -> None:
     """With its sink."""
-    await waiting.outbox.keep([await gate(waiting, held={"web": "quiet"}, opens=None)], 1)
+    await waiting.outbox.keep([gate(held={"web": "quiet"}, opens=None)], 1)
     desk = MemoryDesk(held={("web", "quiet"): NOW})
 
     found = await notices_json(waiting.outbox, desk, LATELY_S)
@@ -273,10 +266,7 @@ async def test_a_notice_that_is_held_back_has_an_end_and_a_reason(waiting: Journ
 
 async def test_of_many_matters_the_oldest_are_shown(waiting: Journal) -> None:
     """The answer counts the others."""
-    many = [
-        await gate(waiting, str(number), opens=(KEY._replace(track=str(number)), 0.0))
-        for number in range(MOST_WAITING + 3)
-    ]
+    many = [gate(str(number), opens=KEY._replace(track=str(number))) for number in range(MOST_WAITING + 3)]
     await waiting.outbox.keep(many, 1)
 
     assert 3 == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["more_waiting"]
@@ -284,8 +274,8 @@ async def test_of_many_matters_the_oldest_are_shown(waiting: Journal) -> None:
 
 async def test_a_matter_without_reminders_is_listed_too(waiting: Journal) -> None:
     """JSON has no infinite numbers."""
-    trouble = await gate(waiting, opens=(KEY._replace(track="~condition"), math.inf))
-    await waiting.outbox.keep([replace(trouble, body=replace(NOTICE, track="").as_json())], 1)
+    itself, condition = KEY._replace(track=""), KEY._replace(track="~condition")
+    await waiting.outbox.keep([gate("trouble", itself, opens=condition, reached_min=math.inf)], 1)
 
     (shown,) = (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
     assert ("", None, None) == (shown["track"], shown["reminded_min"], shown["again_at"])

@@ -31,10 +31,10 @@ from tests.unit.journal.making import track as stored_track
 
 from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
 from handoffd.engine.events import BudgetRaised, CapReached, Event, ExecutorExited, Noted
+from handoffd.engine.notice import Notice
 from handoffd.engine.run import SCOPES, Cap, Exit, Finding, Scope, Usage
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
 from handoffd.journal.journal import Journal
-from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ProjectCaps

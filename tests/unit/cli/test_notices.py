@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 from tests.support.commands import Commands, cells, environment
 from tests.support.controlled import Controlled, controlled
-from tests.support.notices import NOTICE
 from tests.support.supervision import MemorySupervision
-from tests.unit.journal.making import KEY, NOW
+from tests.unit.journal.making import NOW, parcel
 
 from handoffd.cli.notices import notices_report
 from handoffd.cli.wording import moment
 from handoffd.clock import rfc3339
 from handoffd.errors import HandoffdError, NotFound
-from handoffd.journal.records import Outgoing
 
 SINCE = rfc3339(NOW)
 
@@ -28,10 +26,7 @@ SINCE = rfc3339(NOW)
 def test_undelivered_notifications_are_listed(control: Controlled, handoffd: Commands) -> None:
     """Those under way and those held back; without them it is one sentence."""
     assert ["Nothing needs you. All notifications were delivered."] == handoffd("notices").lines
-    held = Outgoing(
-        id="a", key=KEY, at=NOW, body=NOTICE.as_json(), sinks=("web", "mail"), effect=None,
-        held={"mail": "quiet"},
-    )  # fmt: skip
+    held = parcel("a", sinks=("web", "mail"), held={"mail": "quiet"})
     control.run(control.journal.outbox.keep, [held], 1.0)
 
     lines = handoffd("notices").lines

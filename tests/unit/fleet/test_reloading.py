@@ -13,12 +13,12 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import House, at, daemon, house
 
+from handoffd.engine.notice import Notice
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.reloading import Reloading, Renewal, live_part, marks, needs_restart, usable
 from handoffd.fleet.roster import Roster
-from handoffd.notify.notice import Notice
 from handoffd.settings.loading import Further, Given, Loaded, load
 from handoffd.settings.model import ExecuteSettings, Settings, WatchSettings
 

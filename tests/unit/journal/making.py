@@ -7,9 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from tests.support.notices import NOTICE
 
 from handoffd.engine.decision import Accepted, Effect, Result
 from handoffd.engine.events import Event, Noted
+from handoffd.engine.notice import Opening, Parcel
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record
@@ -68,6 +73,22 @@ def record(
         why=why,
         state_text=text,
     )
+
+
+def parcel(
+    name: str,
+    key: TrackKey = KEY,
+    *,
+    at: datetime = NOW,
+    sinks: tuple[str, ...] = ("web",),
+    opens: TrackKey | None = None,
+    reached_min: float = 0,
+    **more: Any,
+) -> Parcel:
+    """Return a notice about a track for its sinks; `opens` is the lane in which it waits for a person."""
+    notice = replace(NOTICE, id=name, at=at, project=key.project, track=key.track)
+    opening = None if opens is None else Opening(lane=opens, reached_min=reached_min)
+    return Parcel(notice=notice, sinks=sinks, opens=opening, **more)
 
 
 @asynccontextmanager

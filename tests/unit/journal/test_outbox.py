@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.notices import NOTICE
 from tests.support.recorded import spoil
 from tests.unit.journal.conftest import Golden
-from tests.unit.journal.making import KEY, NOW, older, opened, record
+from tests.unit.journal.making import KEY, NOW, older, opened, parcel, record, track
 
 from handoffd.engine.decision import Notify
+from handoffd.engine.notice import Expired, Held, Matter, Opened
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog, HeldBack, HeldLot, Lapsed, Outgoing, StoredMatter
+from handoffd.journal.records import Backlog
+from handoffd.protocol.state import Status
 
 TELL = Notify(notice="done", story="US-1", step="done", text="done")
 BLOG = TrackKey("/srv/blog", "")
@@ -24,9 +28,14 @@ HOUR_S = 3600.0
 
 
 # --- deliveries ---------------------------------------------------------------------------------------
-def outgoing(name: str, key: TrackKey = KEY, *, effect: int | None = None) -> Outgoing:
-    """Return a notice for two sinks."""
-    return Outgoing(id=name, key=key, at=NOW, body=f"text of {name}", sinks=("mail", "web"), effect=effect)
+both = partial(parcel, sinks=("mail", "web"))
+"""Makes a notice for two sinks."""
+
+
+async def told(journal: Journal, number: int) -> str | None:
+    """Return the id of a notice as it is read."""
+    notice = await journal.outbox.read(number)
+    return None if notice is None else notice.id
 
 
 async def waiting(journal: Journal, sink: str, after: int = 0, limit: int = 100) -> list[int]:
@@ -40,36 +49,39 @@ async def test_a_notice_waits_for_each_sink_and_its_order_is_done(journal: Journ
     (order,) = committed.effects
     assert NOW == order.at
 
-    await journal.outbox.keep([outgoing("a", effect=order.id), outgoing("b", BLOG)], 1)
+    await journal.outbox.keep([both("a", order=order.id), both("b", BLOG)], 1)
 
     assert () == await journal.pending_effects()
     mail = await journal.outbox.waiting("mail", 0, 100)
-    assert [(KEY, 0), (BLOG, 0)] == [(one.key, one.tries) for one in mail]
-    assert ["text of a", "text of b"] == [await journal.outbox.text(one.number) for one in mail]
+    assert [(KEY, 0), (BLOG, 0)] == [(one.lane, one.tries) for one in mail]
+    assert ["a", "b"] == [await told(journal, one.number) for one in mail]
     assert 2 == len(await waiting(journal, "web"))
     assert [] == await waiting(journal, "pager")
-    assert await journal.outbox.text(99) is None
+    assert await journal.outbox.read(99) is None
 
 
 async def test_recording_it_again_changes_nothing(journal: Journal) -> None:
     """A repetition has the same id, and one that was delivered stays so."""
-    await journal.outbox.keep([outgoing("a")], 1)
+    await journal.outbox.keep([both("a")], 1)
     (number,) = await waiting(journal, "mail")
     await journal.outbox.delivered(number, 2)
 
-    await journal.outbox.keep([replace(outgoing("a"), body="another")], 3)
+    again = both("a")
+    await journal.outbox.keep([replace(again, notice=replace(again.notice, text="another"))], 3)
 
     assert ([], 1) == (await waiting(journal, "mail"), len(await waiting(journal, "web")))
-    assert "text of a" == await journal.outbox.text(number)
+    kept = await journal.outbox.read(number)
+    assert kept is not None
+    assert NOTICE.text == kept.text
 
 
 async def test_notices_are_recorded_all_or_none_and_read_in_pieces(journal: Journal) -> None:
     """None when one has an unknown order; deliveries above a number, and up to a limit."""
     with pytest.raises(StoreError):
-        await journal.outbox.keep([outgoing("a"), outgoing("b", effect=99)], 1)
+        await journal.outbox.keep([parcel("a"), parcel("b", order=99)], 1)
     assert [] == await waiting(journal, "mail")
 
-    await journal.outbox.keep([outgoing(str(n)) for n in range(5)], 1)
+    await journal.outbox.keep([parcel(str(n)) for n in range(5)], 1)
     numbers = await waiting(journal, "web")
 
     assert numbers[:2] == await waiting(journal, "web", 0, 2)
@@ -78,7 +90,7 @@ async def test_notices_are_recorded_all_or_none_and_read_in_pieces(journal: Jour
 
 async def test_a_failed_try_is_counted_and_reported(journal: Journal) -> None:
     """By sink: how many wait, since when, and the last error."""
-    await journal.outbox.keep([outgoing("a"), replace(outgoing("b"), at=NOW + timedelta(hours=1))], 1)
+    await journal.outbox.keep([both("a"), both("b", at=NOW + timedelta(hours=1))], 1)
     one, two = await waiting(journal, "web")
     await journal.outbox.failed(one, "no \udcff route", 2)
     await journal.outbox.failed(two, "x" * 5000, 3)
@@ -97,12 +109,12 @@ async def test_a_failed_try_is_counted_and_reported(journal: Journal) -> None:
 
 async def test_one_that_will_never_be_taken_is_given_up(journal: Journal) -> None:
     """The backlog shows it for a while of the daemon's life."""
-    await journal.outbox.keep([outgoing("a")], 1)
+    await journal.outbox.keep([both("a")], 1)
     (number,) = await waiting(journal, "web")
 
     lapsed = await journal.outbox.give_up(number, "422", 5)
 
-    assert Lapsed(key=KEY, numbers=(number,), first="a") == lapsed
+    assert Expired(lane=KEY, numbers=(number,), first="a") == lapsed
     assert [] == await waiting(journal, "web")
     _, web = await journal.outbox.backlog(HOUR_S)
     assert web == Backlog(sink="web", undelivered=0, tries=0, oldest=None, last_error="422", given_up=1)
@@ -112,12 +124,12 @@ async def test_one_that_will_never_be_taken_is_given_up(journal: Journal) -> Non
 
 async def test_what_is_old_is_given_up_by_track(journal: Journal) -> None:
     """Of one sink, by the clock of the daemon's lives."""
-    await journal.outbox.keep([outgoing("a"), outgoing("b", BLOG), outgoing("c")], 100)
-    await journal.outbox.keep([outgoing("young")], 101)
+    await journal.outbox.keep([both("a"), both("b", BLOG), both("c")], 100)
+    await journal.outbox.keep([both("young")], 101)
     a, b, c, young = await waiting(journal, "web")
 
     assert () == await journal.outbox.expire("web", 100, 199)
-    lapsed = {Lapsed(key=KEY, numbers=(a, c), first="a"), Lapsed(key=BLOG, numbers=(b,), first="b")}
+    lapsed = {Expired(lane=KEY, numbers=(a, c), first="a"), Expired(lane=BLOG, numbers=(b,), first="b")}
     assert lapsed == set(await journal.outbox.expire("web", 100, 200))
 
     assert [young] == await waiting(journal, "web")
@@ -127,13 +139,13 @@ async def test_what_is_old_is_given_up_by_track(journal: Journal) -> None:
 async def test_the_next_life_goes_on_where_this_one_was(place: Path) -> None:
     """With its clock, which never goes back; what waited for a sink that is gone is dropped."""
     async with opened(place) as journal:
-        assert (0.0, {}) == await journal.outbox.open(["mail", "web"])
-        await journal.outbox.keep([outgoing("a"), outgoing("b")], 7.5)
+        assert Opened(lived_s=0, dropped={}) == await journal.outbox.open(["mail", "web"])
+        await journal.outbox.keep([both("a"), both("b")], 7.5)
         await journal.outbox.keep([], 3)
     async with opened(place) as journal:
-        assert (7.5, {"web": 2}) == await journal.outbox.open(["mail", "new"])
+        assert Opened(lived_s=7.5, dropped={"web": 2}) == await journal.outbox.open(["mail", "new"])
         assert [2, 0, 0] == [len(await waiting(journal, sink)) for sink in ("mail", "web", "new")]
-        assert (7.5, {"mail": 2}) == await journal.outbox.open([])
+        assert Opened(lived_s=7.5, dropped={"mail": 2}) == await journal.outbox.open([])
 
 
 @pytest.mark.parametrize("schema", [1, 3])
@@ -143,19 +155,18 @@ async def test_a_notice_that_an_earlier_release_ordered_is_still_sent(golden: Go
     async with opened(golden(schema)) as journal:
         (order,) = await journal.pending_effects()
         assert (3, Notify, decided_at) == (order.id, type(order.effect), order.at)
-        await journal.outbox.keep([outgoing("new", effect=order.id)], 200)
+        await journal.outbox.keep([both("new", order=order.id)], 200)
         assert () == await journal.pending_effects()
-        assert "text of new" == await journal.outbox.text((await waiting(journal, "mail"))[0])
+        assert "new" == await told(journal, (await waiting(journal, "mail"))[0])
 
 
 async def test_the_outbox_of_an_earlier_release_is_read_whole(golden: Golden) -> None:
     """Waiting deliveries, those that were given up, and the clock by which they age."""
     async with opened(golden(3)) as journal:
-        assert (104, {}) == await journal.outbox.open(["command", "webhook"])
+        assert Opened(lived_s=104, dropped={}) == await journal.outbox.open(["command", "webhook"])
         assert [] == await waiting(journal, "command")
         (left,) = await journal.outbox.waiting("webhook", 0, 10)
-        assert (KEY, 1) == (left.key, left.tries)
-        assert '{"id": "waiting"}' == await journal.outbox.text(left.number)
+        assert (KEY, 1) == (left.lane, left.tries)
         (backlog,) = await journal.outbox.backlog(HOUR_S)
         assert ("webhook", 1, 1) == (backlog.sink, backlog.undelivered, backlog.given_up)
         assert "https://example.org answered 422" == backlog.last_error
@@ -166,62 +177,63 @@ async def test_an_older_journal_can_be_read_without_being_changed(tmp_path: Path
     async with older(1, tmp_path) as journal:
         assert () == await journal.outbox.backlog(HOUR_S)
         with pytest.raises(StoreError, match="reading only"):
-            await journal.outbox.keep([outgoing("a")], 1)
+            await journal.outbox.keep([parcel("a")], 1)
     async with older(5, tmp_path) as journal:
-        assert () == await journal.outbox.held_back()
+        assert () == await journal.outbox.held()
         assert () == await journal.outbox.matters()
 
 
 # --- held back ---------------------------------------------------------------------------------------
 async def test_what_is_held_back_does_not_wait_and_does_not_grow_old(journal: Journal) -> None:
     """It is not sent, reported or given up."""
-    late = replace(outgoing("b"), held={"mail": "quiet"}, at=NOW + timedelta(hours=1))
-    await journal.outbox.keep([replace(outgoing("a"), held={"mail": "quiet"}), late, outgoing("c")], 1)
+    late = both("b", at=NOW + timedelta(hours=1), held={"mail": "quiet"})
+    first = both("a", held={"mail": "quiet"})
+    await journal.outbox.keep([first, late, both("c")], 1)
 
     assert (1, 3) == (len(await waiting(journal, "mail")), len(await waiting(journal, "web")))
     assert [1, 3] == [one.undelivered for one in await journal.outbox.backlog(60)]
     (lapsed,) = await journal.outbox.expire("mail", 1, 1000)
     assert "c" == lapsed.first
-    found = await journal.outbox.held_back()
-    assert (HeldBack(sink="mail", reason="quiet", count=2, oldest=NOW),) == found
+    found = await journal.outbox.held()
+    assert (Held(sink="mail", reason="quiet", count=2, since=NOW),) == found
 
 
 async def test_one_takes_the_place_of_many_in_one_transaction(journal: Journal) -> None:
     """It replaces notices up to a number: later ones are for the next."""
     outbox = journal.outbox
-    held = [replace(outgoing(name), held={"mail": "quiet"}, sinks=("mail",)) for name in "abc"]
+    held = [parcel(name, held={"mail": "quiet"}, sinks=("mail",)) for name in "abc"]
     await outbox.keep(held[:2], 1)
-    lot = await outbox.held_lot("mail", "quiet", 1)
+    lot = await outbox.lot("mail", "quiet", 1)
     assert lot is not None
-    assert HeldLot(upto=lot.upto, count=2, bodies=("text of a",)) == lot
+    assert (2, ["a"]) == (lot.count, [notice.id for notice in lot.notices])
     await outbox.keep(held[2:], 2)
 
-    await outbox.fold("mail", "quiet", lot.upto, replace(outgoing("digest"), sinks=("mail",)), 3)
+    await outbox.fold("mail", "quiet", lot.upto, parcel("digest").notice, 3)
 
     (number,) = await waiting(journal, "mail")
-    assert "text of digest" == await outbox.text(number)
-    (left,) = await outbox.held_back()
+    assert "digest" == await told(journal, number)
+    (left,) = await outbox.held()
     assert 1 == left.count
-    assert await outbox.held_lot("mail", "digest", 9) is None
+    assert await outbox.lot("mail", "digest", 9) is None
 
 
 async def test_held_back_goes_with_its_sink(journal: Journal) -> None:
     """A sink that is taken out of the settings gets nothing more."""
-    await journal.outbox.keep([replace(outgoing("a"), held={"mail": "quiet"})], 1)
-    _, dropped = await journal.outbox.open(["web"])
+    await journal.outbox.keep([both("a", held={"mail": "quiet"})], 1)
+    found = await journal.outbox.open(["web"])
 
-    assert ({"mail": 1}, ()) == (dropped, await journal.outbox.held_back())
+    assert ({"mail": 1}, ()) == (found.dropped, await journal.outbox.held())
 
 
 # --- matters -----------------------------------------------------------------------------------------
-GATE = replace(outgoing("gate"), opens=(KEY, 0.0), sinks=())
+GATE = parcel("gate", sinks=(), opens=KEY)
 
 
 async def test_a_matter_is_opened_with_its_notice_and_once(journal: Journal) -> None:
     """Also when no sink gets it at first; a repetition opens nothing."""
     outbox = journal.outbox
-    matter = StoredMatter(key=KEY, notice="gate", since=NOW, reached_min=0)
-    assert (matter,) == await outbox.keep([GATE, outgoing("other")], 1)
+    matter = Matter(lane=KEY, notice="gate", since=NOW)
+    assert (matter,) == await outbox.keep([GATE, parcel("other")], 1)
     assert () == await outbox.keep([GATE], 2)
     assert (matter,) == await outbox.matters()
 
@@ -233,47 +245,53 @@ async def test_a_matter_is_opened_with_its_notice_and_once(journal: Journal) -> 
 async def test_how_far_the_ladder_is_climbed_is_recorded_with_the_reminder(journal: Journal) -> None:
     """All or nothing; of a matter that is over, nothing."""
     await journal.outbox.keep([GATE], 1)
-    await journal.outbox.keep([replace(outgoing("reminder"), climbed=("gate", 60.0))], 2)
-    await journal.outbox.keep([replace(outgoing("more"), climbed=("other", 90.0))], 2)
+    await journal.outbox.keep([parcel("reminder", climbed=("gate", 60.0))], 2)
+    await journal.outbox.keep([parcel("more", climbed=("other", 90.0))], 2)
 
     assert [60.0] == [matter.reached_min for matter in await journal.outbox.matters()]
 
 
 async def test_a_matter_of_a_project_is_apart_from_those_its_tracks_have(journal: Journal) -> None:
     """And may be one without reminders."""
-    trouble = replace(GATE, id="trouble", opens=(TrackKey(KEY.project, "~condition"), math.inf))
+    trouble = parcel("trouble", opens=TrackKey(KEY.project, "~condition"), reached_min=math.inf)
     await journal.outbox.keep([GATE, trouble], 1)
 
-    found = {one.notice: (one.key.track, one.reached_min) for one in await journal.outbox.matters()}
+    found = {one.notice: (one.lane[1], one.reached_min) for one in await journal.outbox.matters()}
     assert {"gate": (KEY.track, 0), "trouble": ("~condition", math.inf)} == found
 
 
 async def test_the_next_matter_of_a_track_takes_the_place_of_the_last(journal: Journal) -> None:
     """Other tracks have their own; the oldest comes first."""
     later = NOW + timedelta(hours=1)
-    await journal.outbox.keep([GATE, replace(GATE, id="blog", opens=(BLOG, 0.0), at=later)], 1)
-    await journal.outbox.keep([replace(GATE, id="next", at=later + timedelta(hours=1))], 2)
+    await journal.outbox.keep([GATE, parcel("blog", at=later, opens=BLOG)], 1)
+    await journal.outbox.keep([parcel("next", at=later + timedelta(hours=1), opens=KEY)], 2)
 
     assert ["blog", "next"] == [matter.notice for matter in await journal.outbox.matters()]
 
 
-async def read(journal: Journal, notice: str) -> tuple[str, bool, bool] | None:
-    """Return the text of a matter, whether its track is known, and whether its project is supervised."""
-    now = await journal.outbox.matter_now(notice)
-    return None if now is None else (now.body, now.track is not None, now.supervised)
+async def waits(journal: Journal, notice: str = "gate") -> bool:
+    """Return whether a matter still waits."""
+    return await journal.outbox.outlook(notice) is not None
 
 
-async def test_a_matter_is_read_with_its_track_as_it_is_now(journal: Journal) -> None:
-    """As decided last; a project that was removed is not supervised."""
-    await journal.outbox.keep([GATE, replace(GATE, id="blog", key=BLOG, opens=(BLOG, 0.0))], 1)
-    assert await read(journal, "none") is None
-    assert ("text of gate", False, False) == await read(journal, "gate")
+async def test_the_latest_state_of_its_track_decides_whether_a_matter_waits(journal: Journal) -> None:
+    """And whether its project is supervised; one about the project as a whole waits until it is settled."""
+    itself = KEY._replace(track="")
+    gate = parcel("gate", opens=KEY)
+    gate = replace(gate, notice=replace(gate.notice, story="US-1", step="bdd", at=NOTICE.at))
+    await journal.outbox.keep([gate, parcel("trust", itself, opens=itself)], 1)
+    assert not await waits(journal, "none")
+    assert [False, False] == [await waits(journal, name) for name in ("gate", "trust")]
 
     await journal.add_project(KEY.project, "shop", NOW)
-    await journal.commit(record())
-    assert ("text of gate", True, True) == await read(journal, "gate")
+    assert [False, True] == [await waits(journal, name) for name in ("gate", "trust")]  # no track is known
+    await journal.commit(record(after=track(status=Status.NEEDS_HUMAN)))
+    assert gate.notice == await journal.outbox.outlook("gate")
+    await journal.commit(record(after=track(status=Status.RUNNING)))
+    assert [False, True] == [await waits(journal, name) for name in ("gate", "trust")]
+    await journal.commit(record(after=track(status=Status.NEEDS_HUMAN)))
     await journal.remove_project(KEY.project, NOW)
-    assert ("text of gate", True, False) == await read(journal, "gate")
+    assert [False, False] == [await waits(journal, name) for name in ("gate", "trust")]
 
 
 async def test_a_matter_stays_open_when_its_track_was_changed_by_hand(journal: Journal, place: Path) -> None:
@@ -281,13 +299,27 @@ async def test_a_matter_stays_open_when_its_track_was_changed_by_hand(journal: J
     await journal.outbox.keep([GATE], 1)
     await journal.add_project(KEY.project, "shop", NOW)
     await journal.commit(record())
+    assert not await waits(journal)
     for change in ("UPDATE tracks SET body = '{'", "DELETE FROM tracks"):
         spoil(place, change)
-
-        now = await journal.outbox.matter_now("gate")
-        assert now is not None
-        assert (None, True, True) == (now.track, now.unsound, now.supervised)
+        assert await waits(journal)
         assert 0 == (await journal.counts()).waiting_for_people
+
+
+async def test_an_unreadable_notice_is_none(journal: Journal, place: Path) -> None:
+    """It waits for no person; among those held back it is left out, and counted."""
+    itself = KEY._replace(track="")
+    await journal.add_project(KEY.project, "shop", NOW)
+    held = [parcel(name, sinks=("mail",), held={"mail": "quiet"}) for name in "ab"]
+    await journal.outbox.keep([parcel("odd", itself, opens=itself), *held], 1)
+    (number,) = await waiting(journal, "web")
+    assert "odd" == await told(journal, number)
+    spoil(place, "UPDATE notices SET body = '{' WHERE id IN ('odd', 'a')")
+
+    assert (None, False) == (await told(journal, number), await waits(journal, "odd"))
+    lot = await journal.outbox.lot("mail", "quiet", 2)
+    assert lot is not None
+    assert (2, ["b"]) == (lot.count, [notice.id for notice in lot.notices])
 
 
 async def test_a_journal_of_schema_8_opens_with_its_matters(golden: Golden) -> None:
@@ -295,5 +327,5 @@ async def test_a_journal_of_schema_8_opens_with_its_matters(golden: Golden) -> N
     async with opened(golden(8)) as journal:
         assert [("held", 60.0)] == [(one.notice, one.reached_min) for one in await journal.outbox.matters()]
         assert [("webhook", "quiet", 1)] == [
-            (one.sink, one.reason, one.count) for one in await journal.outbox.held_back()
+            (one.sink, one.reason, one.count) for one in await journal.outbox.held()
         ]

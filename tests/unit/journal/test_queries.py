@@ -6,8 +6,7 @@ import sqlite3
 from datetime import datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
-from tests.unit.journal.making import KEY, NOW, dispatch, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
 from handoffd.engine.decision import StopTree
 from handoffd.engine.events import Noted, NoticeGivenUp, StateEdited
@@ -19,7 +18,7 @@ from handoffd.journal import dispatches, queries
 from handoffd.journal.commit import prepare, write_record
 from handoffd.journal.journal import Journal
 from handoffd.journal.projects import put_projects
-from handoffd.journal.records import Newcomer, Outgoing
+from handoffd.journal.records import Newcomer
 from handoffd.protocol.state import State, Status
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -182,9 +181,8 @@ async def test_stories_that_wait_are_counted(journal: Journal) -> None:
 
 async def test_notices_by_sink_and_outcome(journal: Journal) -> None:
     """One on its way is `waiting`, one that must not be sent before the morning is `held`."""
-    notice = Outgoing(id="n1", key=KEY, at=NOW, body="{}", sinks=("webhook",), effect=None)
-    late = replace(notice, id="n3", held={"webhook": "quiet"})
-    await journal.outbox.keep([notice, replace(notice, id="n2"), late], 0)
+    late = parcel("n3", sinks=("webhook",), held={"webhook": "quiet"})
+    await journal.outbox.keep([*(parcel(name, sinks=("webhook",)) for name in ("n1", "n2")), late], 0)
     (first, _) = await journal.outbox.waiting("webhook", 0, 10)
     await journal.outbox.delivered(first.number, 1)
 
@@ -235,8 +233,7 @@ async def test_a_story_that_was_pending_before_waits_since_its_notice(journal: J
     await add(journal, "/a", track())
     await journal.commit(record(key=key, after=capped, at=at))
     assert at == (await journal.counts()).waiting_since  # the notice is not recorded yet
-    told = Outgoing(id="n1", key=key, at=at, body="{}", sinks=(), effect=None, opens=(key, 0))
-    await journal.outbox.keep([told], 0)
+    await journal.outbox.keep([parcel("n1", key, at=at, sinks=(), opens=key)], 0)
     await journal.commit(record(key=key, after=capped.with_note("?"), at=at + timedelta(days=1)))
 
     assert at == (await journal.counts()).waiting_since

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
 from tests.unit.journal.conftest import Golden
-from tests.unit.journal.making import KEY, NOW, dispatch, older, opened, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, older, opened, parcel, record, track
 
 from handoffd.api.verification import Verification
 from handoffd.engine.events import Approved, Initialised, Noted
@@ -26,7 +26,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.fleet.housekeeping import standing_after
 from handoffd.journal import retention
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import LeftOut, Outgoing
+from handoffd.journal.records import LeftOut
 from handoffd.journal.replay import Recordings
 from handoffd.journal.retention import Condition, End, Old, Past, Size, plan, sizes
 from handoffd.protocol.state import Status
@@ -155,8 +155,7 @@ async def test_it_is_remembered_when_it_was_cleaned_up(place: Path) -> None:
 
 async def _notice(journal: Journal, name: str, days: int, *, waits: bool) -> None:
     at = NOW - timedelta(days=days)
-    notice = Outgoing(id=name, key=KEY, at=at, body="0123456789", sinks=("webhook", "command"), effect=None)
-    await journal.outbox.keep([notice], 0)
+    await journal.outbox.keep([parcel(name, at=at, sinks=("webhook", "command"))], 0)
     for sink in ("webhook",) if waits else ("webhook", "command"):
         for one in await journal.outbox.waiting(sink, 0, 10_000):
             await journal.outbox.delivered(one.number, 1)
@@ -171,14 +170,17 @@ async def test_only_old_notices_that_no_sink_waits_for_go(journal: Journal, plac
     spoil(place, "INSERT INTO matters SELECT '/a', 'main', number, at, 0 FROM notices WHERE id = 'matter'")
     before = NOW - timedelta(days=30)
 
-    assert (1, 10) == await journal.cleaning.notices(before)
+    old = parcel("old", at=NOW - timedelta(days=40)).notice
+    assert (1, len(old.as_json())) == await journal.cleaning.notices(before)
     assert 1 == await journal.cleaning.drop_notices(before)
     assert 0 == await journal.cleaning.drop_notices(before)
 
     counts = (await journal.counts()).deliveries
     assert {("webhook", "delivered"): 3, ("command", "delivered"): 2, ("command", "waiting"): 1} == counts
     (waiting,) = await journal.outbox.waiting("command", 0, 10)
-    assert "0123456789" == await journal.outbox.text(waiting.number)
+    left = await journal.outbox.read(waiting.number)
+    assert left is not None
+    assert "waiting" == left.id
 
 
 async def test_dropped_notices_are_not_sent_again(journal: Journal) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryBox
 
 from handoffd.clock import SystemClock
-from handoffd.notify.notice import Notice
+from handoffd.engine.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.settings.notify import NotifySettings, RemindSettings

@@ -15,9 +15,9 @@ from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, running, send
 
 from handoffd.clock import SystemClock
+from handoffd.engine.notice import Opened, Opening, Parcel, Waiting
 from handoffd.notify.notifier import Intake, Notifier, sinks_for, terms_of
-from handoffd.notify.ports import Opened, Opening, Parcel, Undelivered
-from handoffd.notify.retry_policy import Waiting
+from handoffd.notify.ports import Undelivered
 from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
 

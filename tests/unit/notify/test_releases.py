@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.support.eventually import eventually
-from tests.support.notices import NOTICE
+from tests.support.notices import NOTICE, Kept
 from tests.unit.notify.making import NIGHT, NOON, QUIET, Recording, Stage
 
-from handoffd.notify.notice import Notice
+from handoffd.engine.notice import Notice
 from handoffd.notify.notifier import Bursts
 from handoffd.settings.notify import BurstSettings, NotifySettings
 
@@ -59,6 +59,18 @@ async def test_the_next_daemon_sends_held_notices_once() -> None:
 
     assert 1 == len(stage.got())
     assert ["folded", "folded", "delivered"] == stage.box.outcomes()
+
+
+async def test_what_a_later_release_holds_back_is_left_to_it() -> None:
+    """This one cannot know when it is due."""
+    stage = Stage(settings(quiet=QUIET), at=NIGHT)
+    later: Any = "moonlight"
+    stage.box.kept.append(Kept(NOTICE, "recording", 0, held=later))
+    async with stage.life() as notifier:
+        await stage.later(hours=9)
+        assert {} == notifier.releases()
+
+    assert [None] == stage.box.outcomes()
 
 
 async def test_the_digests_of_two_daemons_have_different_ids() -> None:

@@ -16,9 +16,8 @@ from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import NIGHT, NOON, QUIET, Stage, WallClock
 
+from handoffd.engine.notice import Matter, Notice
 from handoffd.errors import StoreError
-from handoffd.notify.notice import Notice
-from handoffd.notify.ports import Matter
 from handoffd.notify.reminders import Due, Reminders, due, next_at, span
 from handoffd.settings.notify import NotifySettings, RemindSettings
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from handoffd.engine.notice import Waiting
 from handoffd.notify.retry_policy import (
     ORDERED_TRIES,
     Pauses,
     Queue,
     Send,
     Wait,
-    Waiting,
     joined,
     next_step,
     not_taken,

@@ -14,11 +14,11 @@ from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import QUICK, Recording, notices, running, send
 
 from handoffd.clock import SystemClock
+from handoffd.engine.notice import Notice, Parcel, Waiting
 from handoffd.errors import StoreError
-from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import terms_of
-from handoffd.notify.ports import Parcel, Undelivered
-from handoffd.notify.retry_policy import Pauses, Waiting
+from handoffd.notify.ports import Undelivered
+from handoffd.notify.retry_policy import Pauses
 from handoffd.notify.sink_workers import MOST, TRIES, GivenUp, Line, Lines, Terms, Unkept, attempt
 from handoffd.settings.notify import NotifySettings, SinkSettings
 

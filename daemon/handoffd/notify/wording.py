@@ -1,84 +1,17 @@
-"""A notice: a value that every sink sends in the same form, and the same in words.
+"""A notice in words: a headline, and below it all that a tired person needs.
 
-The words are a headline, and below it all that a tired person needs: what happened, why, where, what to type.
+That is what happened, why, where, and what to type.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from datetime import datetime
 
-from msgspec import Struct, to_builtins
-
-from handoffd.clock import rfc3339
-
-FORMAT = 1
-"""Raised when a key changes its meaning or goes; keys may be added at any time."""
+from handoffd.engine.notice import Notice
 
 ITEM = "- "
 """Prefix of a digest's lines that list a notice; other lines are project names and a count."""
 
-
-def sign_of(notice: str) -> str:
-    """Return what a notice is about, by its id: when it comes about again, only what follows ~ differs."""
-    return notice.partition("~")[0]
-
-
-class Notice(Struct, frozen=True, kw_only=True):
-    """One thing a person should know, with the next command to type.
-
-    `id` is unique, also among daemons, and stays the same when a notice is sent again: receivers may
-    use it to drop repetitions. `at` is when it came about, however late it is sent. `kind` is one of
-    needs_human, timeout, blocked, done, warning, reminder, escalation, digest, test.
-    """
-
-    id: str
-    at: datetime
-    project: str
-    """Absolute path of the project's root."""
-    name: str
-    story: str | None
-    step: str
-    kind: str
-    text: str
-    why: str | None = None
-    action: str | None = None
-    review: tuple[str, ...] = ()
-    """Files to look at, relative to the root."""
-    track: str = ""
-    """The track it is about; empty for one about the project as a whole."""
-    of: str | None = None
-    """The id of the notice that a reminder or an escalation is about."""
-    count: int = 1
-    """How many notices it contains; more than one only in a digest."""
-    lines: tuple[str, ...] = ()
-    """What a digest lists, ready to be shown one below the other."""
-    more: int = 0
-    """How many notices a digest does not list; its last line reports them."""
-
-    def as_json(self) -> str:
-        """Return the notice as one line of JSON, the form in which sinks send it."""
-        return json.dumps({"format": FORMAT, **to_builtins(self), "at": rfc3339(self.at)}, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Notice:
-        """Return the notice that `as_json` wrote, a later format's unknown keys left out.
-
-        Raises ValueError when it is none.
-        """
-        try:
-            values = dict(json.loads(text))
-            known = {name: values[name] for name in cls.__struct_fields__ if name in values}
-            known["at"] = datetime.fromisoformat(known["at"])
-            known["review"] = tuple(known.get("review", ()))
-            known["lines"] = tuple(known.get("lines", ()))
-            return cls(**known)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a notice: {error}") from error
-
-
-# --- in words ----------------------------------------------------------------------------------------
 MOST_HEADLINE = 120
 MOST_BYTES = 3500
 """Of a message: ntfy makes a file of what is longer than 4096, other services refuse it."""
