@@ -19,11 +19,10 @@ from typing import IO, Any, Final
 import anyio
 import anyio.to_thread
 
-from handoffd.engine.notice import Notice
+from handoffd.engine.notice import Notice, headline, message
 from handoffd.notify import apprise_worker
 from handoffd.notify.command import kill_group, known_environment
 from handoffd.notify.ports import Undelivered
-from handoffd.notify.wording import headline, message
 from handoffd.settings.notify import AppriseSettings
 
 ARGV: Final = (sys.executable, "-I", str(Path(apprise_worker.__file__).resolve()))

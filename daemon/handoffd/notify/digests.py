@@ -21,12 +21,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.clock import Clock
-from handoffd.engine.notice import Held, Notice, Reason
+from handoffd.engine.notice import ITEM, Held, Notice, Reason, and_more, cut
 from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.notify.ports import Box
 from handoffd.notify.reminders import LOOK_S
-from handoffd.notify.wording import ITEM, and_more, cut
 from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 log = structlog.get_logger(__name__)

@@ -25,13 +25,12 @@ import anyio.to_thread
 from msgspec import Struct
 
 from handoffd.clock import Clock
-from handoffd.engine.notice import Notice
+from handoffd.engine.notice import Notice, headline, message
 from handoffd.errors import NotFound
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.command import CommandSink
 from handoffd.notify.ports import Sink, Undelivered
 from handoffd.notify.sink_workers import attempt
-from handoffd.notify.wording import headline, message
 from handoffd.settings.notify import FORMS, NotifySettings, NtfySettings, SinkSettings, WebhookSettings
 
 

@@ -13,9 +13,8 @@ import pytest
 from msgspec.structs import replace
 from tests.support.notices import NOTICE
 
-from handoffd.engine.notice import Reason
+from handoffd.engine.notice import MOST_BYTES, Reason, message
 from handoffd.notify.digests import MOST_LISTED, Cover, digest_at, folded, is_stale, quiet_until, release_at
-from handoffd.notify.wording import MOST_BYTES, message
 from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 BERLIN = "Europe/Berlin"

@@ -11,7 +11,7 @@ from tests.support.house import NOW, MovableClock, track_of
 from tests.support.notices import NOTICE
 
 from handoffd.engine.decision import Notify
-from handoffd.engine.notice import Notice, sign_of
+from handoffd.engine.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
 from handoffd.engine.run import Finding
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Condition
@@ -31,7 +31,6 @@ from handoffd.notify.notices import (
     trust_notice,
     unpriced_notice,
 )
-from handoffd.notify.wording import MOST_BYTES, MOST_HEADLINE, headline, message
 
 ORDER = Notify(
     notice="needs_human", story="US-001", step="review", text="review waits", why="a human step",
