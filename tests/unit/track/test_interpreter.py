@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,7 +27,15 @@ from handoffd.engine.decision import (
     StopTree,
     WriteChecklist,
 )
-from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, SpawnRefused
+from handoffd.engine.events import (
+    BaselineMeasured,
+    ChecksFinished,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    HandoffSettled,
+    SpawnRefused,
+)
 from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import Status
@@ -35,6 +44,11 @@ from handoffd.track.interpreter import Interpreter
 SPAWN = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=1, timeout_min=1)
 STOPPING = dispatch_of(phase=Phase.STOPPING, stop=StopReason.ABORT)
 TELL = Notify(notice="done", story="US-001", step="done", text="US-001 is done")
+BASELINE = MeasureBaseline(dispatch="d1", story="US-001")
+CHECKS = RunChecks(
+    dispatch="d1", story="US-001", step="bdd", attempt=1, tests="green", check_timeout_min=1,
+    post_check=None, post_check_timeout_s=1,
+)  # fmt: skip
 
 
 class Box:
@@ -44,6 +58,9 @@ class Box:
         self.track = track
         self.facts: list[Event] = []
         self.busy = 0
+        self.takes = anyio.Event()
+        """Set while facts that must not be lost are taken at once."""
+        self.takes.set()
         self._tasks = tasks
 
     def post(self, event: Event) -> None:
@@ -51,8 +68,9 @@ class Box:
         self.facts.append(event)
 
     async def settle(self, event: Event) -> None:
-        """Record a fact."""
+        """Record a fact, and return when it is taken."""
         self.facts.append(event)
+        await self.takes.wait()
 
     def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start lasting work, if there is a task group."""
@@ -77,8 +95,8 @@ class Play:
         self.box, self._here = box, here
         self.root = str(here.base / "shop")
         self.key = TrackKey(self.root)
-        files = ProjectFiles(self.root, here.journal, here.clock)
-        self.interpreter = Interpreter(self.key, Yard(files), here.services, box)
+        self.files = ProjectFiles(self.root, here.journal, here.clock)
+        self.interpreter = Interpreter(self.key, Yard(self.files), here.services, box)
 
     async def order(self, effect: Effect) -> None:
         """Commit an order and perform it."""
@@ -200,6 +218,23 @@ async def test_a_running_executor_is_adopted(here: House, tmp_path: Path) -> Non
         assert [] == processes(f"{tmp_path}/state/runs/d1")
 
 
+async def test_an_adopted_executor_that_has_handed_over_is_watched_for_rest(
+    here: House, tmp_path: Path
+) -> None:
+    """Its files do not change any more, so that no hint comes of them."""
+    async with play(here) as stage:
+        at(stage.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
+        run = await here.services.launcher.start(
+            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sleep", "600")
+        )
+
+        await stage.interpreter.rejoin()
+
+        await eventually(lambda: HandoffSettled in map(type, stage.box.facts))
+        run.stop()
+        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
+
+
 @pytest.mark.parametrize(
     "phase",
     [
@@ -258,15 +293,26 @@ async def test_a_stop_during_a_start_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "order",
-    [
-        MeasureBaseline(dispatch="d1", story="US-001"),
-        RunChecks(
-            dispatch="d1", story="US-001", step="bdd", attempt=1, tests="green", check_timeout_min=1,
-            post_check=None, post_check_timeout_s=1,
-        ),
-    ],
-)  # fmt: skip
+    ("phase", "order", "fact"),
+    [(Phase.BASELINE, BASELINE, BaselineMeasured), (Phase.CHECKING, CHECKS, ChecksFinished)],
+)
+async def test_a_measurement_is_recorded_before_its_order_is_done(
+    here: House, phase: Phase, order: Effect, fact: type[Event]
+) -> None:
+    """Killed in between, a daemon would leave a track that waits for a fact which nothing measures again."""
+    async with play(here, track_of(Status.RUNNING, dispatch=dispatch_of(phase=phase))) as stage:
+        at(stage.root, ".ai/handoffd.yaml").write_text(json.dumps({"test": {"command": ["true"]}}))
+        await stage.files.refresh()
+        stage.box.takes = anyio.Event()
+        await stage.order(order)
+        await eventually(lambda: [type(one) for one in stage.box.facts] == [fact])
+        assert 1 == await stage.undone()
+
+        stage.box.takes.set()
+        await stage.until_done()
+
+
+@pytest.mark.parametrize("order", [BASELINE, CHECKS])
 async def test_a_finished_measurement_is_not_repeated(here: House, order: Effect) -> None:
     """Its order was not marked done; an executor may already work in the project."""
     async with play(here) as stage:
