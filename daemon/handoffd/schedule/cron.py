@@ -1,4 +1,4 @@
-"""When a cron expression is due; APScheduler knows calendars and time zones.
+"""When a cron expression is due; cronsim knows calendars, this module clocks that are changed.
 
 Where the clock skips an hour, a time in it moves by as much as was skipped (02:30 becomes 03:30). Where an
 hour comes twice, an expression that names its hours is due in the first one only; one that is due every
@@ -11,14 +11,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from apscheduler.triggers.cron import CronTrigger
+from tzlocal import get_localzone
 
-from handoffd.settings.schedule import Crontab, parse
+from handoffd.settings.schedule import fields_of, wall_times
 
 _INSTANT: Final = timedelta(microseconds=1)
-_FIRST_LOOK: Final = timedelta(minutes=2)
-_WIDER: Final = 8
-"""Each look back goes this many times as far as the one before."""
+_DAY: Final = timedelta(days=1)
 
 
 class FireTimes:
@@ -28,63 +26,44 @@ class FireTimes:
     """
 
     def __init__(self, cron: str, timezone: str | None = None) -> None:
-        self._crontab = parse(cron)
-        zone = None if timezone is None else ZoneInfo(timezone)
-        self._triggers = tuple(CronTrigger(**fields, timezone=zone) for fields in _triggers(self._crontab))
-        self.zone: tzinfo = self._triggers[0].timezone
+        self._cron = cron
+        self._every_hour = fields_of(cron)[1].startswith("*")
+        self.zone: tzinfo = get_localzone() if timezone is None else ZoneInfo(timezone)
         """The zone of the expression."""
 
     def after(self, moment: datetime) -> datetime | None:
-        """Return the first time after `moment`; None: no calendar has such a day."""
-        times = [found for trigger in self._triggers if (found := self._next(trigger, moment)) is not None]
-        return min(times, default=None)
-
-    def _next(self, trigger: CronTrigger, moment: datetime) -> datetime | None:
-        while True:
-            found: datetime | None = trigger.get_next_fire_time(
-                None, (moment + _INSTANT).astimezone(self.zone)
-            )
-            if found is None:
-                return None
-            moment = found.astimezone(UTC)
-            if not found.fold or self._crontab.every_hour:
-                return moment
+        """Return the first time after `moment`; None: it is not due within 50 years."""
+        return self._nearest(moment, back=False)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
-        """Return the last time later than `after` and not later than `until`; None: there is none.
+        """Return the last time later than `after` and not later than `until`; None: there is none."""
+        found = self._nearest(until + _INSTANT, back=True)
+        return None if found is None or found <= after else found
 
-        A time near `until` is found quickly, however long ago `after` is.
+    def _nearest(self, moment: datetime, *, back: bool) -> datetime | None:
+        """Return the first time after `moment`, or the last one before it.
+
+        At a change of the clock, times are not in the order of what the clock shows. So it looks on until no
+        other can be nearer.
         """
-        window = _FIRST_LOOK
-        while True:
-            begin = max(after, until - window)
-            if (found := self._last_between(begin, until)) is not None:
-                return found
-            if begin <= after:
-                return None
-            window *= _WIDER
+        near, far = (max, min) if back else (min, max)
+        found: datetime | None = None
+        wall = moment.astimezone(self.zone).replace(tzinfo=None)
+        utc = moment.astimezone(UTC).replace(tzinfo=None)
+        for due in wall_times(self._cron, utc + near(self._offsets(wall)), back=back):
+            limit = due.replace(tzinfo=UTC) - far(self._offsets(due))
+            if found is not None and (limit <= found if back else limit >= found):
+                break
+            beyond = [one for one in self._meant(due) if (one < moment if back else one > moment)]
+            found = near([*beyond, *([] if found is None else [found])], default=None)
+        return found
 
-    def _last_between(self, after: datetime, until: datetime) -> datetime | None:
-        last, found = None, self.after(after)
-        while found is not None and found <= until:
-            last, found = found, self.after(found)
-        return last
+    def _offsets(self, wall: datetime) -> list[timedelta]:
+        """Return what the clock differs from UTC on the days before and after it shows `wall`."""
+        days = (wall - _DAY, wall + _DAY)
+        return [day.replace(tzinfo=self.zone).utcoffset() or timedelta() for day in days]
 
-
-def _triggers(crontab: Crontab) -> list[dict[str, str]]:
-    """Return the fields for one trigger, or for two: of two restricted fields, a day may be in either."""
-    fields = {
-        "second": "0", "minute": _listed(crontab.minutes), "hour": _listed(crontab.hours),
-        "month": _listed(crontab.months),
-    }  # fmt: skip
-    of_days = {} if crontab.days is None else {"day": _listed(crontab.days)}
-    # APScheduler's week begins on Monday with 0, cron's on Sunday.
-    week = tuple(sorted((day - 1) % 7 for day in crontab.weekdays or ()))
-    of_weeks = {"day_of_week": _listed(week)} if week else {}
-    if crontab.in_both:
-        return [{**fields, **of_days, **of_weeks}]
-    return [{**fields, **of_days}, {**fields, **of_weeks}]
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
+    def _meant(self, wall: datetime) -> list[datetime]:
+        """Return when it is due for what the clock shows; a skipped time is as long after the one before."""
+        first, second = (wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        return [first, second] if self._every_hour and first < second else [first]

@@ -2,21 +2,19 @@
 
 The package `schedule` computes when an entry is due next.
 
-Cron expressions are the ones of crontab(5): five fields. Scheduler libraries differ from it in details that
-cost a night's work: which day of the week is 0, and what two restricted days mean. So the text is parsed
-here, into plain sets of numbers.
+Cron expressions are the ones of crontab(5): five fields. cronsim reads them; other libraries differ in
+details that cost a night's work: which day of the week is 0, and what two restricted days mean.
 """
 
 from __future__ import annotations
 
-import calendar
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -26,7 +24,8 @@ _SAMPLE: Final = datetime(2026, 12, 31, 23, 59)  # noqa: DTZ001  (only its digit
 
 
 def _cron(text: str) -> str:
-    parse(text)
+    if next(wall_times(text, _SAMPLE), None) is None:
+        raise ValueError(_NEVER)
     return text
 
 
@@ -132,10 +131,10 @@ def must_differ(starts: tuple[ScheduledStart, ...]) -> tuple[ScheduledStart, ...
 
 
 # --- cron expressions --------------------------------------------------------------------------------
-_MONTHS: Final = tuple(name.lower() for name in calendar.month_abbr[1:])
-_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _LONGEST: Final = 200
 """Characters of an expression; no expression needs more."""
+
+_NEVER: Final = "never comes: none of its months has such a day"
 
 _NICKNAMES: Final[Mapping[str, str]] = {
     "@hourly": "0 * * * *",
@@ -147,48 +146,21 @@ _NICKNAMES: Final[Mapping[str, str]] = {
     "@annually": "0 0 1 1 *",
 }
 
+_RANGE_OF_ONE: Final = re.compile(r"\b0*(\w+)-0*\1/0*[1-9][0-9]*", re.ASCII | re.IGNORECASE)
+"""`5-5/2`, which is 5 as in crontab(5), and to cronsim the same as `5/2`."""
 
-class _Field(Struct, frozen=True):
-    name: str
-    low: int
-    high: int
-    names: tuple[str, ...] = ()
-    """Words for its numbers, from `first` on."""
-    first: int = 0
-
-    @property
-    def allowed(self) -> str:
-        words = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
-        return f"{self.low} to {self.high}{words}"
+_FIELDS: Final[Mapping[str, str]] = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day of month": "1 to 31, L the last, LW the last from Monday to Friday",
+    "month": "1 to 12 or jan to dec",
+    "day of week": "0 to 7 or sun to sat, 5L the last Friday, 5#2 the second",
+}
+"""What each field may be, besides ranges, lists and steps."""
 
 
-_FIELDS: Final = (
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
-    _Field("month", 1, 12, _MONTHS, 1),
-    _Field("day of week", 0, 7, _WEEKDAYS),
-)
-
-
-class Crontab(Struct, frozen=True, kw_only=True):
-    """When something is due. Weekdays count from Sunday, 0; `days` or `weekdays` None: every day.
-
-    With both, a day must be in either, or, if one of them begins with `*` (`*/2`), in both, as in crontab(5).
-    `every_hour`: the hours are `*` or `*/n`, so the entry is also due in an hour that the clock repeats.
-    """
-
-    minutes: tuple[int, ...]
-    hours: tuple[int, ...]
-    days: tuple[int, ...] | None
-    months: tuple[int, ...]
-    weekdays: tuple[int, ...] | None
-    in_both: bool
-    every_hour: bool
-
-
-def parse(text: str) -> Crontab:
-    """Parse a cron expression. Raises ValueError with the fault and what is allowed."""
+def fields_of(text: str) -> list[str]:
+    """Return the five fields of a cron expression, unchecked. Raises ValueError when there are not five."""
     words = _NICKNAMES.get(text.strip().lower(), text).split()
     if len(words) != len(_FIELDS) or len(text) > _LONGEST:
         known = ", ".join(_NICKNAMES)
@@ -196,65 +168,31 @@ def parse(text: str) -> Crontab:
             f"must be five fields, `minute hour day-of-month month day-of-week`, or one of {known};"
             f" {text[:40]!r} has {len(words)}"
         )
-    minutes, hours, days, months, weekdays = (
-        _numbers(field, word.lower()) for field, word in zip(_FIELDS, words, strict=True)
-    )
-    found = Crontab(
-        minutes=minutes or tuple(range(60)),
-        hours=hours or tuple(range(24)),
-        days=days,
-        months=months or tuple(range(1, 13)),
-        weekdays=None if weekdays is None else tuple(sorted({day % 7 for day in weekdays})),
-        in_both=words[2].startswith("*") or words[4].startswith("*"),
-        every_hour=words[1].startswith("*"),
-    )
-    _must_come(found)
-    return found
+    return [_RANGE_OF_ONE.sub(r"\1", word) for word in words]
 
 
-def _must_come(found: Crontab) -> None:
-    """Raise ValueError for a day that never comes, such as the 30th of February."""
-    longest = max(calendar.monthrange(2028, month)[1] for month in found.months)
-    if found.days is not None and found.in_both and min(found.days) > longest:
-        raise ValueError(f"never comes: none of its months has a day {min(found.days)}")
+def wall_times(text: str, start: datetime, *, back: bool = False) -> Iterator[datetime]:
+    """Return the times of a cron expression after `start`, or before it, on a clock that is never changed.
+
+    No time has a zone. Raises ValueError with the fault and what is allowed.
+    """
+    words = fields_of(text)
+    try:
+        return CronSim(" ".join(words), start, reverse=back)
+    except CronSimError as error:
+        raise ValueError(_fault(words)) from error
 
 
-def _numbers(field: _Field, word: str) -> tuple[int, ...] | None:
-    """Return the numbers of a field; None for all of them."""
-    if word == "*":
-        return None
-    found: set[int] = set()
-    for item in word.split(","):
-        found.update(_range(field, item))
-    return tuple(sorted(found))
-
-
-_ITEM: Final = re.compile(r"(?P<low>\*|[a-z0-9]+)(-(?P<high>[a-z0-9]+))?(/(?P<step>[0-9]{1,4}))?")
-
-
-def _range(field: _Field, item: str) -> range:
-    parts = _ITEM.fullmatch(item)
-    if parts is None or (parts["low"] == "*" and parts["high"]):
-        raise ValueError(
-            f"{item[:40]!r} is not a {field.name}: a number, a range `a-b`, a list `a,b` or steps `*/n`"
-            f" (allowed: {field.allowed})"
-        )
-    step = int(parts["step"] or 1)
-    if step < 1:
-        raise ValueError(f"{item[:40]!r} has no steps: write `*/n` with n from 1")
-    if parts["low"] == "*":
-        return range(field.low, field.high + 1, step)
-    low = _number(field, parts["low"])
-    high = _number(field, parts["high"]) if parts["high"] else field.high if parts["step"] else low
-    if low > high:
-        raise ValueError(f"{item[:40]!r} runs backwards: write `{parts['low']}-{field.high},…` in two parts")
-    return range(low, high + 1, step)
-
-
-def _number(field: _Field, word: str) -> int:
-    number = field.names.index(word) + field.first if word in field.names else -1
-    if word.isascii() and word.isdigit() and len(word) <= 4:
-        number = int(word)
-    if not field.low <= number <= field.high:
-        raise ValueError(f"{word[:40]!r} is not a {field.name} (allowed: {field.allowed})")
-    return number
+def _fault(words: list[str]) -> str:
+    """Return which field of an invalid expression is at fault, and what it may be."""
+    for place, (name, allowed) in enumerate(_FIELDS.items()):
+        alone = ["*"] * len(words)
+        alone[place] = words[place]
+        try:
+            CronSim(" ".join(alone), _SAMPLE)
+        except CronSimError:
+            return (
+                f"{words[place][:40]!r} is not a {name} (allowed: {allowed}; ranges `a-b`, lists `a,b`,"
+                " steps `*/n` with n from 1)"
+            )
+    return _NEVER

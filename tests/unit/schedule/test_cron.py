@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.schedule.cron import FireTimes
+from handoffd.settings.schedule import wall_times
 
+SECOND = timedelta(seconds=1)
 BERLIN = "Europe/Berlin"
 """Skips 02:00 to 03:00 on 2026-03-29, has it twice on 2026-10-25."""
 
@@ -85,6 +89,43 @@ def test_without_a_zone_the_machines_is_used() -> None:
     assert FireTimes("0 3 * * *").after(at("2026-01-01T00:00:00")) is not None
 
 
+CHANGES = [
+    (BERLIN, "2026-03-28T22:00:00"), (BERLIN, "2026-10-24T22:00:00"),
+    # Half an hour is skipped, and comes twice.
+    ("Australia/Lord_Howe", "2026-10-03T12:00:00"), ("Australia/Lord_Howe", "2026-04-04T12:00:00"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zone", "begin"), CHANGES)
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "30 2 * * *", "10,35 2 * * *", "10,35 * * * *", "*/20 2 * * *", "*/7 1-3 * * *", "30 */2 * * *",
+        "15 1-4 * * *", "0 3 * * *", "@hourly",
+    ],
+)  # fmt: skip
+def test_around_a_change_of_clocks_each_start_is_found_from_both_sides(
+    cron: str, zone: str, begin: str
+) -> None:
+    """Whatever the moment: a skipped time later by as much, one that comes twice by the field of the hour."""
+    times, moment = FireTimes(cron, zone), at(begin)
+    shown = takewhile(
+        lambda wall: wall < datetime.fromisoformat(begin) + timedelta(days=3),
+        wall_times(cron, datetime.fromisoformat(begin) - timedelta(days=1)),
+    )
+    folds = (0, 1) if cron.startswith("@") or cron.split()[1].startswith("*") else (0,)
+    due = set()
+    for wall in shown:
+        local = [wall.replace(tzinfo=ZoneInfo(zone), fold=fold) for fold in folds]
+        real = [one for one in local if one == one.astimezone(UTC).astimezone(one.tzinfo)]
+        due |= {one.astimezone(UTC) for one in real or local[:1]}
+
+    for minute in range(0, 20 * 60, 7):
+        moment = at(begin) + timedelta(minutes=minute, seconds=1)
+        assert min(one for one in due if one > moment) == times.after(moment)
+        assert max(one for one in due if one <= moment) == times.latest(moment - timedelta(days=9), moment)
+
+
 @pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/7 8-18 * * 1-5", "0 0 29 2 *", "30 2 * * *"])
 @settings(deadline=None, max_examples=20)
 @given(back_h=st.floats(0.01, 24 * 60), now=st.integers(0, 365 * 24 * 60))
@@ -105,15 +146,16 @@ def test_the_latest_time_is_the_last_one_that_follows(cron: str, back_h: float, 
         assert beyond is None or beyond > until
 
 
-def test_a_long_absence_costs_no_long_look() -> None:
-    """Ten years of minutes are not enumerated."""
-    asked = []
+def test_a_long_absence_has_a_latest_time() -> None:
+    """The one before now, whose second counts."""
+    until, last = at("2026-01-15T00:00:00.5"), at("2026-01-15T00:00:00")
+    times = FireTimes("* * * * *", "UTC")
+    assert last == times.latest(at("2016-01-01T00:00:00"), until) == times.latest(last - SECOND, last)
+    assert times.latest(last, until) is None
 
-    class Counting(FireTimes):
-        def after(self, moment: datetime) -> datetime | None:
-            asked.append(moment)
-            return super().after(moment)
 
-    until = at("2026-01-15T00:00:30")
-    assert at("2026-01-15T00:00:00") == Counting("* * * * *", "UTC").latest(at("2016-01-01T00:00:00"), until)
-    assert len(asked) < 10
+def test_a_leap_day_on_a_weekday_may_be_forty_years_away() -> None:
+    """Between two on a Sunday is 2100, which has none."""
+    times, late = FireTimes("0 0 29 2 */7", "UTC"), at("2128-02-29T00:00:00")
+    assert late == times.after(at("2088-02-29T00:00:00"))
+    assert at("2088-02-29T00:00:00") == times.latest(at("2080-01-01T00:00:00"), late - SECOND)
