@@ -551,7 +551,7 @@ def plain(value: object) -> Json:
 def _dumped(model: object) -> object:
     if isinstance(model, BaseModel):
         return model.model_dump(mode="json", by_alias=True)
-    raise NotImplementedError(f"{type(model).__name__} has no JSON form")
+    raise TypeError(f"{type(model).__name__} has no JSON form")
 
 
 def revived(kind: Any, value: Any) -> Any:

@@ -159,7 +159,7 @@ def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:
 
     def of_model(kind: type) -> Json:
         if not issubclass(kind, BaseModel):
-            raise NotImplementedError(f"{kind.__name__} has no schema")
+            raise TypeError(f"{kind.__name__} has no schema")
         schema = kind.model_json_schema(mode="serialization", ref_template=_REF)
         models.update(schema.pop("$defs", {}) | {kind.__name__: schema})
         return {"$ref": _REF.format(model=kind.__name__)}
