@@ -103,6 +103,10 @@ class Problem:
         allowed = f" (allowed: {', '.join(self.allowed)})" if self.allowed else ""
         return f"{place}:{key} {self.message}{allowed}"
 
+    def as_json(self) -> Json:
+        """Return its position, the message, and the allowed values, as JSON values."""
+        return {**asdict(self), "allowed": list(self.allowed)}
+
 
 class InvalidFile(HandoffdError):
     """A file is invalid; every problem is listed."""
@@ -113,7 +117,7 @@ class InvalidFile(HandoffdError):
         assert problems
         super().__init__("\n".join(map(str, problems)), hint=hint)
         self.problems = problems
-        self.details = {"problems": [{**asdict(one), "allowed": list(one.allowed)} for one in problems]}
+        self.details = {"problems": [one.as_json() for one in problems]}
 
 
 # --- the next command to type ------------------------------------------------------------------------

@@ -6,7 +6,6 @@ request that never reaches the engine raises a `HandoffdError`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,7 +30,7 @@ from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import command_for
-from handoffd.errors import HandoffdError, Json, NotFound, Problem, Refused, remedies
+from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
 from handoffd.execute.run import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.proc_probe import is_marked
 from handoffd.execute.witness import ALONE, Witness
@@ -545,18 +544,13 @@ def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
             "taken": not view.problems,
             "changed": list(view.changed),
             "restart": list(view.restart),
-            "problems": [problem_json(problem) for problem in view.problems],
+            "problems": [problem.as_json() for problem in view.problems],
         },
         "brought": renewed.brought,
         "let_go": renewed.let_go,
         "problems": [*map(str, view.problems), *renewed.problems],
         "warnings": list(warnings),
     }
-
-
-def problem_json(problem: Problem) -> Json:
-    """Return a problem in a file: its position, the message, and the allowed values."""
-    return {**dataclasses.asdict(problem), "allowed": list(problem.allowed)}
 
 
 def added_json(outcome: Mapping[str, str | HandoffdError]) -> Json:

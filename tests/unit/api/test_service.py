@@ -18,7 +18,6 @@ from handoffd.api.service import (
     added_json,
     applied_json,
     checked_json,
-    problem_json,
     renewed_json,
     tried_json,
 )
@@ -353,14 +352,14 @@ def test_reload_answers_with_settings_and_projects() -> None:
     assert (2, 1, [str(PROBLEM), "/srv/shop: bad"]) == (told["brought"], told["let_go"], told["problems"])
     assert {
         "file": "/etc/h.yaml", "taken": False, "changed": [], "restart": ["control.tcp.port"],
-        "problems": [problem_json(PROBLEM)],
+        "problems": [PROBLEM.as_json()],
     } == told["settings"]  # fmt: skip
     assert 2 == len(told["warnings"])
     assert told == json.loads(json.dumps(told))
     assert {
         "file": "/etc/h.yaml", "line": 3, "key": "language", "message": "must be one",
         "allowed": ["en", "zh-TW"],
-    } == problem_json(PROBLEM)  # fmt: skip
+    } == PROBLEM.as_json()  # fmt: skip
 
 
 def test_an_answer_lists_the_added_projects_and_the_refused_ones() -> None:
