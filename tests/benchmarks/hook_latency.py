@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -35,6 +36,8 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     "floor: python -c pass": (sys.executable, "-c", "pass"),
     "floor: python -I -S -c pass": (sys.executable, "-I", "-S", "-c", "pass"),
 }
+AGO_S = 60
+"""Agents work for a while: a hand-off from less than two seconds before a dispatch might be its own."""
 LATER = "applied alone, until it is in STATE.json (not waited for)"
 
 
@@ -103,6 +106,8 @@ def _alone(root: Path, env: Mapping[str, str]) -> tuple[Lap, Lap]:
     seconds = _lap(ARGV, event(root), env)
     eventually_sync(lambda: state_in(root)["status"] == "pass")
     whole = time.perf_counter() - began
+    path = root / ".ai/HANDOFF.md"
+    os.utime(path, (0, path.stat().st_mtime - AGO_S))
     for verb in ("retry", "dispatch"):
         assert 0 == program(verb, str(root), env=env).code
     return seconds, (whole, 0)

@@ -47,8 +47,13 @@ class Answering:
             return self._heard(event, standing, self._apply(standing))
         if failing and fresh and self._theirs(standing.root):
             return self._failed(event, standing.state)
-        if running and event.name == STOP and not event.continued and self._theirs(standing.root):
-            return self._send_back(event, standing.state, _asking(standing.state), f"ask {event.session}")
+        return self._not_handed_over(event, standing.root, standing.state)
+
+    def _not_handed_over(self, event: HookEvent, root: str, state: Json) -> Reply:
+        """Return the reply at the end of a turn whose step runs on: once a session, did it forget?"""
+        running = state.get("status") == "running"
+        if running and event.name == STOP and not event.continued and self._theirs(root):
+            return self._send_back(event, state, _asking(state), f"ask {event.session}")
         return Reply()
 
     def _heard(self, event: HookEvent, standing: Standing, result: Json | None) -> Reply:
@@ -65,8 +70,8 @@ class Answering:
             if not applied and _is_used_up(state, standing):
                 return self._too_late(standing, state)
             return self._failed(event, state)
-        if not applied:
-            return Reply()
+        if not applied:  # it is another attempt's, written just before this one began
+            return self._not_handed_over(event, standing.root, state)
         if state.get("status") not in _FOR_A_PERSON:
             self._tally.clear(event.session)
         return Reply(note=_told(result)) if event.name == STOP else Reply()

@@ -140,6 +140,17 @@ def test_a_hook_asks_once_a_session_for_a_missing_handoff(tmp_path: Path) -> Non
     assert [PASSED] * 2 == [ours.reply(session="third").code, ours.reply(written=AFTER, **failing()).code]
 
 
+@pytest.mark.parametrize("kind", ["taken", "stale"])
+def test_a_handoff_of_the_attempt_before_is_none_of_this_one(tmp_path: Path, kind: str) -> None:
+    """A dispatch right after it leaves its file looking new; the verb knows better, so the agent is asked."""
+    house = House(tmp_path, applied(state_of(), kind))
+
+    assert PASSED == house.reply("SubagentStop", written=DISPATCHED_NS - SLACK_NS).code
+    replies = [house.reply(written=DISPATCHED_NS - SLACK_NS) for _ in range(2)]
+    assert [BLOCKED, PASSED] == [reply.code for reply in replies]
+    assert "write .ai/HANDOFF.md" in replies[0].text
+
+
 def failed(tmp_path: Path, number: int, **changed: Any) -> Reply:
     """Return the reply to an agent whose attempt of that number failed."""
     at: Json = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}
