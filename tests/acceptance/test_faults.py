@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.agents import lines, released, shim_of, shop
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, removed, running
 from tests.support.disks import small_disk
 from tests.support.eventually import eventually_sync
 from tests.support.runs import launchers
@@ -123,7 +122,8 @@ def test_deleted_records_stop_nothing(tmp_path: Path) -> None:
     """The hand-off is there; a missing folder of ours crashes nothing."""
     project = shop(tmp_path)
     with running(tmp_path, released(tmp_path)) as daemon:
-        shutil.rmtree(daemon.state_dir / "runs" / daemon.started(project)["dispatch"])
+        records = daemon.state_dir / "runs" / daemon.started(project)["dispatch"]
+        eventually_sync(lambda: removed(records))
         (tmp_path / "release").touch()
 
         daemon.wait_at(project, "review", "needs_human")

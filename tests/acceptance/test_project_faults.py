@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.test_journal import executing
 from tests.support.agents import HELD, held_starts, lines, release, released, shim_of, shop
 from tests.support.children import ending
-from tests.support.daemon import Daemon, running, sample
+from tests.support.daemon import Daemon, removed, running, sample
 from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
 from tests.support.repositories import divided, git
@@ -75,7 +75,7 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
         daemon.started(project)
         before = (project / ".ai/STATE.json").read_text()
         table = (project / ".ai/step-rules.yaml").read_text()
-        shutil.rmtree(project / ".ai")
+        eventually_sync(lambda: removed(project / ".ai"))
         if replaced:
             (project / ".ai").mkdir()
             forged = before.replace('"running"', '"pass"')

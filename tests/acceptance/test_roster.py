@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import project_at, scripted
-from tests.support.daemon import Daemon, running, sample
+from tests.support.daemon import Daemon, removed, running, sample
 from tests.support.eventually import eventually_sync
 
 Json = dict[str, Any]
@@ -245,7 +245,7 @@ def test_a_project_that_loses_its_ai_gets_it_back(tmp_path: Path) -> None:
     with running(tmp_path, {**QUICK, "workspaces": [str(tmp_path / "work")]}) as daemon:
         eventually_sync(lambda: roots(daemon) == [str(root)])
         daemon.verb("init", root)
-        shutil.rmtree(root / ".ai")
+        eventually_sync(lambda: removed(root / ".ai"))
 
         eventually_sync((root / ".ai/STATE.json").exists)
         eventually_sync(lambda: daemon.condition(root) == "ok")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.support.markdown import table
 
-from handoffd.api.http.answers import PROBLEMS, Problem
 from handoffd.api.http.application import ENDPOINTS
-from handoffd.api.http.endpoint import Endpoint
+from handoffd.api.http.endpoint import ERRORS, Endpoint, ErrorStatus
 
 
 def endpoints() -> str:
@@ -24,11 +23,11 @@ def _meaning(endpoint: Endpoint) -> str:
 
 def problems() -> str:
     """Return every error status, with its codes."""
-    rows = [(str(one.status), _codes(one), one.when) for one in PROBLEMS]
+    rows = [(str(one.status), _codes(one), one.when) for one in ERRORS]
     return table(("Status", "Codes", "When"), rows)
 
 
-def _codes(problem: Problem) -> str:
+def _codes(problem: ErrorStatus) -> str:
     return ", ".join([f"`{code}`" for code in problem.codes] + ["any other"] * problem.others)
 
 

@@ -7,6 +7,7 @@ folder; leaving the context ends the daemon, its executors and its launcher.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -316,6 +317,17 @@ def _lines(file: Path) -> list[Json]:
         return []
     whole, _, _ = file.read_text().rpartition("\n")  # the last line may be half-written
     return [json.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+def removed(folder: Path) -> bool:
+    """Remove a folder that others may write into meanwhile, and return whether it is gone."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.ENOENT}:
+            raise
+        return False
+    return True
 
 
 def prompts(project: Path, step: str) -> list[str]:

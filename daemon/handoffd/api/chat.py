@@ -17,11 +17,12 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from shlex import join, quote
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from handoffd.api.answers import MessageAnswer
 from handoffd.api.service import Caller, Service
 from handoffd.chat.addressing import Directed, directed
 from handoffd.chat.intents import READING, Intent, Kind, classify, settled
@@ -29,10 +30,12 @@ from handoffd.chat.questions import Topic, begins_with_work
 from handoffd.chat.replies import Report, news, was_measured
 from handoffd.chat.text import cleaned, folded, is_chinese
 from handoffd.chat.wording import LANGUAGES
+from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.inspection.papers import Subject
 from handoffd.protocol.rules import Language
+from handoffd.protocol.state import plain
 from handoffd.protocol.story import same_story
 
 _EVENTS_READ: Final = 60
@@ -118,7 +121,9 @@ class Messages:
         self._service = service
         self._places = Places(service)
 
-    async def answer(self, spoken: Spoken, text: str, caller: Caller, language: str | None = None) -> Json:
+    async def answer(
+        self, spoken: Spoken, text: str, caller: Caller, language: str | None = None
+    ) -> MessageAnswer:
         """Do what a message means, and return the outcome.
 
         `spoken` has the current project of the chat; the message may name another one. `language` is that of
@@ -145,7 +150,7 @@ class Messages:
         root, kind = found.root, talk.intent.kind
         if root is None and found.compared is None and kind not in _WITHOUT_PROJECT:
             raise _project_missing(list(self._service.names().values()))
-        view = await self._service.project(root) if root and found.supervised else None
+        view = plain(await self._service.project(root)) if root and found.supervised else None
         there = replace(talk, root=root, view=view)
         return replace(there, intent=settled(talk.intent, at_gate=there.at_gate))
 
@@ -162,7 +167,7 @@ class Messages:
 
     # --- reads -----------------------------------------------------------------------------------
     async def _query(self, talk: _Talk) -> _Outcome:
-        result = await self._service.query(talk.project)
+        result = plain(await self._service.query(talk.project))
         topic: Topic = "left" if talk.opens else talk.intent.topic or "status"
         subject = _PAPERS.get(topic)
         papers = () if subject is None else await self._service.papers(talk.project, subject)
@@ -183,34 +188,36 @@ class Messages:
 
     async def _compare(self, talk: _Talk, roots: tuple[str, ...]) -> _Outcome:
         """Return the status of several projects, one per line."""
-        found = {root: await self._service.query(root) for root in roots}
-        lines = [talk.report.compared(result) for result in found.values()]
-        return _Outcome("query", {"projects": list(found.values())}, "\n".join(lines))
+        found = [plain(await self._service.query(root)) for root in roots]
+        return _Outcome("query", {"projects": found}, "\n".join(map(talk.report.compared, found)))
 
     async def _lately(self, talk: _Talk) -> str | None:
         """Return the last news of a running or pending story."""
         if talk.track is None or talk.track["status"] not in {"running", "pending"}:
             return None
-        events = await self._service.events(None, talk.root, _EVENTS_READ)
-        told = [sentence for _, sentence in news(talk.report.wording, events)]
+        told = [sentence for _, sentence in news(talk.report.wording, await self._events(talk.root))]
         return told[-1] if told else None
 
+    async def _events(self, root: str | None) -> list[Json]:
+        """Return the last events of a project."""
+        return [plain(event) for event in await self._service.lately(root, _EVENTS_READ)]
+
     async def _list(self, talk: _Talk, spoken: Spoken | None = None) -> _Outcome:
-        views = (await self._service.status())["projects"]
+        views = plain(await self._service.status())["projects"]
         known = {view["project"] for view in views}
         others = await self._service.others_in(await self._places.bases(spoken or Spoken()), known)
-        result = {**await self._service.projects(), "others": list(others)}
+        result = {**plain(await self._service.projects()), "others": list(others)}
         action = "query" if talk.intent.kind == "query" else "listed"
         return _Outcome(action, result, talk.report.projects(views, others))
 
     async def _detect(self, talk: _Talk) -> _Outcome:
-        found = await self._service.detect(talk.project)
+        found = plain(await self._service.detect(talk.project))
         return _Outcome("detected", found, talk.report.framework(found))
 
     async def _session(self, talk: _Talk) -> _Outcome:
         kind = talk.intent.kind
         ask = self._service.review if kind == "review" else self._service.triage
-        found = await ask(talk.project, talk.report.wording.language)
+        found = plain(await ask(talk.project, talk.report.wording.language))
         return _Outcome(kind, found, talk.report.session(kind, found))
 
     async def _unclear(self, talk: _Talk) -> _Outcome:
@@ -232,8 +239,7 @@ class Messages:
 
     async def _review(self, talk: _Talk) -> list[str]:
         """Return the files for the person's decision, as the event that asked for it named them."""
-        events = await self._service.events(None, talk.project, _EVENTS_READ)
-        named = (event["result"].get("review") for event in reversed(events))
+        named = (event["result"].get("review") for event in reversed(await self._events(talk.project)))
         return list(next(filter(None, named), ()))
 
     async def _init(self, talk: _Talk) -> _Outcome:
@@ -267,7 +273,7 @@ class Messages:
         """
         if result["type"] == "error" and result.get("code") != "ALREADY_PAUSED":
             return _Outcome("error", result, talk.report.problem(result, talk.intent.kind))
-        view = await self._service.project(talk.project)
+        view = plain(await self._service.project(talk.project))
         track = view["tracks"][0] if view["tracks"] else None
         if action == "needs_human" and talk.at_gate and not result.get("review"):
             result = {**result, "review": await self._review(talk)}
@@ -282,8 +288,7 @@ class Messages:
     async def _applied(self, talk: _Talk, result: Json) -> str:
         """Return the outcome of the step whose hand-off was applied before the next step was taken."""
         applied = result["applied"]
-        events = await self._service.events(None, talk.project, _EVENTS_READ)
-        measured = was_measured(events, applied["state"].get("tests"))
+        measured = was_measured(await self._events(talk.project), applied["state"].get("tests"))
         return talk.report.applied(applied, result.get("step") or "done", measured=measured)
 
 
@@ -335,25 +340,22 @@ def _problem(talk: _Talk, error: HandoffdError) -> _Outcome:
     return _Outcome("error", {**told, **error.details}, talk.report.problem(told, talk.intent.kind, **known))
 
 
-def _answer(talk: _Talk, outcome: _Outcome) -> Json:
-    said: dict[str, Any] = {
-        name: value for name, value in to_builtins(talk.intent).items() if value is not None
-    }
+def _answer(talk: _Talk, outcome: _Outcome) -> MessageAnswer:
+    said: Json = {name: value for name, value in to_builtins(talk.intent).items() if value is not None}
     result = outcome.result or {}
     advice = _INSTRUCTIONS["query"] if result.get("quoted") else result.get("caller_instruction")
     advice = advice or _INSTRUCTIONS.get(outcome.action, "show the report to the person")
     if talk.opens and outcome.action == "query":
         advice += _OPENED
-    return {
-        "type": "message",
-        "project": talk.root,
-        "intent": {**said, "reason": str(talk.intent.reason)} if talk.intent.reason else said,
-        "action": outcome.action,
-        "result": outcome.result,
-        "report": outcome.report,
-        "language": talk.report.wording.language,
-        "caller_instruction": advice,
-    }
+    return MessageAnswer(
+        project=talk.root,
+        intent={**said, "reason": str(talk.intent.reason)} if talk.intent.reason else said,
+        action=outcome.action,
+        result=outcome.result,
+        report=outcome.report,
+        language=talk.report.wording.language,
+        caller_instruction=advice,
+    )
 
 
 # --- starts and continues ----------------------------------------------------------------------------
@@ -384,24 +386,24 @@ class Progress:
         result = await self._service.call(verb, project, {**given, "queue": True}, self._caller)
         if result["type"] == "error":
             return "error", result
-        [track, *_] = (await self._service.project(result["project"]))["tracks"]
-        return "queued", {**result, "story": next(iter(track["backlog"][-1:]), None)}
+        [track, *_] = (await self._service.project(result["project"])).tracks
+        return "queued", {**result, "story": next(iter(track.backlog[-1:]), None)}
 
     async def go_on(self, root: str) -> Outcome:
         """Take the next step, or return why there is none. Raises HandoffdError."""
         view = await self._service.project(root)
-        if view["level"] < 2:
+        if view.level < 2:
             return await self._by_hand(root, view)
-        coming = (await self._service.peek(root))["result"]
-        if not view["paused_by"] and _may_start(view):
+        coming = (await self._service.peek(root)).result
+        if not view.paused_by and _may_start(view):
             return await self._resume(root, "continue")
-        if view["paused_by"] or coming["type"] in {"dispatched", "accepted"}:
+        if view.paused_by or coming.type in {"dispatched", "accepted"}:
             return await self._resume(root, "resume")
-        return coming["type"], coming
+        return coming.type, plain(coming)
 
-    async def _by_hand(self, root: str, view: Json) -> Outcome:
+    async def _by_hand(self, root: str, view: ProjectView) -> Outcome:
         """Apply the hand-off of the current step, if there is one, and take the next step."""
-        running = bool(view["tracks"]) and view["tracks"][0]["status"] == "running"
+        running = bool(view.tracks) and view.tracks[0].status == "running"
         applied = await self._service.call("apply", root, {}, self._caller) if running else None
         if applied is not None and applied["type"] == "error":
             return "error", applied
@@ -425,22 +427,22 @@ class Progress:
         """Return the prompt of the next step, and the step after it."""
         result = await self._service.call("dispatch", root, {}, self._caller)
         if result["type"] == "dispatched":
-            result["next_step"] = (await self._service.query(root))["next_step"]
+            result["next_step"] = (await self._service.query(root)).next_step
         return result["type"], result
 
     async def _level(self, project: str) -> int:
         try:
-            return int((await self._service.project(project))["level"])
+            return (await self._service.project(project)).level
         except NotFound:
             return 0
 
 
-def _may_start(view: Json) -> bool:
+def _may_start(view: ProjectView) -> bool:
     """Return whether a queued story could start now, because none is in flight."""
-    track = view["tracks"][0] if view["tracks"] else None
-    if track is None or track["next_story"] is None:
+    track = view.tracks[0] if view.tracks else None
+    if track is None or track.next_story is None:
         return False
-    return track["story"] is None or track["step"] == "done"
+    return track.story is None or track.step == "done"
 
 
 # --- which project a message is about, and whether it may start work there ---------------------------

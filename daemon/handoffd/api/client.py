@@ -35,6 +35,11 @@ _OF_EVERY_ERROR = frozenset({"type", "code", "message", "hint"})
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 
 
+def path_of(question: str) -> str:
+    """Return the path at which the daemon answers a question of `questions.py`."""
+    return f"/v1/{question.replace('_', '-')}"
+
+
 class Client:
     """Speaks to the daemon that listens at `path`. Holds no connection between calls.
 

@@ -1,4 +1,4 @@
-"""Events and runs as plain JSON, events as they are committed, and events in words.
+"""Events and runs as answers, events as they are committed, and events in words.
 
 Numbers (`seq`) rise and are never reused, so a reader that was away continues from the last one it saw. Where
 events are missing, a line of type `gap` marks them.
@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
 from pathlib import PurePath
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
-from handoffd.clock import rfc3339
+from handoffd.api.answers import HistoryEvent, HistoryGap, Run, StepAndStatus, UsageCounts
+from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import counted, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
+from handoffd.journal.records import Standing, StoredEvent, StoredRun
 from handoffd.protocol.state import plain
 
 Names = Mapping[str, str]
@@ -36,32 +37,43 @@ BATCH: Final = 100
 """Events held in memory for one follower: there may be many followers, and some read slowly."""
 
 
-def event_json(event: StoredEvent, names: Names = NO_NAMES) -> Json:
+def event_answer(event: StoredEvent, names: Names = NO_NAMES) -> HistoryEvent:
     """Return one event: when, what, why, and step and status of the track before and after."""
-    return {
-        "type": "event",
-        "seq": event.seq,
-        "at": rfc3339(event.at),
-        "project": event.key.project,
-        "name": named(event.key.project, names),
-        "track": event.key.track,
-        "kind": event.kind,
-        "what": happened(event),
-        "rules": [{"rule": ground.rule, "value": ground.value} for ground in event.grounds],
-        "why": event.why,
-        "next": follows(event),
-        "before": _standing(event.before),
-        "after": _standing(event.after),
-        "event": event.event,
-        "result": addressed(event.result, event.key.project),
-        "orders": list(event.orders),
-    }
+    return HistoryEvent(
+        seq=event.seq,
+        at=event.at,
+        project=event.key.project,
+        name=named(event.key.project, names),
+        track=event.key.track,
+        kind=event.kind,
+        what=happened(event),
+        rules=event.grounds,
+        why=event.why,
+        next=follows(event),
+        before=_standing(event.before),
+        after=_standing(event.after),
+        event=event.event,
+        result=addressed(event.result, event.key.project),
+        orders=event.orders,
+    )
 
 
 def addressed(result: Json, root: str) -> Json:
     """Return a result of the engine with the project's root filled in: the engine knows no paths."""
-    told = {name: result.get(name) for name in ("caller_instruction", "message", "next_command")}
+    told = {name: result.get(name) for name in _TEXTS}
     return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
+
+
+def told_in(result: Result, root: str) -> Result:
+    """Return the same of a result that is not JSON yet."""
+    told = {name: getattr(result, name, None) for name in _TEXTS}
+    return replace(
+        result, **{name: for_project(text, root) for name, text in told.items() if text is not None}
+    )
+
+
+_TEXTS: Final = ("caller_instruction", "message", "next_command")
+"""The texts of a result in which a command may stand."""
 
 
 def named(root: str, names: Names) -> str:
@@ -69,77 +81,54 @@ def named(root: str, names: Names) -> str:
     return names.get(root) or PurePath(root).name
 
 
-def run_json(run: StoredRun, names: Names = NO_NAMES, so_far: Usage | None = None) -> Json:
+def run_answer(run: StoredRun, names: Names = NO_NAMES, so_far: Usage | None = None) -> Run:
     """Return one dispatch, from the decision to the verdict. What has not happened yet is None.
 
     `so_far` is the usage of a run that has not ended.
     """
     used = run.exit.usage if run.exit is not None else so_far
     took = None if run.exit is None else run.exit.footprint
-    return {
-        "run": run.id,
-        "project": run.key.project,
-        "name": named(run.key.project, names),
-        "track": run.key.track,
-        "story": run.story,
-        "step": run.step,
-        "attempt": run.attempt,
-        "executor": run.executor,
-        "decided_at": rfc3339(run.decided_at),
-        "started_at": _time(run.started_at),
-        "ended_at": _time(run.ended_at),
-        "seconds": None if run.exit is None else round(run.exit.seconds, 3),
-        "exit": None if run.exit is None else plain(run.exit),
-        "usage": None if used is None or used == Usage() else usage_json(used),
-        "model": None if run.exit is None else run.exit.model,
-        "memory_peak": None if took is None else took.memory_peak,
-        "tasks_peak": None if took is None else took.tasks_peak,
-        "tests": None if run.tests is None else _tests_json(run.tests),
-        "result": run.outcome,
-        "why": run.why,
-    }
+    return Run(
+        run=run.id,
+        project=run.key.project,
+        name=named(run.key.project, names),
+        track=run.key.track,
+        story=run.story,
+        step=run.step,
+        attempt=run.attempt,
+        executor=run.executor,
+        decided_at=run.decided_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        seconds=None if run.exit is None else round(run.exit.seconds, 3),
+        exit=run.exit,
+        usage=None if used is None or used == Usage() else usage_counts(used),
+        model=None if run.exit is None else run.exit.model,
+        memory_peak=None if took is None else took.memory_peak,
+        tasks_peak=None if took is None else took.tasks_peak,
+        tests=None if run.tests is None else _counts_first(run.tests),
+        result=run.outcome,
+        why=run.why,
+    )
 
 
-def footprint_json(run: StoredRun) -> Json | None:
-    """Return the memory and tasks of an ended run; None where they were not measured."""
-    took = None if run.exit is None else run.exit.footprint
-    return None if took is None else plain(took)
+def usage_counts(usage: Usage) -> UsageCounts:
+    """Return a usage as answers have it."""
+    return UsageCounts(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        tokens=usage.tokens,
+        cost_usd=None if usage.cost_usd is None else round(usage.cost_usd, 6),
+        priced=usage.priced,
+    )
 
 
-def usage_json(usage: Usage) -> Json:
-    """Return a usage: its four counts, their sum, the cost or None, and the source of the cost."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "tokens": usage.tokens,
-        "cost_usd": None if usage.cost_usd is None else round(usage.cost_usd, 6),
-        "priced": usage.priced,
-    }
-
-
-def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
-    """Return the undelivered notices of one sink. `next_try_s`: seconds until a resting sink is tried."""
-    return {
-        "sink": backlog.sink,
-        "undelivered": backlog.undelivered,
-        "oldest": _time(backlog.oldest),
-        "failed_tries": backlog.tries,
-        "last_error": backlog.last_error,
-        "next_try_s": None if next_try_s is None else round(next_try_s, 1),
-        "given_up": backlog.given_up,
-    }
-
-
-def _tests_json(tests: TestEvidence) -> Json:
+def _counts_first(tests: TestEvidence) -> Json:
     """Return the evidence of a test run, its three counts first."""
     dumped = plain(tests)
     return {**dumped.pop("counts"), **dumped}
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else rfc3339(at)
 
 
 async def latest(journal: Journal, project: str | None, count: int) -> list[StoredEvent]:
@@ -153,14 +142,14 @@ async def latest(journal: Journal, project: str | None, count: int) -> list[Stor
         width *= 4
 
 
-async def gap(journal: Journal, after: int) -> Json | None:
+async def gap(journal: Journal, after: int) -> HistoryGap | None:
     """Return the marker for missing events above `after`; None when all are there."""
     if after > journal.newest:
         # Numbers only rise, so the reader's number comes from another journal.
-        return {"type": "gap", "after": after, "next": 1, "why": "the journal is another one, or older"}
+        return HistoryGap(after=after, next=1, why="the journal is another one, or older")
     first = await journal.events(after, None, 1)
     if first and first[0].seq > after + 1:
-        return {"type": "gap", "after": after, "next": first[0].seq, "why": "older events are not kept"}
+        return HistoryGap(after=after, next=first[0].seq, why="older events are not kept")
     return None
 
 
@@ -170,12 +159,12 @@ async def follow(
     project: str | None,
     closing: anyio.Event,
     names: Callable[[], Names] = lambda: NO_NAMES,
-) -> AsyncIterator[Json]:
+) -> AsyncIterator[HistoryEvent | HistoryGap]:
     """Yield events above `after` as they come, with gap markers, until `closing` or the journal closes."""
     missing = await gap(journal, after)
     if missing is not None:
         yield missing
-        after = missing["next"] - 1
+        after = missing.next - 1
     left_out = deque(one for one in await journal.left_out() if one.after >= after)
     while True:
         newest = journal.newest  # read first: an event committed meanwhile is in the next batch
@@ -183,8 +172,8 @@ async def follow(
         called = names()
         for event in batch:
             while left_out and left_out[0].next <= event.seq:
-                yield {"type": "gap", **left_out.popleft()._asdict()}
-            yield event_json(event, called)
+                yield HistoryGap(**left_out.popleft()._asdict())
+            yield event_answer(event, called)
         full = len(batch) == BATCH
         after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)
         if not full and not await _newer(journal, after, closing):
@@ -210,8 +199,8 @@ async def _newer(journal: Journal, seq: int, closing: anyio.Event) -> bool:
     return grown and not closing.is_set()
 
 
-def _standing(standing: Standing | None) -> Json | None:
-    return None if standing is None else {"step": standing[0], "status": standing[1]}
+def _standing(standing: Standing | None) -> StepAndStatus | None:
+    return None if standing is None else StepAndStatus(step=standing[0], status=standing[1])
 
 
 def happened(event: StoredEvent) -> str:

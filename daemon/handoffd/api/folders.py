@@ -1,4 +1,4 @@
-"""Reads the files of any folder, supervised or not, as plain JSON values; and what `init` writes into one.
+"""Reads the files of any folder, supervised or not; and what `init` writes into one.
 
 For a supervised project the answer adds from the journal what the story waits for and the next command.
 Reads change nothing, anywhere. `init` overwrites no user content: settings are written once, and the pointer
@@ -19,17 +19,18 @@ from typing import Final, TypeVar, TypeVarTuple, get_args
 
 import anyio
 from anyio import to_thread
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
+from handoffd.api.answers import FolderAnswer, PrerequisitesAnswer, QueryAnswer, ReviewAnswer, TriageAnswer
 from handoffd.api.ports import Supervision
 from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for, repair_command
-from handoffd.errors import Json, NotFound, Refused, StoreError, remedies
+from handoffd.errors import NotFound, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection import sessions
 from handoffd.inspection.discovery import folders_called, list_projects, looks_like_project, others_in, unfit
-from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.framework import Framework, detect_framework
 from handoffd.inspection.papers import Quote, Subject, quoted
 from handoffd.inspection.project_status import (
     INVALID_STATE,
@@ -39,10 +40,8 @@ from handoffd.inspection.project_status import (
     check_prerequisites,
     query_project_status,
 )
-from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.protocol.rules import DONE, Language
-from handoffd.protocol.state import plain
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project
 
@@ -75,29 +74,26 @@ class Inspecting:
         """Set the language of prompts from now on."""
         self._language = language
 
-    async def detect(self, project: str) -> Json:
+    async def detect(self, project: str) -> Framework:
         """Return which of the protocol's files exist, and the level of adoption that follows."""
         root, _ = await self._found(project)
-        found: Json = to_builtins(await self._look(detect_framework, root))
-        return found
+        return await self._look(detect_framework, root)
 
-    async def query(self, project: str) -> Json:
+    async def query(self, project: str) -> QueryAnswer:
         """Return the state of a project from its files and, if it is supervised, from the journal.
 
         `level` 0: no STATE.json; 1: people dispatch; 2: the daemon dispatches.
         """
         root, view = await self._found(project)
-        status = await self._look(query_project_status, root)
-        told = plain(status)
-        return {**told, **_supervised_part(root, status, view)}
+        return _queried(root, await self._look(query_project_status, root), view)
 
-    async def list_projects(self, folder: str) -> Json:
+    async def list_projects(self, folder: str) -> FolderAnswer:
         """Return the projects in a folder, given by absolute path."""
         if not folder.startswith("/"):
             hint = "handoffd list-projects FOLDER"
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
         found = await self._look(list_projects, await self._look(folder_at, folder))
-        return {"folder": folder, "projects": [to_builtins(one) for one in found]}
+        return FolderAnswer(folder=folder, projects=list(found))
 
     async def papers(self, project: str, subject: Subject) -> tuple[Quote, ...]:
         """Return what a project's papers say on a subject: untrusted lines that agents or strangers wrote."""
@@ -118,7 +114,7 @@ class Inspecting:
         """Return the names of project folders in `bases` that are not in `known`."""
         return await self._look(lambda first: others_in(bases, known), bases[0]) if bases else ()
 
-    async def check_prereqs(self, project: str) -> Json:
+    async def check_prereqs(self, project: str) -> PrerequisitesAnswer:
         """Return the missing files that the current step reads. Only a warning."""
         root, view = await self._found(project)
         with remedies(root):
@@ -126,23 +122,34 @@ class Inspecting:
         if view is None and check.next_command is not None:
             added = f"{command_for(root, 'add')} && {check.next_command}"
             check = replace(check, next_command=added)
-        return {**to_builtins(check), "project": root, "caller_instruction": _about_files(check)}
+        return PrerequisitesAnswer(**asdict(check), project=root, caller_instruction=_about_files(check))
 
-    async def review(self, project: str, language: str | None = None) -> Json:
+    async def review(self, project: str, language: str | None = None) -> ReviewAnswer:
         """Return the prompt for a session that examines a project and changes nothing."""
         root, _ = await self._found(project)
         chosen = _checked(language)
         with remedies(root):
             made = await self._look(sessions.review, root, chosen, self._language)
-        return _session(root, made, "give it to an executor in that folder; a person acts on its report")
+        return ReviewAnswer(
+            prompt=made.prompt,
+            fw_lv=made.fw_lv,
+            project=root,
+            caller_instruction=f"{_GIVE_IT}; a person acts on its report.",
+        )
 
-    async def triage(self, project: str, language: str | None = None) -> Json:
+    async def triage(self, project: str, language: str | None = None) -> TriageAnswer:
         """Return the prompt for a session that sorts a project's open issues into a plan."""
         root, _ = await self._found(project)
         chosen = _checked(language)
         with remedies(root):
             made = await self._look(sessions.triage, root, chosen, self._language)
-        return _session(root, made, "give it to an executor in that folder; a person decides on its plan")
+        return TriageAnswer(
+            prompt=made.prompt,
+            issues=made.issues,
+            fw_lv=made.fw_lv,
+            project=root,
+            caller_instruction=f"{_GIVE_IT}; a person decides on its plan.",
+        )
 
     async def _found(self, project: str) -> tuple[str, ProjectView | None]:
         """Return the root of a project, and its view if it is supervised. Raises NotFound, Refused."""
@@ -194,8 +201,8 @@ def folder_at(project: str) -> str:
     raise NotFound(f"{shown} is not a folder", hint=f"ls {quote(os.path.dirname(shown))}")
 
 
-def _supervised_part(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:
-    """Return what only the journal knows; for an unsupervised project, the first command."""
+def _queried(root: str, status: ProjectStatus, view: ProjectView | None) -> QueryAnswer:
+    """Return a project's state; the journal's part of it is, if unsupervised, the first command."""
     track = view.tracks[0] if view is not None and view.tracks else None
     waits_for = track.waits_for if track is not None else None
     following = track.next_command if track is not None else None
@@ -206,14 +213,15 @@ def _supervised_part(root: str, status: ProjectStatus, view: ProjectView | None)
         level = view.level
         waits_for = waits_for or view.detail
         following = repair_command(root, view.condition) or following
-    return {
-        "root": root,
-        "supervised": view is not None,
-        "level": level,
-        "waits_for": waits_for,
-        "next_command": following,
-        "caller_instruction": _about_standing(status, waits_for, following),
-    }
+    return QueryAnswer(
+        **asdict(status),
+        root=root,
+        supervised=view is not None,
+        level=level,
+        waits_for=waits_for,
+        next_command=following,
+        caller_instruction=_about_standing(status, waits_for, following),
+    )
 
 
 def _about_standing(status: ProjectStatus, waits_for: str | None, following: str | None) -> str:
@@ -237,12 +245,7 @@ def _about_files(check: PrerequisiteCheck) -> str:
     return f"{told}, who may have it made first: {check.next_command}" if check.next_command else f"{told}."
 
 
-def _session(root: str, made: SessionPrompt, advice: str) -> Json:
-    told: Json = {"type": made.type, "prompt": made.prompt}
-    if made.type == "triage_prompt":
-        told["issues"] = list(made.issues)
-    instruction = f"This is a prompt, and nothing was changed: {advice}."
-    return {**told, "fw_lv": made.fw_lv, "project": root, "caller_instruction": instruction}
+_GIVE_IT: Final = "This is a prompt, and nothing was changed: give it to an executor in that folder"
 
 
 def _checked(language: str | None) -> Language | None:

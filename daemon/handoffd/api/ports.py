@@ -127,9 +127,6 @@ class Supervision(Protocol):
     async def trust(self, project: str) -> tuple[str, ...]:
         """Accept pending edits of settings and rules; return the changed keys, dotted."""
 
-    async def reload(self) -> tuple[str, ...]:
-        """Read every project's files again; return the problems."""
-
 
 class Desk(Protocol):
     """What the notifier of a running daemon will do next."""

@@ -1,4 +1,4 @@
-"""Reads about the supervised projects, as plain JSON values, with a daemon and without.
+"""Reads about the supervised projects, with a daemon and without.
 
 Usage reports show the protocol's expected tokens beside steps and stories. They compare tokens that were new
 to the model (input, output, cache writes): an agent reads the same context again with every call, and a
@@ -18,30 +18,36 @@ from typing import Any, Final, get_args
 
 import anyio
 from anyio import to_thread
-from anyio.lowlevel import checkpoint
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from handoffd.api.events import (
-    Names,
-    addressed,
-    backlog_json,
-    event_json,
-    footprint_json,
-    latest,
-    named,
-    run_json,
-    usage_json,
+from handoffd.api.answers import (
+    BacklogAnswer,
+    EventsAnswer,
+    HeldBack,
+    HistoryEvent,
+    HistoryGap,
+    LimitsAnswer,
+    NamedSchedule,
+    NoticesAnswer,
+    ProjectInShort,
+    ProjectsAnswer,
+    RunsAnswer,
+    SchedulesAnswer,
+    SinkBacklog,
+    SlotsAnswer,
+    StatusAnswer,
+    Tested,
+    TriedSink,
+    UsageAnswer,
+    WaitingMatter,
 )
+from handoffd.api.events import Names, event_answer, latest, named, run_answer, told_in, usage_counts
 from handoffd.api.ports import Desk, Renewing, Supervision
-from handoffd.clock import Clock, rfc3339
-from handoffd.engine.notice import Held, Matter, Notice
-from handoffd.engine.run import Usage
-from handoffd.engine.views import (
-    IdleSchedule,
-    Peek,
-    ProjectView,
-    ScheduleView,
-)
+from handoffd.clock import Clock
+from handoffd.engine.notice import Matter, Notice
+from handoffd.engine.run import Footprint, Usage
+from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import Json, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
@@ -53,15 +59,13 @@ from handoffd.execute.runner.capture import left_out_line
 from handoffd.inspection.framework import archived
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.outbox import Outbox
-from handoffd.journal.records import UsageSum
+from handoffd.journal.records import Backlog, UsageSum
 from handoffd.protocol.state import plain
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
 
 _RUNS_SEARCHED: Final = 20
-_AT_ONCE: Final = 50
 
 ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]]]
 """Returns the schedules of one root, or of all; and the schedules that match no project."""
@@ -98,51 +102,64 @@ class Reads:
         """Return the time."""
         return self._clock.now()
 
-    async def status(self, project: str | None = None) -> Json:
+    async def status(self, project: str | None = None) -> StatusAnswer:
         """Return every project's status, or one's."""
         if project is None:
-            shown = [one async for one in self._statuses(await self._supervision.views())]
+            shown = [await self.status_of(view) for view in await self._supervision.views()]
         else:
             shown = [await self.project(project)]
-        return {
-            "api": API,
-            "daemon": self.daemon,
-            "at": rfc3339(self._clock.now()),
-            "warnings": list(self.warnings()),
-            "notices": await self.notices(),
-            "projects": shown,
-        }
-
-    async def _statuses(self, views: Iterable[ProjectView]) -> AsyncIterator[Json]:
-        for number, view in enumerate(views, 1):
-            yield await self.status_of(view)
-            if number % _AT_ONCE == 0:
-                await checkpoint()  # let other tasks run
+        return StatusAnswer(
+            api=API,
+            daemon=self.daemon,
+            at=self.now(),
+            warnings=self.warnings(),
+            notices=await self._undelivered(),
+            projects=shown,
+        )
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about the daemon's settings; none without a daemon."""
         return () if self._renewing is None else self._renewing.warnings
 
-    async def notices(self) -> list[Json]:
+    async def _undelivered(self) -> list[SinkBacklog]:
         """Return the undelivered and recently given-up notices of each sink."""
-        backlogs = await self.journal.outbox.backlog(LATELY_S)
-        return [backlog_json(one, self._desk.next_tries().get(one.sink)) for one in backlogs]
+        tries = self._desk.next_tries()
+        return [_of_sink(one, tries.get(one.sink)) for one in await self.journal.outbox.backlog(LATELY_S)]
 
-    async def notices_in_full(self, project: str | None = None) -> Json:
+    async def notices(self, project: str | None = None) -> NoticesAnswer:
         """Return the backlog of each sink, held-back notices, and open matters with their next reminder.
 
         `project` limits the open matters. Raises NotFound.
         """
-        found = await notices_json(self.journal.outbox, self._desk, LATELY_S, self.root_of(project))
-        return {"at": rfc3339(self._clock.now()), **found}
+        root, outbox = self.root_of(project), self.journal.outbox
+        releases, reminders = self._desk.releases(), self._desk.reminders()
+        matters = [one for one in await outbox.matters() if root is None or one.lane[0] == root]
+        waiting = []
+        for matter in matters[:MOST_WAITING]:
+            notice = await outbox.outlook(matter.notice)
+            if notice is not None:
+                waiting.append(_of_matter(matter, notice, reminders.get(matter.notice)))
+        return NoticesAnswer(
+            at=self.now(),
+            sinks=await self._undelivered(),
+            held=[
+                HeldBack(until=releases.get((one.sink, one.reason)), **asdict(one))
+                for one in await outbox.held()
+            ],
+            waiting=waiting,
+            more_waiting=max(0, len(matters) - MOST_WAITING),
+        )
 
-    async def status_of(self, view: ProjectView) -> Json:
-        """Return the view; without a daemon, add the running processes from the records of runs."""
-        shown = plain(view)
-        for track in shown["tracks"]:
-            if track["dispatch"] is not None and not self.daemon:
-                track["pid"] = await to_thread.run_sync(self._living, track["dispatch"])
-        return shown
+    async def status_of(self, view: ProjectView) -> ProjectView:
+        """Return the view; without a daemon, with the running processes from the records of runs."""
+        if self.daemon:
+            return view
+        return replace(view, tracks=tuple([await self._with_process(track) for track in view.tracks]))
+
+    async def _with_process(self, track: TrackView) -> TrackView:
+        if track.dispatch is None:
+            return track
+        return replace(track, pid=await to_thread.run_sync(self._living, track.dispatch))
 
     def _living(self, dispatch: str) -> int | None:
         """Return the process id of a dispatch's running executor or check."""
@@ -152,85 +169,85 @@ class Reads:
                 return run.pid
         return None
 
-    async def projects(self) -> Json:
+    async def projects(self) -> ProjectsAnswer:
         """Return every project in short."""
-        views = await self._supervision.views()
-        return {"projects": [_in_short(view) for view in views]}
+        return ProjectsAnswer(projects=[_in_short(view) for view in await self._supervision.views()])
 
-    async def project(self, project: str) -> Json:
+    async def project(self, project: str) -> ProjectView:
         """Return one project's status, with memory and tasks of its latest attempts."""
-        view = await self._supervision.view(self._supervision.find(project))
-        shown, took = await self.status_of(view), await self._footprints(view.project)
-        for track in shown["tracks"]:
-            track["footprint"] = took.get(track["track"])
-        return shown
+        view = await self.status_of(await self._supervision.view(self._supervision.find(project)))
+        took = await self._footprints(view.project)
+        tracks = (replace(track, footprint=took.get(track.track)) for track in view.tracks)
+        return replace(view, tracks=tuple(tracks))
 
-    async def _footprints(self, root: str) -> dict[str, Json | None]:
+    async def _footprints(self, root: str) -> dict[str, Footprint | None]:
         """Return memory and tasks of the latest ended attempt, by track."""
-        over = [run for run in await self.journal.runs(root, _RUNS_SEARCHED) if run.exit is not None]
-        return {run.key.track: footprint_json(run) for run in reversed(over)}
+        runs = reversed(await self.journal.runs(root, _RUNS_SEARCHED))
+        return {run.key.track: run.exit.footprint for run in runs if run.exit is not None}
 
-    async def limits(self) -> Json:
+    async def limits(self) -> LimitsAnswer:
         """Return the accounts that reported a limit and have not been seen working since."""
-        limited = [plain(view) for view in self._supervision.limits()]
-        return {"at": rfc3339(self._clock.now()), "limits": limited}
+        return LimitsAnswer(at=self.now(), limits=self._supervision.limits())
 
-    async def slots(self) -> Json:
+    async def slots(self) -> SlotsAnswer:
         """Return the slots, and the running and waiting tracks; without a daemon there are none."""
-        view = plain(self._supervision.slots())
-        return {"daemon": self.daemon, "at": rfc3339(self._clock.now()), **view}
+        return SlotsAnswer(daemon=self.daemon, at=self.now(), **asdict(self._supervision.slots()))
 
-    async def backlog(self, project: str) -> Json:
+    async def backlog(self, project: str) -> BacklogAnswer:
         """Return the queued stories of a project, and what each waits for."""
         root = self._supervision.find(project)
-        shown = plain(await self._supervision.backlog(root))
-        return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
+        view = await self._supervision.backlog(root)
+        return BacklogAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
-    async def schedules(self, project: str | None = None) -> Json:
+    async def schedules(self, project: str | None = None) -> SchedulesAnswer:
         """Return the schedules of one project or of all, with their last outcome."""
         root, names = self.root_of(project), self.names()
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
-        told = [{**plain(view), "name": names.get(view.project, view.project)} for view in views]
-        return {
-            "at": rfc3339(self._clock.now()), "daemon": self.daemon, "schedules": told,
-            "idle": [plain(one) for one in idle],
-        }  # fmt: skip
+        told = [NamedSchedule(name=names.get(one.project, one.project), **asdict(one)) for one in views]
+        return SchedulesAnswer(at=self.now(), daemon=self.daemon, schedules=told, idle=idle)
 
-    async def peek(self, project: str) -> Json:
+    async def peek(self, project: str) -> Peek:
         """Return what the next turn of a project would do."""
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        return peek_json(await self._supervision.peek(root, bootstrapped=bootstrapped))
+        return peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
 
-    async def events(self, after: int | None, project: str | None = None, limit: int = 500) -> list[Json]:
-        """Return at most `limit` events above number `after`, oldest first; None: the last ones."""
+    async def lately(self, project: str | None, limit: int) -> list[HistoryEvent]:
+        """Return the last `limit` events, oldest first."""
+        return await self._events(project, None, limit)
+
+    async def _events(self, project: str | None, after: int | None, limit: int) -> list[HistoryEvent]:
         root = self.root_of(project)
         if after is None:
             found = await latest(self.journal, root, limit)
         else:
             found = list(await self.journal.events(after, root, limit))
         names = self.names()
-        return [event_json(event, names) for event in found]
+        return [event_answer(event, names) for event in found]
 
-    async def history(self, after: int | None, project: str | None = None, limit: int = 500) -> Json:
-        """Return `events` like the method of that name, and the `gaps` among them: numbers that are not kept.
+    async def events(
+        self, project: str | None = None, after: int | None = None, limit: int = 500
+    ) -> EventsAnswer:
+        """Return at most `limit` events above number `after`, oldest first; None: the last ones.
 
-        Without `after`, gaps before the first returned event are left out if older events exist.
+        `gaps` are numbers among them that are not kept. Without `after`, gaps before the first returned event
+        are left out if older events exist.
         """
         left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
-        found = await self.events(after, project, limit)
+        found = await self._events(project, after, limit)
         if not limit:  # no event, so no gap between events
-            return {"events": [], "gaps": []}
+            return EventsAnswer(events=[], gaps=[])
         whole = len(found) < limit
-        first = after if after is not None else 0 if whole else found[0]["seq"]
-        last = self.journal.newest if whole else found[-1]["seq"]
-        gaps = [one for one in left_out if one.next > first + 1 and one.after < last]
-        return {
-            "events": found,
-            "gaps": [{"type": "gap", **one._replace(after=max(one.after, first))._asdict()} for one in gaps],
-        }
+        first = after if after is not None else 0 if whole else found[0].seq
+        last = self.journal.newest if whole else found[-1].seq
+        gaps = [
+            HistoryGap(after=max(one.after, first), next=one.next, why=one.why)
+            for one in left_out
+            if one.next > first + 1 and one.after < last
+        ]
+        return EventsAnswer(events=found, gaps=gaps)
 
-    async def runs(self, project: str | None = None, limit: int = 100) -> list[Json]:
+    async def runs(self, project: str | None = None, limit: int = 100) -> RunsAnswer:
         """Return the latest dispatches, newest first."""
         found = await self.journal.runs(self.root_of(project), limit)
         names, usage = self.names(), self._supervision.usage()
@@ -238,21 +255,21 @@ class Reads:
             usage = await to_thread.run_sync(
                 self._noted_usage, [run.id for run in found if run.result is None]
             )
-        return [run_json(run, names, usage.get(run.id)) for run in found]
+        return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
 
     def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
         """Return the usage of runs that a daemon saved last."""
         return {run: noted(self._runs_dir / run).seen.usage for run in runs}
 
     async def usage(
-        self, by: str | None = None, since: str | None = None, project: str | None = None
-    ) -> Json:
+        self, project: str | None = None, by: str | None = None, since: str | None = None
+    ) -> UsageAnswer:
         """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
-        group, begin = grouping(by), begin_of(since, self._clock.now())
+        group, begin = grouping(by), begin_of(since, self.now())
         root = self.root_of(project)
         sums = await self.journal.usage(group, since=begin, project=root)
-        told = {"project": root, "since": None if begin is None else rfc3339(begin)}
-        return {**told, **usage_report(sums, group, self.names())}
+        rows, total = usage_report(sums, group, self.names())
+        return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
         """Return the place of a run's output: of the named run, or of the project's latest."""
@@ -279,17 +296,17 @@ class Reads:
         return None if project is None else self._supervision.find(project)
 
 
-def _in_short(view: ProjectView) -> Json:
+def _in_short(view: ProjectView) -> ProjectInShort:
     main = view.tracks[0] if view.tracks else None
-    return {
-        "project": view.project,
-        "name": view.name,
-        "level": view.level,
-        "condition": view.condition,
-        "story": main.story if main else None,
-        "step": main.step if main else None,
-        "status": main.status if main else None,
-    }
+    return ProjectInShort(
+        project=view.project,
+        name=view.name,
+        level=view.level,
+        condition=view.condition,
+        story=main.story if main else None,
+        step=main.step if main else None,
+        status=main.status if main else None,
+    )
 
 
 def is_bootstrapped(root: str) -> bool:
@@ -297,10 +314,9 @@ def is_bootstrapped(root: str) -> bool:
     return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
 
 
-def peek_json(found: Peek) -> Json:
-    """Return what a turn would do as JSON, with the project filled in in its commands."""
-    shown = plain(found)
-    return {**shown, "result": addressed(shown["result"], found.project)}
+def peeked(found: Peek) -> Peek:
+    """Return what a turn would do, with the project filled in in its commands."""
+    return replace(found, result=told_in(found.result, found.project))
 
 
 # --- the output of a run -----------------------------------------------------------------------------
@@ -429,7 +445,7 @@ def begin_of(text: str | None, now: datetime) -> datetime | None:
         raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --since 7d") from None
 
 
-def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> Json:
+def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[Json], Json]:
     """Return the sums as rows, and their total."""
     found = tuple(sums)
     whole = UsageSum(
@@ -439,7 +455,7 @@ def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> Json:
         unpriced=sum(one.unpriced for one in found),
         usage=reduce(add, (one.usage for one in found), Usage()),
     )
-    return {"by": by, "rows": [_row(one, by, names) for one in found], "total": _numbers(whole)}
+    return [_row(one, by, names) for one in found], _numbers(whole)
 
 
 def _row(one: UsageSum, by: Grouping, names: Names) -> Json:
@@ -460,7 +476,7 @@ def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> Json:
 
 def _numbers(one: UsageSum) -> Json:
     counts = {"runs": one.runs, "measured": one.measured, "unpriced": one.unpriced}
-    return {**counts, **usage_json(one.usage)}
+    return {**counts, **plain(usage_counts(one.usage))}
 
 
 def _beside(one: UsageSum, by: Grouping) -> dict[str, Any]:
@@ -499,56 +515,38 @@ class NoDesk:
         return {}
 
 
-async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | None = None) -> Json:
-    """Return the backlog of each sink, held-back notices, and open matters with their next reminder.
-
-    `root` limits the open matters to one project.
-    """
-    backlogs, held = await outbox.backlog(lately_s), await outbox.held()
-    tries, releases, reminders = desk.next_tries(), desk.releases(), desk.reminders()
-    matters = [one for one in await outbox.matters() if root is None or one.lane[0] == root]
-    waiting = []
-    for matter in matters[:MOST_WAITING]:
-        notice = await outbox.outlook(matter.notice)
-        if notice is not None:
-            waiting.append(_matter(matter, notice, reminders.get(matter.notice)))
-    return {
-        "sinks": [backlog_json(one, tries.get(one.sink)) for one in backlogs],
-        "held": [_held(one, releases.get((one.sink, one.reason))) for one in held],
-        "waiting": waiting,
-        "more_waiting": max(0, len(matters) - MOST_WAITING),
-    }
-
-
-def trials_json(trials: Iterable[tuple[str, str, str | None, float]]) -> Json:
+def tried_sinks(trials: Iterable[tuple[str, str, str | None, float]]) -> Tested:
     """Return the outcome of a sample: of each sink its name, form, error and seconds."""
     sinks = [
-        {"sink": name, "form": form, "ok": why is None, "why": why, "seconds": seconds}
+        TriedSink(sink=name, form=form, ok=why is None, why=why, seconds=seconds)
         for name, form, why, seconds in trials
     ]
-    return {"type": "tested", "ok": all(one["ok"] for one in sinks), "sinks": sinks}
+    return Tested(ok=all(one.ok for one in sinks), sinks=sinks)
 
 
-def _held(held: Held, until: datetime | None) -> Json:
-    return {
-        "sink": held.sink,
-        "reason": held.reason,
-        "count": held.count,
-        "since": rfc3339(held.since),
-        "until": None if until is None else rfc3339(until),
-    }
+def _of_sink(backlog: Backlog, next_try_s: float | None) -> SinkBacklog:
+    """Return the undelivered notices of one sink. `next_try_s`: seconds until a resting sink is tried."""
+    return SinkBacklog(
+        sink=backlog.sink,
+        undelivered=backlog.undelivered,
+        oldest=backlog.oldest,
+        failed_tries=backlog.tries,
+        last_error=backlog.last_error,
+        next_try_s=None if next_try_s is None else round(next_try_s, 1),
+        given_up=backlog.given_up,
+    )
 
 
-def _matter(matter: Matter, notice: Notice, again: datetime | None) -> Json:
-    return {
-        "project": matter.lane[0],
-        "track": notice.track,
-        "name": notice.name,
-        "story": notice.story,
-        "kind": notice.kind,
-        "text": notice.text,
-        "next": notice.action,
-        "since": rfc3339(matter.since),
-        "reminded_min": matter.reached_min if 0 < matter.reached_min < inf else None,
-        "again_at": None if again is None else rfc3339(again),
-    }
+def _of_matter(matter: Matter, notice: Notice, again: datetime | None) -> WaitingMatter:
+    return WaitingMatter(
+        project=matter.lane[0],
+        track=notice.track,
+        name=notice.name,
+        story=notice.story,
+        kind=notice.kind,
+        text=notice.text,
+        next=notice.action,
+        since=matter.since,
+        reminded_min=matter.reached_min if 0 < matter.reached_min < inf else None,
+        again_at=again,
+    )

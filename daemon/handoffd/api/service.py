@@ -1,7 +1,7 @@
 """The verbs and reads of handoffd, once for every interface: socket, command line, library.
 
-Arguments and answers are plain JSON values. A refusal of the engine comes back as its `error` result; a
-request that never reaches the engine raises a `HandoffdError`.
+Arguments, and the answers of verbs, are plain JSON values. A refusal of the engine comes back as its `error`
+result; a request that never reaches the engine raises a `HandoffdError`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,35 @@ from shlex import quote
 from typing import Any, Final
 
 from anyio import to_thread
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
+from handoffd.api.answers import (
+    Added,
+    AddedMany,
+    CleanedAnswer,
+    Initialised,
+    Lifted,
+    NotAdded,
+    OtherTests,
+    Reloaded,
+    Removed,
+    SettingsRead,
+    Stopping,
+    Tested,
+    TriedTests,
+    Trusted,
+)
 from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed
 from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
-from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, trials_json
+from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
 from handoffd.api.verbs import Arguments, VerbSpec
 from handoffd.clock import Clock
+from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
-from handoffd.engine.events import Initialised, Started, Verb
+from handoffd.engine.events import Started, Verb
 from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
@@ -154,10 +171,9 @@ class Service(Reads, Inspecting):
         self.inside = inside
         self._recorder = recorder or Uncounted()
         self._exposition = exposition
-        self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
+        self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Struct]]] = {
             "remove": self.remove,
             "trust": self.trust,
-            "apply": self.apply,
         }
         self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
             "dispatch": self._hand_out,
@@ -190,11 +206,13 @@ class Service(Reads, Inspecting):
         given = checked(spec, project, arguments)
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
-            return await self.init(project, given["name"])
+            return plain(await self.init(project, given["name"]))
         if verb == "add":
-            return await self.add(project, take=given["take"])
+            return plain(await self.add(project, take=given["take"]))
         if verb in self._plain_verbs:
-            return await self._plain_verbs[verb](project)
+            return plain(await self._plain_verbs[verb](project))
+        if verb == "apply":
+            return await self.apply(project)
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "start":
@@ -289,14 +307,14 @@ class Service(Reads, Inspecting):
     async def _post_check(self, root: str, by: str) -> Json:
         return checked_json(*await self._supervision.post_check(root, by), root)
 
-    async def try_tests(self, project: str, caller: Caller) -> Json:
+    async def try_tests(self, project: str, caller: Caller) -> TriedTests:
         """Run a project's tests once, as the daemon measures them, outside any story. For people.
 
         Raises Refused while an attempt is in flight. The tests run outside the executor's sandbox.
         """
         root = self._supervision.find(project)
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
-        return tried_json(await self._supervision.try_tests(root), root)
+        return tried(await self._supervision.try_tests(root), root)
 
     async def apply(self, project: str) -> Json:
         """Apply the hand-off of a step that was carried out by hand, and check its claims."""
@@ -344,12 +362,14 @@ class Service(Reads, Inspecting):
         if name is None:
             name = await to_thread.run_sync(project_name, root)
         done = await to_thread.run_sync(finished_before, root)
-        result = await self._supervision.give(root, Initialised(project=name, done=done, as_published=True))
+        result = await self._supervision.give(
+            root, facts.Initialised(project=name, done=done, as_published=True)
+        )
         adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before handoffd
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
-    async def init(self, project: str, name: str | None = None) -> Json:
+    async def init(self, project: str, name: str | None = None) -> Initialised:
         """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
         `name` is the name of a new project; None: the name in its own files. Raises Refused for an unfit
@@ -362,65 +382,64 @@ class Service(Reads, Inspecting):
         await self._supervision.add(root)
         await self._initialise(root, name)
         view = await self._supervision.view(root)
-        return {
-            "type": "initialised",
-            "project": view.project,
-            "name": view.name,
-            "called": view.called,
-            "level": view.level,
-            "created": list(prepared.created),
-            "missing": list(prepared.missing),
-            "test_command": None if prepared.test_command is None else list(prepared.test_command),
-            "other_tests": [{"folder": one.folder, "command": list(one.typed)} for one in prepared.others],
-            "warnings": list(view.warnings),
-        }
+        return Initialised(
+            project=view.project,
+            name=view.name,
+            called=view.called,
+            level=view.level,
+            created=prepared.created,
+            missing=prepared.missing,
+            test_command=prepared.test_command,
+            other_tests=[OtherTests(folder=one.folder, command=one.typed) for one in prepared.others],
+            warnings=view.warnings,
+        )
 
-    async def add(self, project: str, *, take: bool = False) -> Json:
+    async def add(self, project: str, *, take: bool = False) -> Added:
         """Supervise a project; dispatches nothing, unless its settings say `auto`."""
         added = await self._supervision.add(self._path(project), take=take)
-        return {"type": "added", **await self.status_of(added)}
+        return Added(**asdict(await self.status_of(added)))
 
-    async def remove(self, project: str) -> Json:
+    async def remove(self, project: str) -> Removed:
         """Stop supervising a project; its files and its history stay."""
         view = await self._supervision.remove(self._supervision.find(project))
-        return {"type": "removed", "project": view.project, "name": view.name}
+        return Removed(project=view.project, name=view.name)
 
-    async def trust(self, project: str) -> Json:
+    async def trust(self, project: str) -> Trusted:
         """Accept pending edits to a project's settings and rules."""
         root = self._supervision.find(project)
-        return {"type": "trusted", "project": root, "trusted": list(await self._supervision.trust(root))}
+        return Trusted(project=root, trusted=await self._supervision.trust(root))
 
-    async def reload(self) -> Json:
+    async def reload(self) -> Reloaded:
         """Read the settings, the folders of projects, and every project's files again; return the outcome."""
         if self._renewing is None:
-            return {"type": "reloaded", "problems": list(await self._supervision.reload())}
-        return renewed_json(await self._renewing.renew(), self.warnings())
+            raise NotFound("no daemon runs here", hint="handoffd run")
+        return reloaded(await self._renewing.renew(), self.warnings())
 
-    async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> Json:
+    async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> AddedMany:
         """Supervise projects as `add` does; return the added and the refused ones. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
         await self._keep_out(caller, "adding projects is for people", hint)
         impossible = self._impossible(roots)
         added = await self._supervision.add_many([r for r in roots if r not in impossible], take=take)
-        return added_json({**added, **impossible})
+        return added_many({**added, **impossible})
 
-    async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
+    async def stop(self, caller: Caller, *, executors: bool = False) -> Stopping:
         """End the daemon; with `executors`, end the executors first. Refused to executors."""
         if self._stop is None:
             raise NotFound("no daemon runs here", hint="handoffd run")
         hint = "handoffd stop  # in a terminal of your own"
         await self._keep_out(caller, "stopping the daemon is for people", hint)
         self._stop(executors)
-        return {"type": "stopping", "executors": executors}
+        return Stopping(executors=executors)
 
-    async def test_notices(self, sink: str | None, caller: Caller) -> Json:
+    async def test_notices(self, sink: str | None, caller: Caller) -> Tested:
         """Send a sample through one sink or all, and return the outcome. Refused to executors."""
         hint = "handoffd notify test  # in a terminal of your own"
         await self._keep_out(caller, "sending a test notice is for people", hint)
         assert self._try_sinks is not None
-        return trials_json(await self._try_sinks(sink))
+        return tried_sinks(await self._try_sinks(sink))
 
-    async def gc(self, caller: Caller, *, dry_run: bool = False) -> Json:
+    async def gc(self, caller: Caller, *, dry_run: bool = False) -> CleanedAnswer:
         """Remove records that are no longer needed; `dry_run` only lists them. Executors may only list."""
         if self._cleaner is None:
             raise NotFound("nothing is kept here", hint="handoffd run")
@@ -429,15 +448,14 @@ class Service(Reads, Inspecting):
             await self._keep_out(caller, "removing what was kept is for people", hint)
         cleaned = await self._cleaner.clean(dry_run=dry_run)
         freed = sum(one.bytes for one in cleaned.doomed)
-        return {"type": "cleaned", "freed_bytes": freed, **to_builtins(cleaned)}
+        return CleanedAnswer(freed_bytes=freed, **asdict(cleaned))
 
-    async def lift_limit(self, account: str, caller: Caller) -> Json:
+    async def lift_limit(self, account: str, caller: Caller) -> Lifted:
         """End the wait for a limited account. Refused to executors."""
         hint = f"handoffd limits lift {quote(account)}  # in a terminal of your own"
         await self._keep_out(caller, "lifting a limit is for people", hint)
         lifted = await self._supervision.lift_limit(account, caller.by)
-        found = {"projects": list(lifted.projects), "problems": list(lifted.problems)}
-        return {"type": "lifted", "account": account, **found}
+        return Lifted(account=account, projects=lifted.projects, problems=lifted.problems)
 
     def _impossible(self, roots: Iterable[str]) -> Mapping[str, HandoffdError]:
         """Return which paths cannot be projects, and why."""
@@ -508,57 +526,54 @@ def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Jso
     }
 
 
-def tried_json(tried: Tried, root: str) -> Json:
-    """Return the outcome of a project's tests; `passed` is null if they did not run to their end."""
-    answer: Json = {"type": "tried", "project": root, "command": None, "path": tried.path}
-    evidence = tried.evidence
-    if tried.command is None or evidence is None:
-        nothing = {"passed": None, "verified": False, "timed_out": False, "fault": None}
-        return {**answer, **nothing, "tests": None, "failing": [], "line": None, "tail": "", "seconds": 0.0}
+def tried(outcome: Tried, root: str) -> TriedTests:
+    """Return the outcome of a project's tests."""
+    evidence = outcome.evidence
+    if outcome.command is None or evidence is None:
+        return TriedTests(project=root, path=outcome.path)
     ended = evidence.fault is None and not evidence.timed_out
-    counts = evidence.counts
-    told = {"pass": counts.passed, "fail": counts.failed, "skip": counts.skipped}
-    return {
-        **answer,
-        "command": list(tried.command),
-        "passed": not evidence.failing if ended else None,
-        "verified": evidence.verified,
-        "timed_out": evidence.timed_out,
-        "fault": evidence.fault,
-        "tests": told if ended and evidence.verified else None,
-        "failing": list(evidence.failing),
-        "line": evidence.line,
-        "tail": evidence.tail,
-        "seconds": round(evidence.seconds, 1),
-    }
+    return TriedTests(
+        project=root,
+        path=outcome.path,
+        command=outcome.command,
+        passed=not evidence.failing if ended else None,
+        verified=evidence.verified,
+        timed_out=evidence.timed_out,
+        fault=evidence.fault,
+        tests=evidence.counts if ended and evidence.verified else None,
+        failing=evidence.failing,
+        line=evidence.line,
+        tail=evidence.tail,
+        seconds=round(evidence.seconds, 1),
+    )
 
 
 # --- answers: a reload, and added projects -----------------------------------------------------------
-def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
-    """Return the outcome of a reload; `problems` has all of them in words."""
+def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
+    """Return the outcome of a reload."""
     view = renewed.settings
-    return {
-        "type": "reloaded",
-        "settings": {
-            "file": view.file,
-            "taken": not view.problems,
-            "changed": list(view.changed),
-            "restart": list(view.restart),
-            "problems": [problem.as_json() for problem in view.problems],
-        },
-        "brought": renewed.brought,
-        "let_go": renewed.let_go,
-        "problems": [*map(str, view.problems), *renewed.problems],
-        "warnings": list(warnings),
-    }
+    return Reloaded(
+        settings=SettingsRead(
+            file=view.file,
+            taken=not view.problems,
+            changed=view.changed,
+            restart=view.restart,
+            problems=view.problems,
+        ),
+        brought=renewed.brought,
+        let_go=renewed.let_go,
+        problems=(*map(str, view.problems), *renewed.problems),
+        warnings=warnings,
+    )
 
 
-def added_json(outcome: Mapping[str, str | HandoffdError]) -> Json:
+def added_many(outcome: Mapping[str, str | HandoffdError]) -> AddedMany:
     """Return the added projects, and why others were refused."""
-    added = [root for root in outcome.values() if isinstance(root, str)]
-    refused = [
-        {"project": asked, "code": error.code, "message": error.message, "hint": error.hint}
-        for asked, error in outcome.items()
-        if isinstance(error, HandoffdError)
-    ]
-    return {"type": "added_many", "added": added, "refused": refused}
+    refused = {asked: error for asked, error in outcome.items() if isinstance(error, HandoffdError)}
+    return AddedMany(
+        added=[root for root in outcome.values() if isinstance(root, str)],
+        refused=[
+            NotAdded(project=asked, code=error.code, message=error.message, hint=error.hint)
+            for asked, error in refused.items()
+        ],
+    )

@@ -14,7 +14,7 @@ from handoffd.cli.verbs import verb_command
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
-from handoffd.entrance.requests import answered, say
+from handoffd.entrance.requests import ask, say
 from handoffd.errors import Json, NotFound
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
     """List the queued stories of PROJECT in the order in which they start, and what each one waits for."""
     root = place.project(project)
 
-    answer = answered(place, "/v1/backlog", {"project": root}, lambda service: service.backlog(root))
+    answer = ask(place, "backlog", project=root)
     if as_json:
         print_json(answer.json)
     else:
@@ -176,8 +176,7 @@ def _is_folder(word: str, *, alone: bool) -> bool:
 def _known(place: Place) -> list[Json]:
     """Return the supervised projects, each with its name and root."""
 
-    known = answered(place, "/v1/projects", {}, lambda service: service.projects())
-    projects: list[Json] = known.json["projects"]
+    projects: list[Json] = ask(place, "projects").json["projects"]
     return projects
 
 

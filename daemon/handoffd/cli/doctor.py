@@ -92,8 +92,9 @@ def _socket(place: Place) -> Path | None:
 
 def _look(settings: Settings, silent: frozenset[str]) -> dict[str, Any]:
     from handoffd.entrance import offline
+    from handoffd.protocol.state import plain
 
-    return offline.look(settings, lambda service: service.status(), silent)
+    return plain(offline.look(settings, lambda service: service.status(), silent))
 
 
 # --- executors ----------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either, inspect
+from handoffd.entrance.requests import ask
+from handoffd.entrance.requests import peek as asked
 from handoffd.errors import Json
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -109,8 +110,7 @@ _language = click.option(
 @click.pass_obj
 def detect(place: Place, project: str | None, as_json: bool) -> None:
     """Report which files of the protocol PROJECT has, and its level of adoption: 0 none, 1 some, 2 all."""
-    named = place.project(project)
-    answer = inspect(place, "/v1/detect", {"project": named}, lambda asked: asked.detect(named))
+    answer = ask(place, "detect", project=place.project(project))
     _show(answer.json, as_json, detected)
 
 
@@ -120,8 +120,7 @@ def detect(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def query(place: Place, project: str | None, as_json: bool) -> None:
     """Report story, step and status from the files of PROJECT; if supervised, also what it waits for."""
-    named = place.project(project)
-    answer = inspect(place, "/v1/query", {"project": named}, lambda asked: asked.query(named))
+    answer = ask(place, "query", project=place.project(project))
     _show(answer.json, as_json, queried)
 
 
@@ -132,7 +131,7 @@ def query(place: Place, project: str | None, as_json: bool) -> None:
 def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
     """List the projects in FOLDER (default: the current folder), supervised or not."""
     named = os.path.abspath(os.path.expanduser(folder or "."))
-    answer = inspect(place, "/v1/list-projects", {"folder": named}, lambda asked: asked.list_projects(named))
+    answer = ask(place, "list_projects", folder=named)
     _show(answer.json, as_json, listed)
 
 
@@ -142,8 +141,7 @@ def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
 @click.pass_obj
 def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
     """List the missing files that the current step reads. They do not block it."""
-    named = place.project(project)
-    answer = inspect(place, "/v1/check-prereqs", {"project": named}, lambda asked: asked.check_prereqs(named))
+    answer = ask(place, "check_prereqs", project=place.project(project))
     _show(answer.json, as_json, checked)
 
 
@@ -154,9 +152,7 @@ def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def review(place: Place, project: str | None, language: str | None, as_json: bool) -> None:
     """Print a prompt for a read-only review session of PROJECT; pipe it to an agent."""
-    named = place.project(project)
-    given = {"project": named, "language": language}
-    answer = inspect(place, "/v1/review", given, lambda asked: asked.review(named, language))
+    answer = ask(place, "review", project=place.project(project), language=language)
     _show(answer.json, as_json, prompted)
 
 
@@ -167,9 +163,7 @@ def review(place: Place, project: str | None, language: str | None, as_json: boo
 @click.pass_obj
 def triage(place: Place, project: str | None, language: str | None, as_json: bool) -> None:
     """Print a prompt for a session that sorts the open issues in PROJECT's memory; pipe it to an agent."""
-    named = place.project(project)
-    given = {"project": named, "language": language}
-    answer = inspect(place, "/v1/triage", given, lambda asked: asked.triage(named, language))
+    answer = ask(place, "triage", project=place.project(project), language=language)
     _show(answer.json, as_json, prompted)
 
 
@@ -187,14 +181,7 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
 @click.pass_obj
 def peek(place: Place, project: str | None, as_json: bool) -> None:
     """Show what the next turn of PROJECT would do, with the prompt it would use. Changes nothing."""
-    named = place.project(project)
-
-    def without() -> dict[str, object]:
-        from handoffd.entrance import offline
-
-        return offline.alone(place.settings(), lambda service: service.peek(named))
-
-    answer = either(place, lambda client: client.get("/v1/peek", project=named), without)
+    answer = asked(place, place.project(project))
     if as_json:
         print_json(answer.json)
         return

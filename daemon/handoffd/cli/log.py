@@ -22,8 +22,8 @@ from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, answered, either
-from handoffd.errors import HandoffdError, Json, NoDaemon
+from handoffd.entrance.requests import Answer, ask
+from handoffd.errors import HandoffdError, NoDaemon
 from handoffd.execute.stream import line as stream_line
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import Part, StreamVerdict
@@ -288,14 +288,8 @@ def _stream_of(place: Place, project: str | None, run: str) -> StreamFormat | No
 
 def _executor_of(place: Place, project: str | None, run: str) -> str | None:
     limit = _MOST_RUNS if project is None else _LATEST  # of a project, the latest run with an output
-
-    def without() -> Json:
-        from handoffd.entrance import offline
-
-        return {"runs": offline.look(place.settings(), lambda service: service.runs(project, limit))}
-
-    answer = either(place, lambda client: client.get("/v1/runs", project=project, limit=limit), without)
-    return next((known["executor"] for known in answer.json["runs"] if known["run"] == run), None)
+    found = ask(place, "runs", project=project, limit=limit).json["runs"]
+    return next((known["executor"] for known in found if known["run"] == run), None)
 
 
 # --- events --------------------------------------------------------------------------------------------
@@ -361,12 +355,7 @@ def line(event: dict[str, Any]) -> str:
 
 
 def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:
-    answer = answered(
-        place,
-        "/v1/events",
-        {"after": after, "project": project, "limit": limit},
-        lambda service: service.history(after, project, limit),
-    )
+    answer = ask(place, "events", project=project, after=after, limit=limit)
     recorded: list[dict[str, Any]] = answer.json["events"]
     gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # older daemons do not report gaps
     return sorted([*recorded, *gaps], key=_place)

@@ -10,7 +10,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import answered, either
+from handoffd.entrance.requests import ask, either
 
 # --- notices -------------------------------------------------------------------------------------------
 _WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT")
@@ -31,9 +31,7 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
     """
     named = None if project is None else place.project(project)
 
-    answer = answered(
-        place, "/v1/notices", {"project": named}, lambda service: service.notices_in_full(named)
-    )
+    answer = ask(place, "notices", project=named)
     if as_json:
         print_json(answer.json)
         return

@@ -15,7 +15,7 @@ from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import account, answered, either
+from handoffd.entrance.requests import account, ask, either
 from handoffd.errors import Json, NotFound
 
 
@@ -25,7 +25,7 @@ from handoffd.errors import Json, NotFound
 @click.pass_obj
 def projects(place: Place, as_json: bool) -> None:
     """List the supervised projects."""
-    answer = answered(place, "/v1/projects", {}, lambda service: service.projects())
+    answer = ask(place, "projects")
     if as_json:
         print_json(answer.json)
         return
@@ -167,7 +167,7 @@ def _project(root: str, one: Any) -> Json:
 
 def _known(place: Place) -> tuple[Mapping[str, Json], bool]:
     """Return the supervised projects by root, and whether a daemon answered."""
-    answer = answered(place, "/v1/projects", {}, lambda service: service.projects())
+    answer = ask(place, "projects")
     return {one["project"]: one for one in answer.json["projects"]}, answer.daemon
 
 

@@ -12,7 +12,7 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, answered, either
+from handoffd.entrance.requests import ask
 
 # --- runs ----------------------------------------------------------------------------------------------
 _RUNS_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
@@ -32,14 +32,7 @@ _RUNS_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
 def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
     """List the latest dispatches, newest first; of PROJECT, or of all."""
     named = None if project is None else place.project(project)
-
-    def without() -> dict[str, object]:
-        from handoffd.entrance import offline
-
-        found = offline.look(place.settings(), lambda service: service.runs(named, limit))
-        return {"runs": found}
-
-    answer = either(place, lambda client: client.get("/v1/runs", project=named, limit=limit), without)
+    answer = ask(place, "runs", project=named, limit=limit)
     if as_json:
         print_json(answer.json)
         return
@@ -98,7 +91,8 @@ _BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFE
 @click.pass_obj
 def usage(place: Place, project: str | None, by: str, since: str | None, as_csv: bool, as_json: bool) -> None:
     """Sum up tokens and cost of all ended runs, of PROJECT or of all projects."""
-    found = _ask(place, None if project is None else place.project(project), by, since).json
+    named = None if project is None else place.project(project)
+    found = ask(place, "usage", project=named, by=by, since=since).json
     if as_json:
         print_json(found)
     elif as_csv:
@@ -107,15 +101,6 @@ def usage(place: Place, project: str | None, by: str, since: str | None, as_csv:
         click.echo("\n".join(usage_report(found, screen_width())))
     else:
         click.echo("No run has ended yet." if since is None else "No run has ended since then.")
-
-
-def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answer:
-    return answered(
-        place,
-        "/v1/usage",
-        {"project": project, "by": by, "since": since},
-        lambda service: service.usage(by, since, project),
-    )
 
 
 def usage_report(found: dict[str, Any], width: int | None = None) -> list[str]:

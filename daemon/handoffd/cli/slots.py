@@ -12,7 +12,7 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account as person
-from handoffd.entrance.requests import answered, either
+from handoffd.entrance.requests import ask, either
 from handoffd.errors import Json
 
 # --- slots ---------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ _SHOWN = 20
 @click.pass_obj
 def slots(place: Place, as_json: bool) -> None:
     """Show the slots in use, the tracks that run, and why each of the others waits."""
-    answer = answered(place, "/v1/slots", {}, lambda service: service.slots())
+    answer = ask(place, "slots")
     if as_json:
         print_json(answer.json)
     else:
@@ -96,7 +96,7 @@ def limits(context: click.Context, as_json: bool) -> None:
     place = context.find_object(Place)
     assert place is not None
 
-    answer = answered(place, "/v1/limits", {}, lambda service: service.limits())
+    answer = ask(place, "limits")
     if as_json:
         print_json(answer.json)
         return
@@ -165,7 +165,7 @@ def schedule(place: Place, project: str | None, as_json: bool) -> None:
     """Show the schedules of PROJECT or of all: when each starts next, and the last result."""
     root = None if project is None else place.project(project)
 
-    answer = answered(place, "/v1/schedules", {"project": root}, lambda service: service.schedules(root))
+    answer = ask(place, "schedules", project=root)
     if as_json:
         print_json(answer.json)
     else:

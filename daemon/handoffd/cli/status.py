@@ -20,7 +20,7 @@ from handoffd.cli.asking import insisted, json_option, print_json, project_argum
 from handoffd.cli.status_report import condition_of, parts, report
 from handoffd.cli.wording import moment
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, answered
+from handoffd.entrance.requests import Answer, ask
 from handoffd.errors import HandoffdError, Json, NotFound
 
 # --- what fits on a terminal ---------------------------------------------------------------------------
@@ -164,5 +164,4 @@ def status(place: Place, project: str | None, watch: bool, as_json: bool) -> Non
 
 def ask_status(place: Place, project: str | None) -> Answer:
     """Return the status of all projects or of one, from the daemon or from the journal."""
-
-    return answered(place, "/v1/status", {"project": project}, lambda service: service.status(project))
+    return ask(place, "status", project=project)

@@ -18,7 +18,7 @@ from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
-from handoffd.entrance.requests import Answer, answered, give
+from handoffd.entrance.requests import Answer, ask, give
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -356,9 +356,7 @@ def _is_known(place: Place, project: str, story: str) -> bool:
 
 def _backlog_of(place: Place, project: str) -> Json | None:
     try:
-        return answered(
-            place, "/v1/backlog", {"project": project}, lambda service: service.backlog(project)
-        ).json
+        return ask(place, "backlog", project=project).json
     except NotFound:
         return None
 

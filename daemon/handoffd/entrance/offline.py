@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import anyio
 from msgspec.structs import replace
 
-from handoffd.api.reads import is_bootstrapped, peek_json, trials_json
+from handoffd.api.answers import CleanedAnswer
+from handoffd.api.reads import is_bootstrapped, peeked, tried_sinks
 from handoffd.api.service import Caller, Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.wiring import Offline, offline, reading
@@ -33,7 +34,7 @@ from handoffd.notify.sinks import try_sinks
 from handoffd.project.status import peek_at
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
-from handoffd.protocol.state import Status
+from handoffd.protocol.state import Status, plain
 from handoffd.settings.model import LogSettings, Settings
 from handoffd.track.ai_folder import reopenings
 from handoffd.track.prompts import prompt_context
@@ -69,13 +70,13 @@ def give(
 def add_many(settings: Settings, roots: tuple[str, ...], by: str, *, take: bool) -> Json:
     """Add projects and return the answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
-    return alone(settings, lambda service: service.add_many(roots, caller, take=take))
+    return plain(alone(settings, lambda service: service.add_many(roots, caller, take=take)))
 
 
 def lift_limit(settings: Settings, account: str, by: str) -> Json:
     """Lift an account's limit and return the answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
-    return alone(settings, lambda service: service.lift_limit(account, caller))
+    return plain(alone(settings, lambda service: service.lift_limit(account, caller)))
 
 
 def test_notices(settings: Settings, sink: str | None) -> Json:
@@ -84,7 +85,7 @@ def test_notices(settings: Settings, sink: str | None) -> Json:
 
     async def run() -> Json:
         trials = await try_sinks(settings.notify, os.environ, clock, only=sink, place=place)
-        return trials_json((one.sink, one.form, one.why, one.seconds) for one in trials)
+        return plain(tried_sinks((one.sink, one.form, one.why, one.seconds) for one in trials))
 
     return _run(run)
 
@@ -93,10 +94,10 @@ def gc(settings: Settings, *, dry_run: bool, by: str) -> Json:
     """Return what was removed, or would be. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
 
-    def work(service: Service) -> Awaitable[Json]:
+    def work(service: Service) -> Awaitable[CleanedAnswer]:
         return service.gc(caller, dry_run=dry_run)
 
-    return look(settings, work) if dry_run else alone(settings, work)
+    return plain(look(settings, work) if dry_run else alone(settings, work))
 
 
 def try_tests(settings: Settings, project: str, by: str, path: str | None) -> Json:
@@ -105,7 +106,7 @@ def try_tests(settings: Settings, project: str, by: str, path: str | None) -> Js
     Raises Locked while a daemon runs.
     """
     caller = Caller(pid=os.getpid(), by=by)
-    return alone(settings, lambda service: service.try_tests(project, caller), path)
+    return plain(alone(settings, lambda service: service.try_tests(project, caller), path))
 
 
 def alone(settings: Settings, work: Work[_T], path: str | None = None) -> _T:
@@ -169,7 +170,7 @@ def peek(root: str, language: Language) -> Json:
     prompt, warnings = _prompt(root, decision, rules, settings_of(root).language or language)
     done = decision.track.ledger.stories_done
     found = peek_at(root, decision, rules, done, bootstrapped=is_bootstrapped(root))
-    return peek_json(replace(found, prompt=prompt, warnings=warnings))
+    return plain(peeked(replace(found, prompt=prompt, warnings=warnings)))
 
 
 def _turn(root: str, rules: RuleBook) -> Decision:

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from handoffd.api.client import Client
+from handoffd.api.client import Client, path_of
 from handoffd.entrance.place import Place
 from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon, NotFound
-
-if TYPE_CHECKING:
-    from handoffd.api.folders import Inspecting
-    from handoffd.api.service import Service
-
 
 # --- asking ------------------------------------------------------------------------------------
 _LOCKED_S = 30.0
@@ -73,19 +69,20 @@ def give(
             return answer
 
 
-def peek(place: Place, project: str, *, aside: Callable[[str], bool]) -> Answer:
-    """Return what the next turn of a project would do. Changes nothing. Raises HandoffdError.
+def peek(place: Place, project: str, *, aside: Callable[[str], bool] = lambda _: False) -> Answer:
+    """Return what the next turn of a project would do, an edited STATE.json included. Raises HandoffdError.
 
     The files of a project that is not supervised decide, if `aside` agrees.
     """
 
     def without() -> Json:
         from handoffd.entrance import offline
+        from handoffd.protocol.state import plain
 
-        return offline.alone(place.settings(), lambda service: service.peek(project))
+        return plain(offline.alone(place.settings(), lambda service: service.peek(project)))
 
     try:
-        return either(place, lambda client: client.get("/v1/peek", project=project), without)
+        return either(place, lambda client: client.get(path_of("peek"), project=project), without)
     except NotFound:
         if not aside(project):
             raise
@@ -146,11 +143,15 @@ def say(
         from handoffd.api.chat import Messages, Spoken, only_reads
         from handoffd.api.service import Caller
         from handoffd.entrance import offline
+        from handoffd.protocol.state import plain
 
         caller = Caller(pid=os.getpid(), by=by)
         meant = Spoken(project=project, here=here, supervised_only=supervised_only)
         work = offline.look if only_reads(text) else offline.alone
-        return work(place.settings(), lambda service: Messages(service).answer(meant, text, caller, language))
+        answer = work(
+            place.settings(), lambda service: Messages(service).answer(meant, text, caller, language)
+        )
+        return plain(answer)
 
     given = {
         "text": text, "by": by, "language": language, "project": project, "here": here,
@@ -160,41 +161,30 @@ def say(
     return either(place, lambda client: client.post("/v1/messages", body), without)
 
 
-# --- reading -----------------------------------------------------------------------------------
-def answered(
-    place: Place, path: str, query: dict[str, Any], ask: Callable[[Service], Awaitable[Json]]
-) -> Answer:
-    """Return what the daemon answers at `path`; while none runs, what `ask` finds, without a lock."""
-
-    def without() -> Json:
-        from handoffd.entrance import offline
-
-        return offline.look(place.settings(), ask)
-
-    return either(place, lambda client: client.get(path, **query), without)
-
-
-def inspect(
-    place: Place, path: str, query: dict[str, str | None], ask: Callable[[Inspecting], Awaitable[Json]]
-) -> Answer:
-    """Return what the daemon answers at `path`, or, while none runs, what `ask` does.
+# --- questions ---------------------------------------------------------------------------------
+def ask(place: Place, question: str, **given: object) -> Answer:
+    """Return the answer to a question of `api/questions.py`; what is None counts as left out.
 
     Raises HandoffdError for what cannot be answered.
     """
+    given = {name: value for name, value in given.items() if value is not None}
 
     def without() -> Json:
-        settings = place.settings()
-        if settings.journal.exists():
+        from handoffd.api.questions import QUESTIONS
+        from handoffd.protocol.state import plain
+
+        settings, answer = place.settings(), partial(QUESTIONS[question].ask, **given)
+        if settings.journal.exists() or not QUESTIONS[question].any_folder:
             from handoffd.entrance import offline
 
-            return offline.look(settings, ask)
+            return plain(offline.look(settings, answer))
         import anyio
 
         from handoffd.api.folders import Inspecting
 
-        return anyio.run(ask, Inspecting(None, settings.language))
+        return plain(anyio.run(answer, Inspecting(None, settings.language)))
 
-    return either(place, lambda client: client.get(path, **query), without)
+    return either(place, lambda client: client.get(path_of(question), **given), without)
 
 
 def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:

@@ -8,272 +8,170 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from handoffd.api.service import Service
+from handoffd.api.questions import QUESTIONS, Question, UrlParameter
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, answered
+from handoffd.entrance.requests import Answer, ask
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.files.rooted import open_file, read_project_file
 from handoffd.files.state_file import state_name
-from handoffd.journal.dispatches import Grouping
-from handoffd.mcp.tool import DATA, PROJECT, Offer, Run, path_of, project_of, takes
-from handoffd.protocol.rules import Language
+from handoffd.mcp.tool import DATA, PROJECT, Offer, path_of, project_of, sentence, takes
 
-# --- supervised projects -----------------------------------------------------------------------------
+# --- questions ---------------------------------------------------------------------------------------
 _DETAILS: Final = ("event", "result", "orders")
 """The parts of an event for programs that make decisions again."""
-_EVENTS, _RUNS = 30, 20
+_SHORT: Final[Mapping[str, int]] = {"events": 30, "runs": 20}
+"""How many entries an answer has at most if the model does not ask for more."""
+_MOST: Final = 500
 
-_LIMIT: Final[Json] = {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many at most."}
-_OF: Final[Json] = {**PROJECT, "description": f"{PROJECT['description']} Left out: all projects."}
-
-
-def _status(place: Place, given: Json) -> Answer:
-    project = project_of(given)
-    return answered(place, "/v1/status", {"project": project}, lambda service: service.status(project))
-
-
-def _projects(place: Place, _: Json) -> Answer:
-    return answered(place, "/v1/projects", {}, lambda service: service.projects())
+_SUBJECTS: Final[Mapping[str, str]] = {
+    "project": PROJECT["description"],
+    "folder": "The absolute path of a folder that holds projects.",
+}
+_ALL: Final = f"{PROJECT['description']} Left out: all projects."
+_ANY: Final = "A supervised project by its name, or any folder by its absolute path."
+_WHOLE: Final[Json] = {"type": "boolean", "description": "Also what the decision was made from."}
 
 
-def _limits(place: Place, _: Json) -> Answer:
-    return answered(place, "/v1/limits", {}, lambda service: service.limits())
+def _tool(question: str, title: str, description: str, name: str | None = None) -> Offer:
+    asked = QUESTIONS[question]
 
+    def run(place: Place, given: Json) -> Answer:
+        named = {subject: path_of(given[subject]) for subject in _SUBJECTS if subject in given}
+        limit = {"limit": _SHORT[question]} if question in _SHORT else {}
+        return ask(place, question, **{**limit, **given, **named})
 
-def _slots(place: Place, _: Json) -> Answer:
-    return answered(place, "/v1/slots", {}, lambda service: service.slots())
-
-
-def _of_project(
-    path: str, read: Callable[[Service, str], Awaitable[Json]]
-) -> Callable[[Place, Json], Answer]:
-    """Return a function that answers a question about one project, which the schema requires."""
-
-    def answer(place: Place, given: Json) -> Answer:
-        project = project_of(given)
-        assert project is not None
-        return answered(place, path, {"project": project}, lambda service: read(service, project))
-
-    return answer
-
-
-def _schedule(place: Place, given: Json) -> Answer:
-    project = project_of(given)
-    return answered(place, "/v1/schedules", {"project": project}, lambda service: service.schedules(project))
-
-
-def _events(place: Place, given: Json) -> Answer:
-    project, after, limit = project_of(given), given.get("after"), given.get("limit", _EVENTS)
-
-    async def alone(service: Service) -> Json:
-        return await service.history(after, project, limit)
-
-    answer = answered(place, "/v1/events", {"after": after, "project": project, "limit": limit}, alone)
-    if given.get("whole"):
-        return answer
-    events = [_without(event, _DETAILS) for event in answer.json["events"]]
-    return Answer({**answer.json, "events": events}, answer.daemon)
-
-
-def _without(event: Json, names: tuple[str, ...]) -> Json:
-    return {name: value for name, value in event.items() if name not in names}
-
-
-def _runs(place: Place, given: Json) -> Answer:
-    project, limit = project_of(given), given.get("limit", _RUNS)
-
-    async def alone(service: Service) -> Json:
-        return {"runs": await service.runs(project, limit)}
-
-    return answered(place, "/v1/runs", {"project": project, "limit": limit}, alone)
-
-
-def _usage(place: Place, given: Json) -> Answer:
-    project, by, since = project_of(given), given.get("by"), given.get("since")
-    return answered(
-        place,
-        "/v1/usage",
-        {"project": project, "by": by, "since": since},
-        lambda service: service.usage(by, since, project),
-    )
-
-
-def _read(name: str, title: str, description: str, run: Run, properties: Json, *needed: str) -> Offer:
     return Offer(
-        name=name,
+        name=name or question,
         title=title,
         description=f"{description} {DATA}",
-        schema=takes(properties, needed),
+        schema=takes(
+            {one.name: _schema_of(one, asked) for one in asked.parameters},
+            tuple(one.name for one in asked.parameters if one.required),
+        ),
         run=run,
         reads=True,
         repeats=True,
     )
 
 
-READS: Final = (
-    _read(
-        "status",
-        "Status",
-        "The status of projects and what each waits for: story, step, attempt, what runs, and the next "
-        "command. Ask for one project where you can; `projects` is the short list of all.",
-        _status,
-        {"project": _OF},
-    ),
-    _read("projects", "Projects", "Every supervised project in a few words.", _projects, {}),
-    _read(
-        "peek",
-        "Next turn",
-        "What the next turn of a project would do, with the whole prompt. Changes nothing.",
-        _of_project("/v1/peek", Service.peek),
-        {"project": PROJECT},
-        "project",
-    ),
-    _read(
+def _schema_of(parameter: UrlParameter, question: Question) -> Json:
+    described = {"description": f"{sentence(parameter.help)}."}
+    if parameter.name in _SUBJECTS:
+        return {**PROJECT, "description": _subject(parameter, question)}
+    if parameter.name == "limit":
+        return {"type": "integer", "minimum": 1, "maximum": _MOST, "description": "How many at most."}
+    if parameter.type == "number":
+        return {"type": "integer", "minimum": 0, "description": "Only events above this number."}
+    return {"type": "string", **({"enum": list(parameter.choices)} if parameter.choices else {}), **described}
+
+
+def _subject(parameter: UrlParameter, question: Question) -> str:
+    if not parameter.required:
+        return _ALL
+    return _ANY if parameter.name == "project" and question.any_folder else _SUBJECTS[parameter.name]
+
+
+def _events() -> Offer:
+    """Return the tool for events, which leaves out what only programs need."""
+    offer = _tool(
         "events",
         "Events",
         "What happened, oldest first: each decision, the rule it rests on and what followed. Without `after` "
         "the latest ones.",
-        _events,
-        {
-            "project": _OF,
-            "after": {"type": "integer", "minimum": 0, "description": "Only events above this number."},
-            "limit": _LIMIT,
-            "whole": {"type": "boolean", "description": "Also what the decision was made from."},
-        },
-    ),
-    _read(
-        "runs",
-        "Runs",
-        "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
-        _runs,
-        {"project": _OF, "limit": _LIMIT},
-    ),
-    _read(
-        "usage",
-        "Usage",
-        "Tokens and cost of the runs that have ended, summed up.",
-        _usage,
-        {
-            "project": _OF,
-            "by": {"type": "string", "enum": list(get_args(Grouping)), "description": "What to sum up by."},
-            "since": {"type": "string", "description": "7d, 12h, 2w, or a date like 2026-01-31."},
-        },
-    ),
-    _read(
-        "backlog",
-        "Backlog",
-        "The stories that wait in a project, in the order in which they are started, and what keeps each.",
-        _of_project("/v1/backlog", Service.backlog),
-        {"project": PROJECT},
-        "project",
-    ),
-    _read(
-        "schedule",
-        "Schedule",
-        "What the clock starts: when it is due next, and how it ended last.",
-        _schedule,
-        {"project": _OF},
-    ),
-    _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
-    _read("slots", "Slots", "Who may run, who does, and what each of the others waits for.", _slots, {}),
-)
-"""The tools that change nothing, except `log_tail`."""
+    )
+
+    def run(place: Place, given: Json) -> Answer:
+        answer = offer.run(place, {name: value for name, value in given.items() if name != "whole"})
+        if given.get("whole"):
+            return answer
+        events = [
+            {name: value for name, value in event.items() if name not in _DETAILS}
+            for event in answer.json["events"]
+        ]
+        return Answer({**answer.json, "events": events}, answer.daemon)
+
+    schema = takes({**offer.schema["properties"], "whole": _WHOLE})
+    return replace(offer, run=run, schema=schema)
 
 
-# --- any folder, supervised or not -------------------------------------------------------------------
-_ANY: Final[Json] = {
-    **PROJECT,
-    "description": "A supervised project by its name, or any folder by its absolute path.",
-}
-_FOLDER: Final[Json] = {
-    "type": "string",
-    "minLength": 1,
-    "description": "The absolute path of a folder that holds projects.",
-}
-_LANGUAGE: Final[Json] = {
-    "type": "string",
-    "enum": list(get_args(Language)),
-    "description": "Of the prompt; left out, as the settings say.",
-}
 _PROMPT: Final = (
     "The prompt is for a coding agent in that folder, not for you. Nothing is started or changed."
 )
 
-Question = Callable[[Service, str, Json], Awaitable[Json]]
-
-
-def _offer(name: str, title: str, description: str, question: Question, *languages: str) -> Offer:
-    subject = "folder" if name == "list_projects" else "project"
-
-    def run(place: Place, given: Json) -> Answer:
-        word = path_of(given["folder"]) if subject == "folder" else project_of(given)
-        assert word is not None  # the schema requires it
-        query = {subject: word, **({"language": given.get("language")} if languages else {})}
-        return answered(
-            place, f"/v1/{name.replace('_', '-')}", query, lambda service: question(service, word, given)
-        )
-
-    properties = {subject: _FOLDER if subject == "folder" else _ANY}
-    return Offer(
-        name=name,
-        title=title,
-        description=f"{description} {DATA}",
-        schema=takes({**properties, **dict.fromkeys(languages, _LANGUAGE)}, (subject,)),
-        run=run,
-        reads=True,
-        repeats=True,
-    )
-
-
-INSPECTIONS: Final = (
-    _offer(
+READS: Final = (
+    _tool(
+        "status",
+        "Status",
+        "The status of projects and what each waits for: story, step, attempt, what runs, and the next "
+        "command. Ask for one project where you can; `projects` is the short list of all.",
+    ),
+    _tool("projects", "Projects", "Every supervised project in a few words."),
+    _tool(
+        "peek",
+        "Next turn",
+        "What the next turn of a project would do, with the whole prompt. Changes nothing.",
+    ),
+    _events(),
+    _tool(
+        "runs",
+        "Runs",
+        "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
+    ),
+    _tool("usage", "Usage", "Tokens and cost of the runs that have ended, summed up."),
+    _tool(
+        "backlog",
+        "Backlog",
+        "The stories that wait in a project, in the order in which they are started, and what keeps each.",
+    ),
+    _tool(
+        "schedules",
+        "Schedule",
+        "What the clock starts: when it is due next, and how it ended last.",
+        name="schedule",
+    ),
+    _tool("limits", "Limits", "The accounts that are at a usage limit, and since when."),
+    _tool("slots", "Slots", "Who may run, who does, and what each of the others waits for."),
+    _tool(
         "query",
         "Status of a project",
         "Story, step, what comes next, status, tests, what blocks it and what it waits for; by its files, "
         "and by the journal if it is supervised. For a person's question about one project, ask this.",
-        lambda service, project, _: service.query(project),
     ),
-    _offer(
+    _tool(
         "detect",
         "Protocol files",
         "Which of the protocol's files a folder has, and the level of adoption that follows.",
-        lambda service, project, _: service.detect(project),
     ),
-    _offer(
+    _tool(
         "list_projects",
         "Projects of a folder",
         "The projects in a folder, supervised or not. `projects` lists the supervised ones.",
-        lambda service, folder, _: service.list_projects(folder),
     ),
-    _offer(
+    _tool(
         "check_prereqs",
         "Missing files",
         "Which files the step in hand reads and cannot find. A warning; it blocks nothing.",
-        lambda service, project, _: service.check_prereqs(project),
     ),
-    _offer(
+    _tool(
         "review",
         "Prompt for a health check",
         f"A prompt for a session that examines a project. {_PROMPT}",
-        lambda service, project, given: service.review(project, given.get("language")),
-        "language",
     ),
-    _offer(
+    _tool(
         "triage",
         "Prompt for open issues",
         f"A prompt for a session that sorts a project's open issues into a plan. {_PROMPT}",
-        lambda service, project, given: service.triage(project, given.get("language")),
-        "language",
     ),
 )
-"""The tools that read files."""
+"""The tools that change nothing, except `log_tail`."""
 
 
 # --- the output of a run -----------------------------------------------------------------------------
@@ -383,8 +281,7 @@ class Content(Struct, frozen=True, kw_only=True):
 
 def roster(place: Place) -> list[dict[str, Any]]:
     """Return the supervised projects, in a few words each."""
-    answer = answered(place, "/v1/projects", {}, lambda service: service.projects())
-    projects: list[dict[str, Any]] = answer.json["projects"]
+    projects: list[dict[str, Any]] = ask(place, "projects").json["projects"]
     return projects
 
 
@@ -416,6 +313,5 @@ def content_of(place: Place, uri: str) -> Content:
 
 
 def _root_of(place: Place, project: str) -> str:
-    answer = answered(place, "/v1/status", {"project": project}, lambda service: service.status(project))
-    root: str = answer.json["projects"][0]["project"]
+    root: str = ask(place, "status", project=project).json["projects"][0]["project"]
     return root

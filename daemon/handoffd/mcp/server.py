@@ -31,7 +31,7 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, Json, NoDaemon, NotFound, Refused
 from handoffd.mcp import reads as resources
-from handoffd.mcp.reads import INSPECTIONS, READS, LastLines, tail_offer
+from handoffd.mcp.reads import READS, LastLines, tail_offer
 from handoffd.mcp.tool import Offer, checked
 from handoffd.mcp.verbs import message_offer, verb_offers
 from handoffd.protocol.rules import Language
@@ -96,9 +96,8 @@ def build(place: Place, last_lines: LastLines, language: Language = "en", *, app
 
 def offers(last_lines: LastLines, *, approvals: bool) -> dict[str, Offer]:
     """Return every tool by its name."""
-    reads = (*READS, tail_offer(last_lines), *INSPECTIONS)
     changes = (message_offer(approvals=approvals), *verb_offers(approvals=approvals))
-    return {offer.name: offer for offer in (*reads, *changes)}
+    return {offer.name: offer for offer in (*READS, tail_offer(last_lines), *changes)}
 
 
 class _Desk:

@@ -83,7 +83,7 @@ def takes(properties: Mapping[str, Json], required: tuple[str, ...] = ()) -> Jso
 
 def schema_of(parameter: Parameter) -> Json:
     """Return the schema of one parameter of a verb."""
-    return {**_understood(shape_of(parameter)), "description": f"{_sentence(parameter.help)}."}
+    return {**_understood(shape_of(parameter)), "description": f"{sentence(parameter.help)}."}
 
 
 def _understood(shape: Json) -> Json:
@@ -134,7 +134,8 @@ def _limits(schema: Json) -> str:
     return " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
     return f"{text[:1].upper()}{text[1:]}"
 
 

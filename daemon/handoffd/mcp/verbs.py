@@ -17,7 +17,7 @@ from handoffd.chat.addressing import directed
 from handoffd.chat.intents import READING
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, account, answered, give, say
+from handoffd.entrance.requests import Answer, account, ask, give, say
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.mcp.reads import roster
 from handoffd.mcp.tool import DATA, PROJECT, Offer, project_of, schema_of, takes
@@ -82,7 +82,7 @@ def require_known(place: Place, project: str) -> None:
     """Raise Refused for a project that is not supervised: starting there trusts its settings."""
 
     try:
-        answered(place, "/v1/status", {"project": project}, lambda service: service.project(project))
+        ask(place, "status", project=project)
     except NotFound as unknown:
         if not project.startswith("/"):
             raise

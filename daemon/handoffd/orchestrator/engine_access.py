@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, answered, give, peek
+from handoffd.entrance.requests import Answer, ask, give, peek
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.orchestrator.reads import BadState, NoState, read_state
 
@@ -33,9 +33,7 @@ class Door:
     def at_gate(self) -> bool:
         """Return whether a supervised project waits for a person's decision."""
         try:
-            shown = answered(
-                self._place, "/v1/status", {"project": self.root}, lambda service: service.status(self.root)
-            ).json
+            shown = ask(self._place, "status", project=self.root).json
         except NotFound:
             return False
         return any(track["gate"] for project in shown["projects"] for track in project["tracks"])

@@ -539,12 +539,17 @@ def _unreadable(file: str, message: str, *, line: int | None = None, key: str | 
 
 
 # --- structs that hold models -------------------------------------------------------------------------
-def plain(value: object) -> Json:
-    """Return a struct as JSON values; a model in it, such as a State, by the names it has in files."""
+def encoded(value: object) -> bytes:
+    """Return a struct as JSON; a model in it, such as a State, by the names it has in files."""
     try:
-        values: Json = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_dumped))
+        return msgspec.json.encode(value, enc_hook=_dumped)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
-        values = json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=_dumped)))
+        return json.dumps(msgspec.to_builtins(value, enc_hook=_dumped)).encode()
+
+
+def plain(value: object) -> Json:
+    """Return a struct as JSON values."""
+    values: Json = json.loads(encoded(value))
     return values
 
 

@@ -37,7 +37,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Applied
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.journal.journal import Journal
-from handoffd.protocol.state import Reason, State, Status, TestCounts
+from handoffd.protocol.state import Reason, State, Status, TestCounts, plain
 
 HERE = "/srv/shop"
 SHOP = Spoken(project="shop")
@@ -54,7 +54,7 @@ async def answered(
     """Return the answer to eve's message about those projects."""
     inside = given.pop("inside", False)
     chat = Messages(service_over(supervision, journal, inside=inside))
-    return await chat.answer(spoken, text, EVE, **given)
+    return plain(await chat.answer(spoken, text, EVE, **given))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,18 @@ from tests.support.playbook import DISPATCH, found, green, handoff, red, state_a
 from tests.support.recorded import story, write
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
-from handoffd.api.events import _FACTS, _ORDERS, event_json, follow, follows, gap, happened, latest, run_json
+from handoffd.api.answers import HistoryGap
+from handoffd.api.events import (
+    _FACTS,
+    _ORDERS,
+    event_answer,
+    follow,
+    follows,
+    gap,
+    happened,
+    latest,
+    run_answer,
+)
 from handoffd.engine.decision import Effect, NeedsHuman, Notify, Refusal, RunChecks, Spawn
 from handoffd.engine.events import (
     Advanced,
@@ -37,7 +48,7 @@ from handoffd.errors import Problem, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import LeftOut, Record, StoredEvent
 from handoffd.protocol.handoff import Absent, HandoffMark, Malformed, Reading, Stale
-from handoffd.protocol.state import Reason, Status
+from handoffd.protocol.state import Reason, Status, plain
 
 OTHER = TrackKey("/srv/api")
 
@@ -60,9 +71,9 @@ async def test_an_event_has_a_time_a_place_and_a_reason(journal: Journal) -> Non
     waits = NeedsHuman(step="review", message="look", caller_instruction=approve, next_command=approve)
     await journal.commit(record(why="eve wrote it", result=waits))
 
-    told = event_json((await journal.events())[0])
+    told = plain(event_answer((await journal.events())[0]))
 
-    assert ("event", 1, "2026-01-31T22:15:09.123Z") == (told["type"], told["seq"], told["at"])
+    assert ("event", 1, "2026-01-31T22:15:09.123456Z") == (told["type"], told["seq"], told["at"])
     assert ("/srv/shop", "main", "noted", "eve wrote it") == (
         told["project"], told["track"], told["kind"], told["why"],
     )  # fmt: skip
@@ -76,7 +87,7 @@ async def test_a_run_has_flat_keys(journal: Journal) -> None:
     begun = track(status=Status.RUNNING, dispatch=dispatch())
     await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
 
-    told = run_json((await journal.runs())[0])
+    told = plain(run_answer((await journal.runs())[0]))
     assert ("d1", "/srv/shop", "main", "US-1", "bdd", 1) == tuple(
         told[key] for key in ("run", "project", "track", "story", "step", "attempt")
     )
@@ -87,9 +98,9 @@ async def test_a_run_has_flat_keys(journal: Journal) -> None:
     took = Footprint(memory_peak=7, memory_max=9, tasks_peak=2)
     await ran(journal, Exit(code=0, seconds=1.5, footprint=took))
 
-    told = run_json((await journal.runs())[0])
+    told = plain(run_answer((await journal.runs())[0]))
     assert (1.5, 0, "pass") == (told["seconds"], told["exit"]["code"], told["result"])
-    assert "2026-01-31T22:15:11.123Z" == told["ended_at"]
+    assert "2026-01-31T22:15:11.123456Z" == told["ended_at"]
     assert (7, 2, 9) == (told["memory_peak"], told["tasks_peak"], told["exit"]["footprint"]["memory_max"])
 
 
@@ -112,7 +123,7 @@ async def test_a_run_without_a_verdict_has_its_end_as_result(
     await ran(journal, exit_, Status.PENDING)
 
     (run,) = await journal.runs()
-    assert (told, "interrupted") == (run_json(run)["result"], run.result)
+    assert (told, "interrupted") == (run_answer(run).result, run.result)
 
 
 async def test_a_run_has_its_usage_so_far_and_at_its_end(journal: Journal) -> None:
@@ -120,17 +131,17 @@ async def test_a_run_has_its_usage_so_far_and_at_its_end(journal: Journal) -> No
     await started(journal)
 
     (run,) = await journal.runs()
-    assert None is run_json(run)["usage"]
-    assert None is run_json(run, so_far=Usage())["usage"]
-    assert 3 == run_json(run, so_far=Usage(input_tokens=1, output_tokens=2))["usage"]["tokens"]
+    assert None is run_answer(run).usage
+    assert None is run_answer(run, so_far=Usage()).usage
+    early = run_answer(run, so_far=Usage(input_tokens=1, output_tokens=2)).usage
+    assert 3 == (early and early.tokens)
 
     used = Usage(output_tokens=7, cost_usd=0.5, priced="provider")
     await ran(journal, Exit(code=0, usage=used))
     (run,) = await journal.runs()
-    told = run_json(run, so_far=Usage(output_tokens=6))["usage"]
-    assert (7, 7, 0, 0.5) == tuple(
-        told[key] for key in ("tokens", "output_tokens", "input_tokens", "cost_usd")
-    )
+    told = run_answer(run, so_far=Usage(output_tokens=6)).usage
+    assert told is not None
+    assert (7, 7, 0, 0.5) == (told.tokens, told.output_tokens, told.input_tokens, told.cost_usd)
 
 
 async def test_the_latest_are_found_however_rare_a_project_is(journal: Journal) -> None:
@@ -152,7 +163,7 @@ async def test_following_gives_past_and_new_events(journal: Journal) -> None:
 
     async def read() -> None:
         async for line in follow(journal, 0, KEY.project, closing):
-            seen.append(line["why"])
+            seen.append(line.why)
             if len(seen) == 2:
                 closing.set()
 
@@ -193,10 +204,9 @@ async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Jou
             if len(lines) == 2:
                 closing.set()
 
-    assert {"type": "gap", "after": 99, "next": 1} == {
-        key: lines[0][key] for key in ("type", "after", "next")
-    }
-    assert "only one" == lines[1]["why"]
+    gap_, event = lines
+    assert isinstance(gap_, HistoryGap)
+    assert (99, 1, "only one") == (gap_.after, gap_.next, event.why)
     assert [None, None] == [await gap(journal, after) for after in (0, 1)]
 
 
@@ -223,7 +233,7 @@ async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -
 
     async def told(after: int) -> list[int]:
         lines = follow(cast("Journal", Restored()), after, KEY.project, closing)
-        return [line["seq"] if line["type"] == "event" else -line["next"] async for line in lines]
+        return [-line.next if isinstance(line, HistoryGap) else line.seq async for line in lines]
 
     with anyio.fail_after(60):
         assert [1, 2, -8, 8, 9] == await told(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from handoffd.api.folders import BEGIN, END, Inspecting, check_project, prepare_
 from handoffd.api.reads import is_bootstrapped
 from handoffd.errors import InvalidFile, NotFound, Refused, StoreError
 from handoffd.inspection.suites import Suites
+from handoffd.protocol.state import TestCounts
 from handoffd.settings.loading import load_project
 
 
@@ -21,13 +21,13 @@ async def test_every_question_about_an_empty_folder_has_an_answer(tmp_path: Path
     """Nothing is made in it."""
     asked, root = Inspecting(None), str(tmp_path)
 
-    assert 0 == (await asked.detect(root))["level"]
+    assert 0 == (await asked.detect(root)).level
     found = await asked.query(root)
     assert ("not_initialized", False, 0, f"handoffd init {root}") == (
-        found["status"], found["supervised"], found["level"], found["next_command"],
+        found.status, found.supervised, found.level, found.next_command,
     )  # fmt: skip
-    assert [] == (await asked.list_projects(root))["projects"]
-    assert "review_prompt" == (await asked.review(root))["type"]
+    assert [] == (await asked.list_projects(root)).projects
+    assert "# " == (await asked.review(root)).prompt[:2]
     for read in (asked.triage, asked.check_prereqs):
         with pytest.raises(Refused):
             await read(root)
@@ -38,15 +38,14 @@ async def test_a_project_that_is_not_supervised_is_at_level_1_at_most(tmp_path: 
     """People keep its STATE.json; it could be added."""
     write_state(tmp_path, tests={"pass": 3, "fail": 0, "skip": 1})
 
-    found = json.loads(json.dumps(await Inspecting(MemorySupervision()).query(str(tmp_path))))
+    found = await Inspecting(MemorySupervision()).query(str(tmp_path))
 
-    told = {"level": 1, "waits_for": None, "next_command": f"handoffd add {tmp_path}"}
-    assert told.items() <= found.items()
-    assert {"pass": 3, "fail": 0, "skip": 1} == found["tests"]
-    assert "US-005 is at impl, running" in found["caller_instruction"]
+    assert (1, None, f"handoffd add {tmp_path}") == (found.level, found.waits_for, found.next_command)
+    assert TestCounts(passed=3, failed=0, skipped=1) == found.tests
+    assert "US-005 is at impl, running" in found.caller_instruction
 
     write_state(tmp_path, step="done", status="pass")
-    assert "US-005 is done" in (await Inspecting(None).query(str(tmp_path)))["caller_instruction"]
+    assert "US-005 is done" in (await Inspecting(None).query(str(tmp_path))).caller_instruction
 
 
 async def test_the_journal_completes_the_answer_about_a_supervised_project(tmp_path: Path) -> None:
@@ -57,10 +56,9 @@ async def test_the_journal_completes_the_answer_about_a_supervised_project(tmp_p
 
     for name in (view.name, str(tmp_path), str(tmp_path / "src")):
         found = await asked.query(name)
-        assert {
-            "step": "review", "next_step": "scaffold", "supervised": True, "level": 2,
-            "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop",
-        }.items() <= found.items()  # fmt: skip
+        assert ("review", "scaffold", True, 2) == (found.step, found.next_step, found.supervised, found.level)
+        told = ("a person's decision", "handoffd approve /srv/shop")
+        assert told == (found.waits_for, found.next_command)
 
 
 async def test_a_broken_state_comes_with_the_command_that_repairs_it(tmp_path: Path) -> None:
@@ -70,9 +68,9 @@ async def test_a_broken_state_comes_with_the_command_that_repairs_it(tmp_path: P
 
     for asked in (Inspecting(None), Inspecting(MemorySupervision(view))):
         found = await asked.query(str(tmp_path))
-        assert "invalid_state" == found["status"]
-        assert found["next_command"].endswith(f"{tmp_path}/.ai/STATE.json")
-        assert "STATE.json cannot be used" in found["caller_instruction"]
+        assert "invalid_state" == found.status
+        assert str(found.next_command).endswith(f"{tmp_path}/.ai/STATE.json")
+        assert "STATE.json cannot be used" in found.caller_instruction
 
 
 async def test_missing_files_come_with_the_command_that_makes_them(tmp_path: Path) -> None:
@@ -81,12 +79,12 @@ async def test_missing_files_come_with_the_command_that_makes_them(tmp_path: Pat
 
     found = await Inspecting(None).check_prereqs(str(tmp_path))
 
-    assert (False, "bdd") == (found["ok"], found["suggested_rollback"])
+    assert (False, "bdd") == (found.ok, found.suggested_rollback)
     command = f"handoffd rollback {tmp_path} bdd"
-    assert f"handoffd add {tmp_path} && {command}" == found["next_command"]
+    assert f"handoffd add {tmp_path} && {command}" == found.next_command
     supervised = Inspecting(MemorySupervision(project_view(str(tmp_path), track_view())))
-    assert command == (await supervised.check_prereqs(str(tmp_path)))["next_command"]
-    assert found["caller_instruction"].endswith(found["next_command"])
+    assert command == (await supervised.check_prereqs(str(tmp_path))).next_command
+    assert found.caller_instruction.endswith(found.next_command)
 
 
 async def test_a_prompt_is_in_the_requested_language(tmp_path: Path) -> None:
@@ -94,9 +92,9 @@ async def test_a_prompt_is_in_the_requested_language(tmp_path: Path) -> None:
     write(tmp_path, "PROJECT_MEMORY.md", "## ISSUES\n- [ ] one\n")
     asked = Inspecting(None, "zh-TW")
 
-    assert "健康檢查" in (await asked.review(str(tmp_path)))["prompt"]
+    assert "健康檢查" in (await asked.review(str(tmp_path))).prompt
     sorting = await asked.triage(str(tmp_path), "en")
-    assert ("Triage of", ["one"], 1) == (sorting["prompt"][2:11], sorting["issues"], sorting["fw_lv"])
+    assert ("Triage of", ("one",), 1) == (sorting.prompt[2:11], sorting.issues, sorting.fw_lv)
     with pytest.raises(Refused) as caught:
         await asked.review(str(tmp_path), "fr")
     assert "en, zh-TW" in caught.value.message

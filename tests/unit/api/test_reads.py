@@ -20,10 +20,10 @@ from tests.support.runs import run_spec
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
+from handoffd.api.answers import HeldBack, HistoryGap, SinkBacklog, WaitingMatter
 from handoffd.api.reads import (
     MOST_WAITING,
     REFERENCE,
-    NoDesk,
     Reads,
     RunLog,
     Tail,
@@ -31,9 +31,8 @@ from handoffd.api.reads import (
     find_log,
     grouping,
     has_log,
-    notices_json,
     pieces,
-    trials_json,
+    tried_sinks,
     usage_report,
 )
 from handoffd.clock import SystemClock
@@ -41,7 +40,7 @@ from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.notice import Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.errors import Json, NotFound, Refused, StoreError
+from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
@@ -77,9 +76,9 @@ async def began(journal: Journal, run: str = "d1", phase: Phase = Phase.STARTING
 
 async def test_status_is_of_all_or_of_one(asked: Reads, offline: Reads) -> None:
     """With whether a daemon answers."""
-    assert ["/srv/shop", "/srv/empty"] == [one["project"] for one in (await asked.status())["projects"]]
-    assert ["/srv/shop"] == [one["project"] for one in (await asked.status("shop"))["projects"]]
-    assert [True, False] == [(await one.status())["daemon"] for one in (asked, offline)]
+    assert ["/srv/shop", "/srv/empty"] == [one.project for one in (await asked.status()).projects]
+    assert ["/srv/shop"] == [one.project for one in (await asked.status("shop")).projects]
+    assert [True, False] == [(await one.status()).daemon for one in (asked, offline)]
 
 
 async def test_status_has_undelivered_notices(
@@ -87,18 +86,18 @@ async def test_status_has_undelivered_notices(
 ) -> None:
     """And, from a daemon, the time of the next try."""
     asked = reads(supervision, journal, desk=MemoryDesk({"web": 4.25}))
-    assert [] == (await asked.status())["notices"]
+    assert [] == (await asked.status()).notices
 
     await journal.outbox.keep([parcel("a")], 1)
     (waiting,) = await journal.outbox.waiting("web", 0, 1)
     await journal.outbox.failed(waiting.number, "no route", 2)
 
-    untold = {
-        "sink": "web", "undelivered": 1, "oldest": "2026-01-31T22:15:09.123Z", "failed_tries": 1,
-        "last_error": "no route", "next_try_s": 4.2, "given_up": 0,
-    }  # fmt: skip
-    assert [untold] == (await asked.status())["notices"]
-    assert [{**untold, "next_try_s": None}] == (await offline.status("shop"))["notices"]
+    untold = SinkBacklog(
+        sink="web", undelivered=1, oldest=NOW, failed_tries=1, last_error="no route", next_try_s=4.2,
+        given_up=0,
+    )  # fmt: skip
+    assert [untold] == (await asked.status()).notices
+    assert [replace(untold, next_try_s=None)] == (await offline.status("shop")).notices
 
 
 async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: Journal) -> None:
@@ -108,7 +107,7 @@ async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: 
 
     told = await reads(supervision, journal, daemon=False).status()
 
-    assert told["projects"][0]["tracks"][0]["pid"] is None
+    assert told.projects[0].tracks[0].pid is None
 
 
 async def test_runs_have_their_usage_so_far(
@@ -118,36 +117,33 @@ async def test_runs_have_their_usage_so_far(
     await began(journal, phase=Phase.EXECUTING)
     supervision.used["d1"] = Usage(output_tokens=7)
 
-    assert [7] == [run["usage"]["tokens"] for run in await asked.runs()]
-    assert [None] == [run["usage"] for run in await offline.runs()]
+    assert [7] == [run.usage and run.usage.tokens for run in (await asked.runs()).runs]
+    assert [None] == [run.usage for run in (await offline.runs()).runs]
 
 
 async def test_the_status_of_one_project_has_the_footprint_of_its_last_attempt(
     journal: Journal, asked: Reads
 ) -> None:
     """Also while the next one runs; the status of all projects omits it."""
-    assert [None] == [one["tracks"][0]["footprint"] for one in (await asked.status("shop"))["projects"]]
+    assert [None] == [one.tracks[0].footprint for one in (await asked.status("shop")).projects]
     await began(journal, phase=Phase.EXECUTING)
     took = Footprint(memory_peak=7, memory_max=9, tasks_peak=2)
     ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5, footprint=took), reading=Absent())
     await journal.commit(record(ended, after=track(status=Status.PASS)))
     await began(journal, "d2")
 
-    (run, last) = await asked.runs("shop")
-    (told,) = (await asked.status("shop"))["projects"]
-    assert [None] == [run["exit"]]
-    assert (7, 9, 2) == tuple(
-        told["tracks"][0]["footprint"][key] for key in ("memory_peak", "memory_max", "tasks_peak")
-    )
-    assert last["exit"]["footprint"] == told["tracks"][0]["footprint"]
-    assert told["tracks"] == (await asked.project("shop"))["tracks"]
-    assert [None] == [one["footprint"] for one in (await asked.status())["projects"][0]["tracks"]]
+    (run, last) = (await asked.runs("shop")).runs
+    (told,) = (await asked.status("shop")).projects
+    assert [None] == [run.exit]
+    assert took == told.tracks[0].footprint == (last.exit and last.exit.footprint)
+    assert told.tracks == (await asked.project("shop")).tracks
+    assert [None] == [one.footprint for one in (await asked.status()).projects[0].tracks]
 
 
 async def test_projects_are_listed_in_short(asked: Reads) -> None:
     """One with a story, one without a STATE."""
     assert [("shop", "review", "needs_human"), ("empty", None, None)] == [
-        (one["name"], one["step"], one["status"]) for one in (await asked.projects())["projects"]
+        (one.name, one.step, one.status) for one in (await asked.projects()).projects
     ]
 
 
@@ -156,9 +152,13 @@ async def test_events_are_the_last_ones_or_those_after_a_number(journal: Journal
     for why in ("one", "two", "three"):
         await journal.commit(record(why=why))
 
-    assert ["two", "three"] == [event["why"] for event in await asked.events(None, "shop", 2)]
-    assert ["one", "two"] == [event["why"] for event in await asked.events(0, None, 2)]
-    assert [] == await asked.events(0, "empty", 10)
+    async def whys(*of: Any) -> list[str]:
+        return [event.why for event in (await asked.events(*of)).events]
+
+    assert ["two", "three"] == await whys("shop", None, 2)
+    assert ["two", "three"] == [event.why for event in await asked.lately("shop", 2)]
+    assert ["one", "two"] == await whys(None, 0, 2)
+    assert [] == await whys("empty", 0, 10)
 
 
 async def test_removed_events_are_a_gap_in_their_place(journal: Journal, asked: Reads) -> None:
@@ -167,15 +167,15 @@ async def test_removed_events_are_a_gap_in_their_place(journal: Journal, asked: 
         await journal.commit(record(why=why))
     await journal.pruning.cover(KEY, 3, track())
     await journal.pruning.drop(KEY, 3, NOW)
-    whole = {"type": "gap", "after": 0, "next": 3, "why": "older events are not kept"}
+    whole = HistoryGap(after=0, next=3, why="older events are not kept")
 
-    async def told(after: int | None, limit: int) -> tuple[list[str], list[Json]]:
-        found = await asked.history(after, None, limit)
-        return [event["why"] for event in found["events"]], found["gaps"]
+    async def told(after: int | None, limit: int) -> tuple[list[str], list[HistoryGap]]:
+        found = await asked.events(None, after, limit)
+        return [event.why for event in found.events], found.gaps
 
     assert (["three", "four"], [whole]) == await told(None, 50) == await told(0, 50)
     assert (["three"], [whole]) == await told(0, 1)
-    assert (["three", "four"], [whole | {"after": 1}]) == await told(1, 50)
+    assert (["three", "four"], [replace(whole, after=1)]) == await told(1, 50)
     assert (["four"], []) == await told(None, 1)
     assert (["three", "four"], []) == await told(2, 50)
     assert (["four"], []) == await told(3, 50)
@@ -197,9 +197,6 @@ async def test_a_log_is_asked_for_by_project_or_run(journal: Journal, asked: Rea
 
 
 # --- notices -----------------------------------------------------------------------------------------
-LATELY_S = 3600.0
-
-
 @pytest.fixture
 async def waiting(journal: Journal) -> Journal:
     """A journal with one project, whose track needs a person at bdd."""
@@ -216,77 +213,80 @@ def gate(name: str = "gate", key: TrackKey = KEY, *, opens: TrackKey | None = KE
     return replace(sent, notice=replace(sent.notice, story="US-1", step="bdd"))
 
 
-async def test_an_open_matter_has_the_time_of_its_next_reminder(waiting: Journal) -> None:
+async def test_an_open_matter_has_the_time_of_its_next_reminder(
+    supervision: MemorySupervision, waiting: Journal
+) -> None:
     """With the command to type; without a daemon the time is unknown."""
     await waiting.outbox.keep([gate()], 1)
     await waiting.outbox.keep([gate("r", opens=None, climbed=("gate", 60.0))], 2)
     desk = MemoryDesk(again={"gate": NOW + timedelta(hours=1)})
 
-    found = await notices_json(waiting.outbox, desk, LATELY_S)
-    shown = {
-        "project": "/srv/shop", "track": "main", "name": "shop", "story": "US-1", "kind": "needs_human",
-        "text": NOTICE.text, "next": NOTICE.action, "since": "2026-01-31T22:15:09.123Z", "reminded_min": 60.0,
-        "again_at": "2026-01-31T23:15:09.123Z",
-    }  # fmt: skip
-    assert ([shown], 0) == (found["waiting"], found["more_waiting"])
-    elsewhere = await notices_json(waiting.outbox, desk, LATELY_S, "/srv/other")
-    assert ([], 0) == (elsewhere["waiting"], elsewhere["more_waiting"])
-    assert [shown] == (await notices_json(waiting.outbox, desk, LATELY_S, KEY.project))["waiting"]
-    offline = await notices_json(waiting.outbox, NoDesk(), LATELY_S)
-    assert [{**shown, "again_at": None}] == offline["waiting"]
-    assert ["web"] == [one["sink"] for one in offline["sinks"]]
+    asked = reads(supervision, waiting, desk=desk)
+    found = await asked.notices()
+    shown = WaitingMatter(
+        project="/srv/shop", track="main", name="shop", story="US-1", kind="needs_human", text=NOTICE.text,
+        next=NOTICE.action, since=NOW, reminded_min=60.0, again_at=NOW + timedelta(hours=1),
+    )  # fmt: skip
+    assert ([shown], 0) == (found.waiting, found.more_waiting)
+    elsewhere = await asked.notices("empty")
+    assert ([], 0) == (elsewhere.waiting, elsewhere.more_waiting)
+    assert [shown] == (await asked.notices(KEY.project)).waiting
+    offline = await reads(supervision, waiting, daemon=False).notices()
+    assert [replace(shown, again_at=None)] == offline.waiting
+    assert ["web"] == [one.sink for one in offline.sinks]
 
 
-async def test_a_matter_that_is_over_is_not_listed(waiting: Journal, tmp_path: Path) -> None:
+async def test_a_matter_that_is_over_is_not_listed(asked: Reads, waiting: Journal, tmp_path: Path) -> None:
     """Although no daemon has run since; neither is one that is damaged or of a removed project."""
     await waiting.outbox.keep([gate()], 1)
     await waiting.commit(record())
-    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    assert [] == (await asked.notices()).waiting
 
     itself = KEY._replace(track="")
     await waiting.outbox.keep([gate("odd", itself, opens=itself)], 1)
     spoil(tmp_path / "journal.db", "UPDATE notices SET body = '{' WHERE id = 'odd'")
-    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    assert [] == (await asked.notices()).waiting
     await waiting.outbox.keep([gate("trust", itself, opens=itself)], 1)
-    assert 1 == len((await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"])
+    assert 1 == len((await asked.notices()).waiting)
     await waiting.remove_project(KEY.project, NOW)
-    assert [] == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
+    assert [] == (await asked.notices()).waiting
 
 
-async def test_a_notice_that_is_held_back_has_an_end_and_a_reason(waiting: Journal) -> None:
+async def test_a_notice_that_is_held_back_has_an_end_and_a_reason(
+    supervision: MemorySupervision, waiting: Journal
+) -> None:
     """With its sink."""
     await waiting.outbox.keep([gate(held={"web": "quiet"}, opens=None)], 1)
     desk = MemoryDesk(held={("web", "quiet"): NOW})
 
-    found = await notices_json(waiting.outbox, desk, LATELY_S)
-    at = "2026-01-31T22:15:09.123Z"
-    held = {"sink": "web", "reason": "quiet", "count": 1, "since": at, "until": at}
-    assert ([held], []) == (found["held"], found["sinks"])
+    found = await reads(supervision, waiting, desk=desk).notices()
+    held = HeldBack(sink="web", reason="quiet", count=1, since=NOW, until=NOW)
+    assert ([held], []) == (found.held, found.sinks)
 
 
-async def test_of_many_matters_the_oldest_are_shown(waiting: Journal) -> None:
+async def test_of_many_matters_the_oldest_are_shown(asked: Reads, waiting: Journal) -> None:
     """The answer counts the others."""
     many = [gate(str(number), opens=KEY._replace(track=str(number))) for number in range(MOST_WAITING + 3)]
     await waiting.outbox.keep(many, 1)
 
-    assert 3 == (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["more_waiting"]
+    assert 3 == (await asked.notices()).more_waiting
 
 
-async def test_a_matter_without_reminders_is_listed_too(waiting: Journal) -> None:
+async def test_a_matter_without_reminders_is_listed_too(asked: Reads, waiting: Journal) -> None:
     """JSON has no infinite numbers."""
     itself, condition = KEY._replace(track=""), KEY._replace(track="~condition")
     await waiting.outbox.keep([gate("trouble", itself, opens=condition, reached_min=math.inf)], 1)
 
-    (shown,) = (await notices_json(waiting.outbox, NoDesk(), LATELY_S))["waiting"]
-    assert ("", None, None) == (shown["track"], shown["reminded_min"], shown["again_at"])
+    (shown,) = (await asked.notices()).waiting
+    assert ("", None, None) == (shown.track, shown.reminded_min, shown.again_at)
 
 
 def test_a_trial_succeeds_if_every_sink_took_it() -> None:
     """Each sink has its own result."""
-    both = trials_json([("a", "ntfy", None, 0.1), ("b", "command", "exit code 1", 0.2)])
+    both = tried_sinks([("a", "ntfy", None, 0.1), ("b", "command", "exit code 1", 0.2)])
 
-    assert (False, [True, False]) == (both["ok"], [one["ok"] for one in both["sinks"]])
-    assert trials_json([("a", "ntfy", None, 0.1)])["ok"]
+    assert (False, [True, False]) == (both.ok, [one.ok for one in both.sinks])
+    assert tried_sinks([("a", "ntfy", None, 0.1)]).ok
 
 
 # --- usage -------------------------------------------------------------------------------------------
@@ -304,8 +304,7 @@ def summed(*key: str | None, runs: int = 2, measured: int = 2, usage: Usage = US
 
 def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
     """Return the row that a sum becomes."""
-    (only,) = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})["rows"]
-    assert isinstance(only, dict)
+    (only,), _ = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})
     return only
 
 
@@ -341,9 +340,9 @@ def test_stories_are_compared_whole() -> None:
 
 def test_the_total_is_of_all_rows() -> None:
     """Without rows, no cost."""
-    whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})["total"]
+    _, whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})
     assert (5, 4, 204_000, 1.0) == (whole["runs"], whole["measured"], whole["tokens"], whole["cost_usd"])
-    nothing = usage_report([], "step", {})["total"]
+    _, nothing = usage_report([], "step", {})
     assert (0, 0, None) == (nothing["runs"], nothing["tokens"], nothing["cost_usd"])
 
 

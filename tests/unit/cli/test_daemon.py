@@ -19,11 +19,12 @@ from tests.support.controlled import Controlled
 from tests.support.eventually import eventually_sync
 
 from handoffd.api.client import Client
-from handoffd.api.service import renewed_json
+from handoffd.api.service import reloaded
 from handoffd.cli.daemon import cause_of, report
 from handoffd.engine.views import WORKABLE, Renewed, SettingsView
 from handoffd.errors import Locked, NoDaemon, Problem
 from handoffd.protocol import yamltext
+from handoffd.protocol.state import plain
 
 
 # --- run --------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def answer(*problems: str, brought: int = 0, let_go: int = 0, **view: Any) -> di
     """Return what a daemon answers."""
     settings = SettingsView(file="/etc/h.yaml", **view)
     renewed = Renewed(settings=settings, brought=brought, let_go=let_go, problems=problems)
-    return renewed_json(renewed, (*settings.warnings, "projects: /x is not a folder"))
+    return plain(reloaded(renewed, (*settings.warnings, "projects: /x is not a folder")))
 
 
 def test_a_reload_lists_what_has_changed() -> None:

@@ -93,9 +93,9 @@ def test_a_look_finds_what_is_wrong_on_the_disk(begun: Path, settings: Settings)
 
     def condition(*silent: str) -> str:
         told = offline.look(settings, lambda service: service.status(), frozenset(silent))
-        (project,) = told["projects"]
-        assert "US-1" == project["tracks"][0]["story"]
-        return str(project["condition"])
+        (project,) = told.projects
+        assert "US-1" == project.tracks[0].story
+        return project.condition
 
     (begun / ".ai/STATE.json").write_text("{broken", encoding="utf-8")
     assert ("invalid_state", "ok") == (condition(), condition(str(begun)))
@@ -114,7 +114,7 @@ def test_a_look_needs_no_lock_and_changes_nothing(begun: Path, settings: Setting
         with pytest.raises(Locked):
             offline.give(settings, "note", str(begun), {"text": "Hello."}, "eve")
 
-    assert "bdd" == told["projects"][0]["tracks"][0]["step"]
+    assert "bdd" == told.projects[0].tracks[0].step
 
 
 def test_a_verb_keeps_nothing_open(begun: Path, settings: Settings) -> None:

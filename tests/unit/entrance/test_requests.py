@@ -17,7 +17,7 @@ from handoffd.doctor.service import Trouble, unit_file_of
 from handoffd.engine.events import Noted
 from handoffd.entrance.absence import absences, closing, explained
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import Answer, account, either, give, inspect, say
+from handoffd.entrance.requests import Answer, account, ask, either, give, say
 from handoffd.errors import InvalidFile, Json, Locked, NoDaemon, NotFound
 from handoffd.files.locks import acquire, daemon_lock_path
 
@@ -95,7 +95,7 @@ def test_a_question_needs_no_daemon_and_leaves_nothing(alone: Path, tmp_path: Pa
 
 
 def _query(runtime: Path, project: str) -> tuple[bool, Json]:
-    answer = inspect(_at(runtime), "/v1/query", {"project": project}, lambda asked: asked.query(project))
+    answer = ask(_at(runtime), "query", project=project)
     return answer.daemon, answer.json
 
 

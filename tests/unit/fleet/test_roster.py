@@ -397,6 +397,7 @@ async def until_it_waits(here: House, roster: Roster, *roots: str) -> None:
         await begun(roster, root, STARTED)
         await eventually(lambda root=root: here.services.accounts.waits(TrackKey(root)))  # type: ignore[misc]
         assert "purse's usage limit, until" in str((await roster.view(root)).tracks[0].waits_for)
+        await eventually(lambda root=root: shown(root)["status"] == "pending")  # type: ignore[misc]
 
 
 async def until_at_gate(*roots: str) -> None:

@@ -18,7 +18,6 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, StoreError
 from handoffd.mcp.reads import (
-    INSPECTIONS,
     READS,
     ROSTER,
     Content,
@@ -31,7 +30,7 @@ from handoffd.mcp.reads import (
 from handoffd.mcp.tool import checked
 from handoffd.protocol.state import Status
 
-OFFERS = {offer.name: offer for offer in (*READS, *INSPECTIONS)}
+OFFERS = {offer.name: offer for offer in READS}
 
 
 def _ask(runtime: Path, name: str, **given: Any) -> Answer:

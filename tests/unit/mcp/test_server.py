@@ -18,12 +18,12 @@ from handoffd.chat.wording import LANGUAGES
 from handoffd.cli.log import last_lines
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, InvalidFile, Json, Problem
-from handoffd.mcp.reads import INSPECTIONS, READS
+from handoffd.mcp.reads import READS
 from handoffd.mcp.server import MOST_CHARS, RECORDED, Teller, build, failure, offers, result_of
 from handoffd.mcp.verbs import verb_offers
 from handoffd.protocol.rules import Language
 
-OFFERS = {offer.name: offer for offer in (*READS, *INSPECTIONS, *verb_offers(approvals=True))}
+OFFERS = {offer.name: offer for offer in (*READS, *verb_offers(approvals=True))}
 
 
 def _client(control: Controlled, *, approvals: bool = False) -> Client:
@@ -32,7 +32,7 @@ def _client(control: Controlled, *, approvals: bool = False) -> Client:
 
 async def test_tools_have_hints(control: Controlled) -> None:
     """About reading, and about removing something; no two of them share a name."""
-    named = len(READS) + len(INSPECTIONS) + len(verb_offers(approvals=True))
+    named = len(READS) + len(verb_offers(approvals=True))
     assert named == len(OFFERS) == len(offers(last_lines, approvals=True)) - len({"message", "log_tail"})
     async with _client(control) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -22,22 +22,23 @@ import anyio
 import structlog
 from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
+from msgspec.structs import asdict
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from handoffd.api.arguments import BAD_ARGUMENT, spec_of, values
-from handoffd.api.http.answers import error_response
 from handoffd.api.http.auth import CALLER, From
-from handoffd.api.http.endpoint import KEY_HEADER, MOST, MOST_KEY, Asked, Endpoint, UrlParameter, document
+from handoffd.api.http.endpoint import KEY_HEADER, MOST_KEY, Asked, Endpoint, document, error_response
 from handoffd.api.http.limits import Limits, Streams
-from handoffd.api.http.orders import MESSAGES, ORDERS
-from handoffd.api.http.reads import INSPECTIONS, METRICS, READS, STREAMS
+from handoffd.api.http.routes import MESSAGES, ORDERS, READS, STREAMS
+from handoffd.api.questions import MOST, UrlParameter
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import MAX_TEXT
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.journal.commit import StoredRequest
+from handoffd.protocol.state import encoded
 
 
 async def _openapi(_: Asked) -> Json:
@@ -46,9 +47,7 @@ async def _openapi(_: Asked) -> Json:
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *READS,
-    *INSPECTIONS,
     *STREAMS,
-    *METRICS,
     *ORDERS,
     *MESSAGES,
     Endpoint(
@@ -89,7 +88,9 @@ def _route(
             given = await endpoint.answer(question)
             if isinstance(given, Response):
                 return streams.counted(given, request.scope[CALLER])
-            return answered(given) if endpoint.long is None else await rendered(given, endpoint.long)
+            if isinstance(given, Struct) and endpoint.long is not None:
+                return await rendered(given, endpoint.long)
+            return answered(given)
 
         key = question.caller.request
         return await do() if key is None else await replies.once(key, question, endpoint, do)
@@ -337,9 +338,10 @@ class Replies:
             log.warning("answer not kept", error=error.message)
 
 
-def answered(told: Json) -> Response:
+def answered(told: Struct | Json) -> Response:
     """Return a JSON answer: 409 for a refusal of the engine."""
-    return JSONResponse(told, 409 if told.get("type") == "error" else 200)
+    refused = not isinstance(told, Struct) and told.get("type") == "error"
+    return Response(encoded(told), 409 if refused else 200, media_type="application/json")
 
 
 def fingerprint(path: str, body: Json) -> str:
@@ -358,21 +360,17 @@ def _check(before: str, now: str) -> None:
 _AT_ONCE = 50
 
 
-async def rendered(told: Json, long: str) -> Response:
-    """Return the JSON answer `told`; `long` is its key with a list of perhaps thousands of entries.
+async def rendered(told: Struct, long: str) -> Response:
+    """Return the JSON answer `told`; `long` is its field with a list of perhaps thousands of entries.
 
     Encoding yields to other tasks between parts of that list.
     """
-    entries = iter(told[long])
-    rest = {name: value for name, value in told.items() if name != long}
-    pieces = [_text(rest)[:-1], "," if rest else "", _text(long), ":["]
-    between = ""
+    values = asdict(told)
+    entries = iter(values.pop(long))
+    pieces = [encoded(values)[:-1], b"," if values else b"", encoded(long), b":["]
+    between = b""
     while some := list(islice(entries, _AT_ONCE)):
-        pieces += [between, _text(some)[1:-1]]
-        between = ","
+        pieces += [between, encoded(some)[1:-1]]
+        between = b","
         await checkpoint()
-    return Response("".join([*pieces, "]}"]), media_type="application/json")
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(b"".join([*pieces, b"]}"]), media_type="application/json")

@@ -27,7 +27,7 @@ import structlog
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from handoffd.api.http.answers import error_response, status_of
+from handoffd.api.http.endpoint import error_response, status_of
 from handoffd.errors import HandoffdError, Refused, StoreError
 
 # --- the checks of a request -------------------------------------------------------------------------

@@ -1,14 +1,15 @@
 """The declaration of an endpoint, from which its route and its description are generated.
 
-To add an endpoint, declare an `Endpoint` in `reads.py` or `orders.py`. Its parameters are checked before its
-function is called. The second half of this module generates the OpenAPI document from all endpoints. `make
-schema` writes it to docs/reference, and a daemon answers it at `/v1/openapi.json`. `application.py` checks
-parameters of URLs, `api/arguments.py` parameters of bodies; a test gives the checks and the schemas the same
-values.
+To add an endpoint, declare a `Question` in `api/questions.py` or an `Endpoint` in `routes.py`. Its parameters
+are checked before its function is called. Errors all have one shape, a stable code and a fitting status. The
+last part of this module generates the OpenAPI document from all endpoints: `make schema` writes it to
+docs/reference, and a daemon answers it at `/v1/openapi.json`. `application.py` checks parameters of URLs,
+`api/arguments.py` parameters of bodies; a test gives the checks and the schemas the same values.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -21,36 +22,14 @@ from starlette.responses import Response
 
 import handoffd
 from handoffd.api.arguments import schema_of
-from handoffd.api.http.answers import PROBLEMS, Error, Problem
+from handoffd.api.questions import MOST, UrlParameter
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import Parameter
-from handoffd.errors import Json
-
-MOST: Final = 2**53
-"""The largest integer that every JSON reader reads exactly: some use doubles."""
+from handoffd.errors import HandoffdError, Json, Locked, NotFound, Refused, StoreError
 
 KEY_HEADER: Final = "Idempotency-Key"
 MOST_KEY: Final = 128
 """Characters of a key."""
-
-
-class UrlParameter(Struct, frozen=True, kw_only=True):
-    """A value in the URL, or in a header.
-
-    A `number` is a whole number from 0, cut to `most`. A `flag` is 1, true, 0 or false, and true when only
-    its name is given. A value that is left out, and an empty text, becomes `default`.
-    """
-
-    name: str
-    help: str
-    type: Literal["text", "number", "flag"] = "text"
-    place: Literal["query", "path", "header"] = "query"
-    required: bool = False
-    default: Any = None
-    most: int = MOST
-    choices: tuple[str, ...] = ()
-    pattern: str | None = None
-    """The pattern of its text, for the description only; the endpoint's function checks the text."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -70,18 +49,17 @@ class Asked(Struct, frozen=True, kw_only=True):
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    `answer` turns a request into a JSON object (409 when its `type` is `error`), or into a response of
-    its own. `shape` is the type of that object, anything pydantic can describe, `media` its media types.
-    `body` None: the endpoint takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an
-    idempotency key. `one_event`: it commits at most one event, whose result is the answer. `long` names a
-    list in the answer that may have thousands of entries. `hint`: the command line for the same, shown after
-    a bad request.
+    `answer` turns a request into a struct or a JSON object (409 when its `type` is `error`), or into a
+    response of its own. `shape` is the type of the former, `media` its media types. `body` None: the endpoint
+    takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an idempotency key.
+    `one_event`: it commits at most one event, whose result is the answer. `long` names a list in the answer
+    that may have thousands of entries. `hint`: the command line for the same, shown after a bad request.
     """
 
     name: str
     path: str
     help: str
-    answer: Callable[[Asked], Awaitable[Json | Response]]
+    answer: Callable[[Asked], Awaitable[Struct | Json | Response]]
     method: Literal["GET", "POST"] = "GET"
     url: tuple[UrlParameter, ...] = ()
     body: tuple[Parameter, ...] | None = None
@@ -94,9 +72,111 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
 
-PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
-ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
 BY: Final = Parameter(name="by", type="text", help="the name to record; `api` without it")
+
+
+# --- errors ------------------------------------------------------------------------------------------
+class Error(Struct, frozen=True, kw_only=True):
+    """An error, or a refusal of the engine. Further keys may give details."""
+
+    type: Literal["error"]
+    code: str
+    message: str
+
+
+class ErrorStatus(Struct, frozen=True, kw_only=True):
+    """A status, its meaning and its codes. `name` is that of the response in OpenAPI."""
+
+    status: int
+    name: str
+    codes: tuple[str, ...]
+    when: str
+    others: bool = False
+    """Whether the status also comes with codes that are not listed here: codes of verbs and files."""
+
+
+ERRORS: Final = (
+    ErrorStatus(
+        status=400, name="BadRequest", codes=("BAD_REQUEST", "BAD_ARGUMENT", "INVALID_STORY"),
+        when="the request or an argument cannot be used",
+    ),
+    ErrorStatus(
+        status=401, name="Unauthorized", codes=("UNAUTHORIZED",),
+        when="over TCP: no token, or not the one of `handoffd token`",
+    ),
+    ErrorStatus(
+        status=403, name="Forbidden", codes=("FORBIDDEN", "INSIDE_EXECUTOR", "NOT_OVER_TCP"),
+        when="another account, another host, a page in a browser; or a verb for people, from another caller",
+    ),
+    ErrorStatus(
+        status=404, name="NotFound", codes=("NOT_FOUND",), others=True,
+        when="no such path, verb, project or run",
+    ),
+    ErrorStatus(
+        status=405, name="MethodNotAllowed", codes=("METHOD_NOT_ALLOWED",),
+        when="the path has other methods; the header `Allow` names them",
+    ),
+    ErrorStatus(
+        status=408, name="TooSlow", codes=("REQUEST_TIMEOUT",), when="the body did not arrive in time"
+    ),
+    ErrorStatus(
+        status=409, name="Conflict", codes=("IDEMPOTENCY_CONFLICT", "REQUEST_CUT_SHORT"), others=True,
+        when="refused: by the engine (the body is its result), because something is locked, or by its key",
+    ),
+    ErrorStatus(status=413, name="TooLarge", codes=("TOO_LARGE",), when="the body is too large"),
+    ErrorStatus(
+        status=415, name="UnsupportedMediaType", codes=("UNSUPPORTED_MEDIA_TYPE",),
+        when="over TCP: a body that does not say that it is JSON",
+    ),
+    ErrorStatus(
+        status=429, name="TooMany", codes=("TOO_MANY_REQUESTS",), when="over TCP: too many wrong tokens"
+    ),
+    ErrorStatus(
+        status=431, name="HeadersTooLarge", codes=("HEADERS_TOO_LARGE",),
+        when="the request line and the headers are larger than 32 KiB",
+    ),
+    ErrorStatus(
+        status=500, name="Fault", codes=("INTERNAL",), when="a fault of handoffd; its log has more"
+    ),
+    ErrorStatus(
+        status=503, name="Unavailable", codes=("TOO_MANY_CONNECTIONS", "TOO_MANY_STREAMS"), others=True,
+        when="too many requests or streams at once; or the journal or a file could not be read or written",
+    ),
+)  # fmt: skip
+"""Every error status, in order."""
+
+BY_CODE: Final[Mapping[str, int]] = {code: one.status for one in ERRORS for code in one.codes}
+"""The status of a code, whatever its family."""
+
+_BY_FAMILY: Final[tuple[tuple[type[HandoffdError], int], ...]] = (
+    (NotFound, 404),
+    (Locked, 409),
+    (Refused, 409),
+    (StoreError, 503),
+)
+
+
+def status_of(error: HandoffdError) -> int:
+    """Return the HTTP status for an error; 400 for a family without one."""
+    by_family = next((code for kind, code in _BY_FAMILY if isinstance(error, kind)), 400)
+    return BY_CODE.get(error.code, by_family)
+
+
+def error_json(error: HandoffdError) -> Json:
+    """Return an error as JSON: type, code, message, hint, and its details."""
+    told = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    return {**told, **error.details}
+
+
+def error_body(error: HandoffdError) -> bytes:
+    """Return an error as bytes of JSON. A message may quote half characters, which become `?`."""
+    text = json.dumps(error_json(error), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", errors="replace")
+
+
+def error_response(error: HandoffdError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for an error, with its status."""
+    return Response(error_body(error), status_of(error), headers, "application/json")
 
 
 # --- the OpenAPI document ----------------------------------------------------------------------------
@@ -140,7 +220,7 @@ def document(endpoints: Sequence[Endpoint]) -> Json:
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "parameters": {KEY_HEADER: _KEY},
-            "responses": {one.name: _response(one) for one in PROBLEMS},
+            "responses": {one.name: _response(one) for one in ERRORS},
             "schemas": schemas,
         },
     }
@@ -178,7 +258,7 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
     if JSON in content:
         content[JSON] = {"schema": shape}
     responses: Json = {"200": {"description": "Done.", "content": content}}
-    for problem in PROBLEMS:
+    for problem in ERRORS:
         responses[str(problem.status)] = {"$ref": f"#/components/responses/{problem.name}"}
     operation: Json = {"operationId": endpoint.name, "summary": endpoint.help, "responses": responses}
     parameters = [url_parameter(one) for one in endpoint.url]
@@ -193,7 +273,7 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
     return operation
 
 
-def _response(problem: Problem) -> Json:
+def _response(problem: ErrorStatus) -> Json:
     codes = [f"`{code}`" for code in problem.codes] + ["codes of verbs and files"] * problem.others
     text = f"{problem.when[0].upper()}{problem.when[1:]}. Codes: {', '.join(codes)}."
     schema = {"$ref": _REF.format(model="Error")}

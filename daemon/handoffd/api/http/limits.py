@@ -30,8 +30,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from handoffd.api.http.answers import error_body, error_response, status_of
 from handoffd.api.http.auth import From
+from handoffd.api.http.endpoint import error_body, error_response, status_of
 from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute.runner import proc

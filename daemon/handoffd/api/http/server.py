@@ -25,9 +25,9 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from handoffd.api.http.answers import error_response
 from handoffd.api.http.application import application
 from handoffd.api.http.auth import CALLER, From, Gate, Token, ensured
+from handoffd.api.http.endpoint import error_response
 from handoffd.api.http.limits import (
     AT_ONCE,
     BACKLOG,

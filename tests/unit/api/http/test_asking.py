@@ -11,10 +11,17 @@ import pytest
 from starlette.requests import Request
 from tests.support.refusals import refused
 
-from handoffd.api.http.answers import error_json, error_response, status_of
 from handoffd.api.http.application import asked
 from handoffd.api.http.auth import CALLER, From
-from handoffd.api.http.endpoint import BY, PROJECT, Asked, Endpoint, UrlParameter
+from handoffd.api.http.endpoint import (
+    BY,
+    Asked,
+    Endpoint,
+    error_json,
+    error_response,
+    status_of,
+)
+from handoffd.api.questions import PROJECT, UrlParameter
 from handoffd.api.verbs import Parameter
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 

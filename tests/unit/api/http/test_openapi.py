@@ -13,7 +13,8 @@ from tests.unit.journal.making import dispatch, record, track
 
 from handoffd.api.arguments import values
 from handoffd.api.http.application import ENDPOINTS, described
-from handoffd.api.http.endpoint import UrlParameter, body_schema, url_parameter
+from handoffd.api.http.endpoint import body_schema, url_parameter
+from handoffd.api.questions import UrlParameter
 from handoffd.api.verbs import Parameter
 from handoffd.engine.events import Advanced
 from handoffd.errors import HandoffdError, Refused

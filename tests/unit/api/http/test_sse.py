@@ -12,8 +12,9 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
-from handoffd.api.http.reads import EventStream, encoded
-from handoffd.errors import Json
+from handoffd.api.answers import HistoryGap
+from handoffd.api.events import event_answer
+from handoffd.api.http.routes import EventStream, message
 
 
 def messages(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
@@ -77,16 +78,17 @@ def test_numbers_of_another_journal_are_a_gap(control: Controlled) -> None:
     assert "one" == first["data"]["why"]
 
 
-def test_a_line_of_events_is_one_message() -> None:
+def test_a_line_of_events_is_one_message(control: Controlled) -> None:
     """Its text cannot look like another one; behind a gap with its numbers a returning reader goes on."""
-    several = {"type": "event", "seq": 1, "kind": "noted", "why": "a\n\nid: 99\revent: x\u2028"}
-    missing = {"type": "gap", "after": 4, "next": 9, "why": "a backup was restored"}
+    control.commit(record(why="a\n\nid: 99\revent: x\u2028"))
+    (several,) = control.run(control.journal.events)
+    missing = HistoryGap(after=4, next=9, why="a backup was restored")
 
-    lines = encoded(several).split(b"\n")
+    lines = message(event_answer(several)).split(b"\n")
     assert ([b"id: 1", b"event: noted"], [b"", b""]) == (lines[:2], lines[3:])
     assert b"\r" not in lines[2]
-    told = b'id: 8\nevent: gap\ndata: {"from": 5, "to": 8, "next": 9, "why": "a backup was restored"}\n\n'
-    assert told == encoded(missing)
+    told = b'id: 8\nevent: gap\ndata: {"from":5,"to":8,"next":9,"why":"a backup was restored"}\n\n'
+    assert told == message(missing)
 
 
 def test_a_stream_ends_with_the_server(supervision: MemorySupervision) -> None:
@@ -107,9 +109,9 @@ async def test_without_events_comments_are_sent() -> None:
     sent: list[bytes] = []
     beaten, gone = anyio.Event(), anyio.Event()
 
-    async def nothing() -> AsyncIterator[Json]:
+    async def nothing() -> AsyncIterator[HistoryGap]:
         await beaten.wait()
-        lines: list[Json] = []
+        lines: list[HistoryGap] = []
         for line in lines:
             yield line
 
@@ -132,9 +134,9 @@ async def test_without_events_comments_are_sent() -> None:
 async def test_a_reader_that_leaves_ends_its_stream() -> None:
     """At once, though nothing happens."""
 
-    async def never() -> AsyncIterator[Json]:
+    async def never() -> AsyncIterator[HistoryGap]:
         await anyio.sleep_forever()
-        yield {}
+        yield HistoryGap(after=0, next=1, why="never")
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
@@ -153,4 +155,4 @@ def test_events_are_a_list_unless_they_are_followed(control: Controlled) -> None
     assert ["one"] == [event["why"] for event in control.client.get("/v1/events", follow=0)["events"]]
     with control.client.stream("/v1/events", follow="true", after=0) as stream:
         assert "application/x-ndjson" == stream.header("Content-Type")
-        assert b'"why": "one"' in next(stream.lines())
+        assert b'"why":"one"' in next(stream.lines())

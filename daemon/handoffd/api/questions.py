@@ -1,0 +1,178 @@
+"""The table of questions: what people and programs can ask, once for every interface.
+
+Endpoints and their description, the tools of MCP, and the answers of a command while no daemon runs are made
+from it. A question changes nothing. `verbs.py` is the table of what does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Literal, get_args, get_type_hints
+
+from msgspec import Struct
+
+from handoffd.api.client import path_of
+from handoffd.api.events import MOST_EVENTS
+from handoffd.api.folders import LANGUAGES, Inspecting
+from handoffd.api.reads import Reads
+from handoffd.journal.dispatches import Grouping
+
+MOST: Final = 2**53
+"""The largest integer that every JSON reader reads exactly: some use doubles."""
+
+
+class UrlParameter(Struct, frozen=True, kw_only=True):
+    """A value in the URL, or in a header.
+
+    A `number` is a whole number from 0, cut to `most`. A `flag` is 1, true, 0 or false, and true when only
+    its name is given. A value that is left out, and an empty text, becomes `default`.
+    """
+
+    name: str
+    help: str
+    type: Literal["text", "number", "flag"] = "text"
+    place: Literal["query", "path", "header"] = "query"
+    required: bool = False
+    default: Any = None
+    most: int = MOST
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    """The pattern of its text, for the description only; the endpoint's function checks the text."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """One question. `ask` is the method that answers it, which takes the parameters by name.
+
+    `long` names a list in the answer that may have thousands of entries. `any_folder`: it can be asked about
+    any folder, supervised or not, and needs no journal. `hint`: the command line for the same, shown after a
+    bad request.
+    """
+
+    name: str
+    help: str
+    ask: Callable[..., Awaitable[Struct]]
+    parameters: tuple[UrlParameter, ...] = ()
+    long: str | None = None
+    any_folder: bool = False
+    hint: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Its path in the URL."""
+        return path_of(self.name)
+
+    @property
+    def shape(self) -> Any:
+        """The type of the answer."""
+        return get_type_hints(self.ask)["return"]
+
+
+PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
+_ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
+_ANY: Final = UrlParameter(
+    name="project", required=True, help="a project's name, or the path of any folder, supervised or not"
+)
+_FOLDER: Final = UrlParameter(
+    name="folder", required=True, pattern="^/", help="the absolute path of a folder"
+)
+_LANGUAGE: Final = UrlParameter(
+    name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
+)
+_BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="how to group; `step` without it")
+_SINCE: Final = UrlParameter(
+    name="since",
+    pattern="^([0-9]{1,4}[hdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$",  # the check accepts more
+    help="7d, 12h, 2w, a date like 2026-01-31, or an RFC 3339 time",
+)
+_AFTER: Final = UrlParameter(
+    name="after", type="number",
+    help="the last known number; without it the latest events, with `follow` the coming ones",
+)  # fmt: skip
+
+
+def _at_most(default: int) -> UrlParameter:
+    return UrlParameter(
+        name="limit", type="number", default=default, most=MOST_EVENTS, help="how many; at most 1000"
+    )
+
+
+_QUESTIONS: Final = (
+    Question(
+        name="status", help="The state of every project, or of one: as `status --json`.",
+        parameters=(PROJECT,), ask=Reads.status, long="projects",
+    ),
+    Question(
+        name="projects", help="The supervised projects, in short.",
+        ask=Reads.projects, long="projects",
+    ),
+    Question(
+        name="peek", help="What the next turn of a project would do: as `peek --json`.",
+        parameters=(_ONE_PROJECT,), ask=Reads.peek, hint="handoffd peek PROJECT",
+    ),
+    Question(
+        name="backlog", help="A project's backlog, and what each story waits for: as `backlog --json`.",
+        parameters=(_ONE_PROJECT,), ask=Reads.backlog, hint="handoffd backlog PROJECT",
+    ),
+    Question(
+        name="schedules",
+        help="Schedules of one project or of all, next and last start: as `schedule --json`.",
+        parameters=(PROJECT,), ask=Reads.schedules, hint="handoffd schedule",
+    ),
+    Question(
+        name="limits", help="The limited accounts: as `limits --json`.",
+        ask=Reads.limits,
+    ),
+    Question(
+        name="slots", help="Slots, running and waiting tracks: as `slots --json`.",
+        ask=Reads.slots,
+    ),
+    Question(
+        name="notices", help="Undelivered notices and coming reminders: as `notices --json`.",
+        parameters=(PROJECT,), ask=Reads.notices, hint="handoffd notices",
+    ),
+    Question(
+        name="usage", help="What finished runs used: as `usage --json`.",
+        parameters=(PROJECT, _BY, _SINCE), ask=Reads.usage,
+    ),
+    Question(
+        name="runs", help="The latest dispatches, newest first: as `runs --json`.",
+        parameters=(PROJECT, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
+    ),
+    Question(
+        name="events",
+        help="Events, oldest first; live with `follow` (one object a line) or `stream`.",
+        parameters=(PROJECT, _AFTER, _at_most(500)), ask=Reads.events,
+    ),
+    Question(
+        name="detect", help="Which of the protocol's files a folder has, and the level of adoption.",
+        parameters=(_ANY,), ask=Inspecting.detect, any_folder=True,
+        hint="handoffd detect PROJECT",
+    ),
+    Question(
+        name="query", help="The state of a project by its files, and by the journal if supervised.",
+        parameters=(_ANY,), ask=Inspecting.query, any_folder=True,
+        hint="handoffd query PROJECT",
+    ),
+    Question(
+        name="list_projects", help="The projects in a folder.",
+        parameters=(_FOLDER,), ask=Inspecting.list_projects, any_folder=True,
+        hint="handoffd list-projects FOLDER",
+    ),
+    Question(
+        name="check_prereqs", help="The missing files that the current step reads.",
+        parameters=(_ANY,), ask=Inspecting.check_prereqs, any_folder=True,
+        hint="handoffd check-prereqs PROJECT",
+    ),
+    Question(
+        name="review", help="The prompt of a session that reviews a project.",
+        parameters=(_ANY, _LANGUAGE), ask=Inspecting.review, any_folder=True,
+        hint="handoffd review PROJECT",
+    ),
+    Question(
+        name="triage", help="The prompt of a session that sorts the open issues of a project's memory.",
+        parameters=(_ANY, _LANGUAGE), ask=Inspecting.triage, any_folder=True,
+        hint="handoffd triage PROJECT",
+    ),
+)  # fmt: skip
+
+QUESTIONS: Final[Mapping[str, Question]] = {one.name: one for one in _QUESTIONS}
