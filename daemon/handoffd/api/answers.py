@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit
 from handoffd.engine.views import (
     AccountView,
+    AppliedKind,
     BacklogView,
     IdleSchedule,
     Moment,
@@ -387,6 +388,33 @@ class OtherTests(Struct, frozen=True, kw_only=True):
 
     folder: str
     command: tuple[str, ...]
+
+
+class AppliedAnswer(Struct, frozen=True, kw_only=True):
+    """The outcome of a hand-off (level 1): the STATE that it led to, and what to do next."""
+
+    type: AppliedKind
+    message: str
+    state: dict[str, Any]
+    checking: bool
+    """Whether its claims are still being checked: ask again."""
+    caller_instruction: str
+    project: str
+    next_command: str | None
+    code: str | UnsetType | None = UNSET
+    """Only of an error, as `recoverable` is."""
+    recoverable: bool | UnsetType = UNSET
+
+
+class CheckedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="checked"):
+    """The outcome of a post_check; `passed` is null if the step has none."""
+
+    project: str
+    passed: bool | None
+    command: str | None
+    tail: str
+    message: str
+    caller_instruction: str
 
 
 class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="initialised"):

@@ -14,12 +14,14 @@ from shlex import quote
 from typing import Any, Final
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
     Added,
     AddedMany,
+    AppliedAnswer,
+    CheckedAnswer,
     CleanedAnswer,
     Initialised,
     Lifted,
@@ -174,6 +176,7 @@ class Service(Reads, Inspecting):
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Struct]]] = {
             "remove": self.remove,
             "trust": self.trust,
+            "apply": self.apply,
         }
         self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
             "dispatch": self._hand_out,
@@ -211,8 +214,6 @@ class Service(Reads, Inspecting):
             return plain(await self.add(project, take=given["take"]))
         if verb in self._plain_verbs:
             return plain(await self._plain_verbs[verb](project))
-        if verb == "apply":
-            return await self.apply(project)
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "start":
@@ -305,7 +306,7 @@ class Service(Reads, Inspecting):
         return {**told, "prompt": prompt, "fw_lv": adoption, "next_command": command_for(root, "apply")}
 
     async def _post_check(self, root: str, by: str) -> Json:
-        return checked_json(*await self._supervision.post_check(root, by), root)
+        return plain(post_checked(*await self._supervision.post_check(root, by), root))
 
     async def try_tests(self, project: str, caller: Caller) -> TriedTests:
         """Run a project's tests once, as the daemon measures them, outside any story. For people.
@@ -316,11 +317,11 @@ class Service(Reads, Inspecting):
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
         return tried(await self._supervision.try_tests(root), root)
 
-    async def apply(self, project: str) -> Json:
+    async def apply(self, project: str) -> AppliedAnswer:
         """Apply the hand-off of a step that was carried out by hand, and check its claims."""
         root = self._supervision.find(project)
         within_s = APPLY_S if self.daemon else None
-        return applied_json(await self._supervision.apply(root, within_s), root)
+        return applied(await self._supervision.apply(root, within_s), root)
 
     async def _told(self, root: str, of_engine: Result) -> Json:
         """Return the engine's result with the next command for a person.
@@ -489,25 +490,26 @@ _THEN: Final = {
 }
 
 
-def applied_json(applied: Applied, root: str) -> Json:
+def applied(outcome: Applied, root: str) -> AppliedAnswer:
     """Return the outcome of a hand-off: its type, the current STATE, and what to do next."""
-    state = json.loads(render_state(applied.state))
-    then = "its claims are being checked; ask again for the outcome" if applied.checking else None
-    following = for_project(applied.next_command, root) if applied.next_command else None
-    answer: Json = {
-        "type": applied.type,
-        "message": applied.message,
-        "state": state,
-        "checking": applied.checking,
-        "caller_instruction": f"{applied.message}; {then or _THEN[applied.type]}; next: {following}",
-    }
-    if applied.type == "error":
-        answer |= {"code": applied.code, "recoverable": True}
-    return {**answer, "project": root, "next_command": following}
+    then = "its claims are being checked; ask again for the outcome" if outcome.checking else None
+    following = for_project(outcome.next_command, root) if outcome.next_command else None
+    failed = outcome.type == "error"
+    return AppliedAnswer(
+        type=outcome.type,
+        message=outcome.message,
+        state=json.loads(render_state(outcome.state)),
+        checking=outcome.checking,
+        caller_instruction=f"{outcome.message}; {then or _THEN[outcome.type]}; next: {following}",
+        project=root,
+        next_command=following,
+        code=outcome.code if failed else UNSET,
+        recoverable=True if failed else UNSET,
+    )
 
 
-def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Json:
-    """Return the outcome of a post_check; `passed` is null if the step has none."""
+def post_checked(command: str | None, ended: PostCheck | None, root: str) -> CheckedAnswer:
+    """Return the outcome of a post_check."""
     passed = ended.passed if ended is not None else None
     if ended is None:
         told = "the step has no post_check"
@@ -515,15 +517,14 @@ def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Jso
         told = f"post_check could not be run: {ended.fault}"
     else:
         told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
-    return {
-        "type": "checked",
-        "project": root,
-        "passed": passed,
-        "command": command,
-        "tail": ended.tail if ended is not None else "",
-        "message": told,
-        "caller_instruction": f"{told}; nothing else follows from it",
-    }
+    return CheckedAnswer(
+        project=root,
+        passed=passed,
+        command=command,
+        tail=ended.tail if ended is not None else "",
+        message=told,
+        caller_instruction=f"{told}; nothing else follows from it",
+    )
 
 
 def tried(outcome: Tried, root: str) -> TriedTests:

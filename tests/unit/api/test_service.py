@@ -15,8 +15,8 @@ from tests.unit.api.conftest import EVE, service_over
 from handoffd.api.service import (
     Service,
     added_many,
-    applied_json,
-    checked_json,
+    applied,
+    post_checked,
     reloaded,
     tried,
 )
@@ -266,8 +266,8 @@ STATE = State(project="shop", story="US-001")
 @pytest.mark.parametrize("kind", get_args(AppliedKind))
 def test_every_answer_says_what_to_do_next(kind: AppliedKind) -> None:
     """As a command for people, and in a sentence for programs; with the state."""
-    applied = Applied(type=kind, message="so it is", state=STATE, code="X", next_command=command("dispatch"))
-    told = applied_json(applied, "/srv/shop")
+    outcome = Applied(type=kind, message="so it is", state=STATE, code="X", next_command=command("dispatch"))
+    told = plain(applied(outcome, "/srv/shop"))
 
     assert (kind, "handoffd dispatch /srv/shop") == (told["type"], told["next_command"])
     assert told["caller_instruction"].startswith("so it is; ")
@@ -280,10 +280,10 @@ def test_every_answer_says_what_to_do_next(kind: AppliedKind) -> None:
 
 def test_an_answer_may_come_before_the_checks_have_ended() -> None:
     """The attempt is not judged before."""
-    told = applied_json(Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop")
+    told = applied(Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop")
 
-    assert told["checking"]
-    assert "its claims are being checked" in told["caller_instruction"]
+    assert told.checking
+    assert "its claims are being checked" in told.caller_instruction
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_an_answer_may_come_before_the_checks_have_ended() -> None:
 )
 def test_the_result_of_a_post_check(ended: PostCheck | None, passed: bool | None, message: str) -> None:
     """Null without one."""
-    told = checked_json("make lint", ended, "/srv/shop")
+    told = post_checked("make lint", ended, "/srv/shop")
 
-    assert (passed, message, "make lint") == (told["passed"], told["message"], told["command"])
+    assert (passed, message, "make lint") == (told.passed, told.message, told.command)
 
 
 @pytest.mark.parametrize(

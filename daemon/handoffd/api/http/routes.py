@@ -24,6 +24,8 @@ import handoffd
 from handoffd.api.answers import (
     Added,
     AddedMany,
+    AppliedAnswer,
+    CheckedAnswer,
     CleanedAnswer,
     EventsAnswer,
     Health,
@@ -237,8 +239,9 @@ _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a 
 _SHAPES: Final[Mapping[str, Any]] = {
     **{name: Result for name, spec in VERBS.items() if spec.event is not None},
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
+    "apply": AppliedAnswer, "check": CheckedAnswer,
 }  # fmt: skip
-"""Types of the answers of verbs; the other verbs have no declared type."""
+"""Types of the answers of verbs; `dispatch` adds the prompt to a result."""
 
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:

@@ -125,7 +125,17 @@ def test_an_error_has_its_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["verbs/add", "verbs/trust", "verbs/pause", "verbs/remove", "reload", "stop"]
+    "path",
+    [
+        "verbs/add",
+        "verbs/trust",
+        "verbs/pause",
+        "verbs/apply",
+        "verbs/check",
+        "verbs/remove",
+        "reload",
+        "stop",
+    ],
 )
 def test_a_verb_or_an_order_is_answered_in_its_shape(control: Controlled, path: str) -> None:
     """Also a verb without an event, and a project."""
