@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +236,8 @@ def test_a_project_that_was_moved_away_belongs_to_its_daemon(tmp_path: Path) -> 
 def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tmp_path: Path) -> None:
     """It takes the same lock."""
     project = sample(tmp_path, executor="held")
-    alone = Daemon(place(tmp_path, "b"))
-    assert 0 == typed(alone, "add", str(project)).code
-    with running(place(tmp_path, "a"), AGENTS) as first:
+    with closing(Daemon(place(tmp_path, "b"))) as alone, running(place(tmp_path, "a"), AGENTS) as first:
+        assert 0 == typed(alone, "add", str(project)).code
         first.verb("add", project, take=True)
         first.verb("start", project, story="US-001")
         first.wait_executing(project)

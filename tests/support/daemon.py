@@ -186,10 +186,12 @@ class Daemon:
                 self.stop(executors=True)
             except (httpx.HTTPError, ValueError, subprocess.TimeoutExpired):
                 self._end(signal.SIGKILL)
-        for process in self.processes():
+        left = self.processes()
+        for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        shutil.rmtree(self.runtime_dir, ignore_errors=True)
+        psutil.wait_procs(left, 10)
+        eventually_sync(lambda: not self.runtime_dir.exists() or removed(self.runtime_dir))
 
     def processes(self) -> list[psutil.Process]:
         """Return every process that names this daemon's folders in its command line."""
