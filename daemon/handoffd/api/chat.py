@@ -200,7 +200,8 @@ class Messages:
 
     async def _events(self, root: str | None) -> list[Json]:
         """Return the last events of a project."""
-        return [plain(event) for event in await self._service.lately(root, _EVENTS_READ)]
+        found = await self._service.events(root, limit=_EVENTS_READ)
+        return [plain(event) for event in found.events]
 
     async def _list(self, talk: _Talk, spoken: Spoken | None = None) -> _Outcome:
         views = plain(await self._service.status())["projects"]

@@ -35,7 +35,7 @@ _OF_EVERY_ERROR = frozenset({"type", "code", "message", "hint"})
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 
 
-def path_of(question: str) -> str:
+def question_path(question: str) -> str:
     """Return the path at which the daemon answers a question of `questions.py`."""
     return f"/v1/{question.replace('_', '-')}"
 

@@ -53,19 +53,19 @@ def event_answer(event: StoredEvent, names: Names = NO_NAMES) -> HistoryEvent:
         before=_standing(event.before),
         after=_standing(event.after),
         event=event.event,
-        result=addressed(event.result, event.key.project),
+        result=addressed_json(event.result, event.key.project),
         orders=event.orders,
     )
 
 
-def addressed(result: Json, root: str) -> Json:
-    """Return a result of the engine with the project's root filled in: the engine knows no paths."""
+def addressed_json(result: Json, root: str) -> Json:
+    """Return a result of the engine as JSON, with the root filled in: the engine knows no paths."""
     told = {name: result.get(name) for name in _TEXTS}
     return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
 
 
-def told_in(result: Result, root: str) -> Result:
-    """Return the same of a result that is not JSON yet."""
+def addressed(result: Result, root: str) -> Result:
+    """Return a result of the engine with the root filled in."""
     told = {name: getattr(result, name, None) for name in _TEXTS}
     return replace(
         result, **{name: for_project(text, root) for name, text in told.items() if text is not None}

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args, get_type_hints
 
 from msgspec import Struct
 
-from handoffd.api.client import path_of
+from handoffd.api.client import question_path
 from handoffd.api.events import MOST_EVENTS
 from handoffd.api.folders import LANGUAGES, Inspecting
 from handoffd.api.reads import Reads
@@ -59,7 +59,7 @@ class Question(Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> str:
         """Its path in the URL."""
-        return path_of(self.name)
+        return question_path(self.name)
 
     @property
     def shape(self) -> Any:
@@ -78,16 +78,15 @@ _FOLDER: Final = UrlParameter(
 _LANGUAGE: Final = UrlParameter(
     name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
 )
-_BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="how to group; `step` without it")
+_BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="what to sum up by; `step` without it")
 _SINCE: Final = UrlParameter(
     name="since",
     pattern="^([0-9]{1,4}[hdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$",  # the check accepts more
     help="7d, 12h, 2w, a date like 2026-01-31, or an RFC 3339 time",
 )
 _AFTER: Final = UrlParameter(
-    name="after", type="number",
-    help="the last known number; without it the latest events, with `follow` the coming ones",
-)  # fmt: skip
+    name="after", type="number", help="the last known number; without it, the latest events"
+)
 
 
 def _at_most(default: int) -> UrlParameter:

@@ -42,7 +42,7 @@ from handoffd.api.answers import (
     UsageAnswer,
     WaitingMatter,
 )
-from handoffd.api.events import Names, event_answer, latest, named, run_answer, told_in, usage_counts
+from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer, usage_counts
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
@@ -212,10 +212,6 @@ class Reads:
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         return peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
 
-    async def lately(self, project: str | None, limit: int) -> list[HistoryEvent]:
-        """Return the last `limit` events, oldest first."""
-        return await self._events(project, None, limit)
-
     async def _events(self, project: str | None, after: int | None, limit: int) -> list[HistoryEvent]:
         root = self.root_of(project)
         if after is None:
@@ -316,7 +312,7 @@ def is_bootstrapped(root: str) -> bool:
 
 def peeked(found: Peek) -> Peek:
     """Return what a turn would do, with the project filled in in its commands."""
-    return replace(found, result=told_in(found.result, found.project))
+    return replace(found, result=addressed(found.result, found.project))
 
 
 # --- the output of a run -----------------------------------------------------------------------------

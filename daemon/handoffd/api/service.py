@@ -1,7 +1,7 @@
 """The verbs and reads of handoffd, once for every interface: socket, command line, library.
 
-Arguments, and the answers of verbs, are plain JSON values. A refusal of the engine comes back as its `error`
-result; a request that never reaches the engine raises a `HandoffdError`.
+What `Service.call` takes and answers is plain JSON. A refusal of the engine comes back as its `error` result;
+a request that never reaches the engine raises a `HandoffdError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from handoffd.api.answers import (
     Trusted,
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
-from handoffd.api.events import addressed
+from handoffd.api.events import addressed_json
 from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
@@ -295,7 +295,7 @@ class Service(Reads, Inspecting):
     async def recalled(self, seq: int) -> Json:
         """Return the answer to an earlier verb by its event's number: its result, and the next command."""
         (event,) = await self.journal.events(seq - 1, None, 1)
-        return await self._with_next(event.key.project, addressed(event.result, event.key.project))
+        return await self._with_next(event.key.project, addressed_json(event.result, event.key.project))
 
     async def _hand_out(self, root: str, by: str) -> Json:
         result, prompt = await self._supervision.hand_out(root, by)
@@ -328,7 +328,7 @@ class Service(Reads, Inspecting):
 
         After a refusal that is the engine's advice; otherwise it follows from the track's current state.
         """
-        return await self._with_next(root, addressed(plain(of_engine), root))
+        return await self._with_next(root, addressed_json(plain(of_engine), root))
 
     async def _with_next(self, root: str, result: Json) -> Json:
         view = await self._supervision.view(root)

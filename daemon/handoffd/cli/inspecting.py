@@ -11,9 +11,9 @@ import click
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import no_daemon, plain, styled, table
-from handoffd.entrance.place import Place
+from handoffd.entrance.place import Place, in_utf8
 from handoffd.entrance.requests import ask
-from handoffd.entrance.requests import peek as asked
+from handoffd.entrance.requests import peek as ask_peek
 from handoffd.errors import Json
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def query(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
     """List the projects in FOLDER (default: the current folder), supervised or not."""
-    named = os.path.abspath(os.path.expanduser(folder or "."))
+    named = in_utf8(os.path.abspath(os.path.expanduser(folder or ".")))
     answer = ask(place, "list_projects", folder=named)
     _show(answer.json, as_json, listed)
 
@@ -181,7 +181,7 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
 @click.pass_obj
 def peek(place: Place, project: str | None, as_json: bool) -> None:
     """Show what the next turn of PROJECT would do, with the prompt it would use. Changes nothing."""
-    answer = asked(place, place.project(project))
+    answer = ask_peek(place, place.project(project))
     if as_json:
         print_json(answer.json)
         return

@@ -63,8 +63,11 @@ class Place:
         return None if found is None else found.pid
 
     def project(self, word: str | None) -> str:
-        """Return what to call a project by: an absolute path, or a name. None is the current folder."""
-        return os.getcwd() if word is None else called(word)
+        """Return what to call a project by: an absolute path, or a name. None is the current folder.
+
+        Raises Refused (BAD_ARGUMENT) for what is not UTF-8, because no request can hold it.
+        """
+        return in_utf8(os.getcwd() if word is None else called(word))
 
 
 # --- what a project is called ------------------------------------------------------------------------
@@ -72,6 +75,18 @@ def called(word: str) -> str:
     """Return what to ask the daemon for: an absolute path where `word` is one, else the name it is."""
     is_path = "/" in word or word in {".", ".."} or os.path.isdir(word)
     return os.path.abspath(os.path.expanduser(word)) if is_path else word
+
+
+def in_utf8(path: str) -> str:
+    """Return a path or a name. Raises Refused (BAD_ARGUMENT) unless it is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        from handoffd.errors import Refused
+
+        message = f"{os.fsencode(path)!r} is not UTF-8, so it cannot be a project"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd projects") from None
+    return path
 
 
 def by_name(text: str, answer: Mapping[str, object]) -> str:

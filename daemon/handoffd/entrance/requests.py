@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from handoffd.api.client import Client, path_of
+from handoffd.api.client import Client, question_path
 from handoffd.entrance.place import Place
 from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon, NotFound
 
@@ -70,9 +70,10 @@ def give(
 
 
 def peek(place: Place, project: str, *, aside: Callable[[str], bool] = lambda _: False) -> Answer:
-    """Return what the next turn of a project would do, an edited STATE.json included. Raises HandoffdError.
+    """Return what the next turn of a project would do. Raises HandoffdError.
 
-    The files of a project that is not supervised decide, if `aside` agrees.
+    Unlike `ask`, it takes up an edit of STATE.json while no daemon runs, and so waits for the lock. The files
+    of a project that is not supervised decide, if `aside` agrees.
     """
 
     def without() -> Json:
@@ -82,7 +83,7 @@ def peek(place: Place, project: str, *, aside: Callable[[str], bool] = lambda _:
         return plain(offline.alone(place.settings(), lambda service: service.peek(project)))
 
     try:
-        return either(place, lambda client: client.get(path_of("peek"), project=project), without)
+        return either(place, lambda client: client.get(question_path("peek"), project=project), without)
     except NotFound:
         if not aside(project):
             raise
@@ -184,7 +185,7 @@ def ask(place: Place, question: str, **given: object) -> Answer:
 
         return plain(anyio.run(answer, Inspecting(None, settings.language)))
 
-    return either(place, lambda client: client.get(path_of(question), **given), without)
+    return either(place, lambda client: client.get(question_path(question), **given), without)
 
 
 def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:

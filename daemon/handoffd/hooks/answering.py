@@ -49,11 +49,15 @@ class Answering:
             return self._failed(event, standing.state)
         return self._not_handed_over(event, standing.root, standing.state)
 
-    def _not_handed_over(self, event: HookEvent, root: str, state: Json) -> Reply:
-        """Return the reply at the end of a turn whose step runs on: once a session, did it forget?"""
+    def _not_handed_over(self, event: HookEvent, root: str, state: Json, why: str | None = None) -> Reply:
+        """Return the reply at the end of a turn whose step runs on: an agent may have forgotten to hand over.
+
+        `why`: what is wrong with the hand-off that was written since the attempt began, if one was.
+        """
         running = state.get("status") == "running"
         if running and event.name == STOP and not event.continued and self._theirs(root):
-            return self._send_back(event, state, _asking(state), f"ask {event.session}")
+            reason = f"ask {event.session}" if why is None else f"ask {event.session} {why}"
+            return self._send_back(event, state, _asking(state, why), reason)
         return Reply()
 
     def _heard(self, event: HookEvent, standing: Standing, result: Json | None) -> Reply:
@@ -70,8 +74,10 @@ class Answering:
             if not applied and _is_used_up(state, standing):
                 return self._too_late(standing, state)
             return self._failed(event, state)
-        if not applied:  # it is another attempt's, written just before this one began
-            return self._not_handed_over(event, standing.root, state)
+        if not applied:
+            wrong = result.get("type") == "stale" and _since(standing, "dispatched_at", 0)
+            why = str(result.get("message")) if wrong else None  # else the attempt before left it
+            return self._not_handed_over(event, standing.root, state, why)
         if state.get("status") not in _FOR_A_PERSON:
             self._tally.clear(event.session)
         return Reply(note=_told(result)) if event.name == STOP else Reply()
@@ -137,9 +143,10 @@ def _is_used_up(state: Json, standing: Standing) -> bool:
     return same and isinstance(attempt, int) and isinstance(most, int) and attempt >= most
 
 
-def _asking(state: Json) -> str:
+def _asking(state: Json, why: str | None = None) -> str:
+    problem = f": {why}" if why else ", and .ai/HANDOFF.md was not written since it began"
     return (
-        f"{_attempt(state)} runs in this project, and .ai/HANDOFF.md was not written since it began.\n"
+        f"{_attempt(state)} runs in this project{problem}.\n"
         "If that step is your work and it is done, write .ai/HANDOFF.md as its prompt describes. If you wait"
         " for an answer, or work on something else, just stop again."
     )

@@ -63,14 +63,19 @@ def _tool(question: str, title: str, description: str, name: str | None = None) 
 
 
 def _schema_of(parameter: UrlParameter, question: Question) -> Json:
-    described = {"description": f"{sentence(parameter.help)}."}
     if parameter.name in _SUBJECTS:
         return {**PROJECT, "description": _subject(parameter, question)}
     if parameter.name == "limit":
         return {"type": "integer", "minimum": 1, "maximum": _MOST, "description": "How many at most."}
-    if parameter.type == "number":
-        return {"type": "integer", "minimum": 0, "description": "Only events above this number."}
-    return {"type": "string", **({"enum": list(parameter.choices)} if parameter.choices else {}), **described}
+    described = {"description": f"{sentence(parameter.help)}."}
+    match parameter.type:
+        case "number":
+            return {"type": "integer", "minimum": 0, **described}
+        case "flag":
+            return {"type": "boolean", **described}
+        case _:
+            choices = {"enum": list(parameter.choices)} if parameter.choices else {}
+            return {"type": "string", **choices, **described}
 
 
 def _subject(parameter: UrlParameter, question: Question) -> str:

@@ -540,15 +540,19 @@ def _unreadable(file: str, message: str, *, line: int | None = None, key: str | 
 
 # --- structs that hold models -------------------------------------------------------------------------
 def encoded(value: object) -> bytes:
-    """Return a struct as JSON; a model in it, such as a State, by the names it has in files."""
+    """Return a struct as JSON; a model in it, such as a State, by the names it has in files.
+
+    A number that is not finite is null.
+    """
     try:
         return msgspec.json.encode(value, enc_hook=_dumped)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
-        return json.dumps(msgspec.to_builtins(value, enc_hook=_dumped)).encode()
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=_dumped))
+        return json.dumps(json.loads(text, parse_constant=lambda _: None)).encode()
 
 
 def plain(value: object) -> Json:
-    """Return a struct as JSON values."""
+    """Return a struct, and models in it, as JSON values."""
     values: Json = json.loads(encoded(value))
     return values
 

@@ -156,7 +156,6 @@ async def test_events_are_the_last_ones_or_those_after_a_number(journal: Journal
         return [event.why for event in (await asked.events(*of)).events]
 
     assert ["two", "three"] == await whys("shop", None, 2)
-    assert ["two", "three"] == [event.why for event in await asked.lately("shop", 2)]
     assert ["one", "two"] == await whys(None, 0, 2)
     assert [] == await whys("empty", 0, 10)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.entrance.place import Place, by_name
-from handoffd.errors import InvalidFile
+from handoffd.errors import InvalidFile, Refused
 
 
 def _place(home: Path, config: str | None = None, **environ: str) -> Place:
@@ -146,3 +147,14 @@ def test_the_name_of_a_folder_that_is_the_project_is_used(
     root = str(tmp_path / "shop")
 
     assert "handoffd approve shop" == by_name(f"handoffd approve {root}", {"project": root, "called": "shop"})
+
+
+def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed, or as the current folder; no request can hold it."""
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/shop\xff")
+    with pytest.raises(Refused, match=r"shop.xff' is not UTF-8, so it cannot be a project"):
+        _place(tmp_path).project(odd)
+    os.mkdir(odd)
+    monkeypatch.chdir(odd)
+    with pytest.raises(Refused):
+        _place(tmp_path).project(None)

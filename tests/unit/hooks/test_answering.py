@@ -151,6 +151,18 @@ def test_a_handoff_of_the_attempt_before_is_none_of_this_one(tmp_path: Path, kin
     assert "write .ai/HANDOFF.md" in replies[0].text
 
 
+def test_a_handoff_for_another_step_is_named(tmp_path: Path) -> None:
+    """It was written since the attempt began, so the agent hears why it does not count; once."""
+    why = "the hand-off is not for a running attempt: .ai/HANDOFF.md names step 'verify', not 'impl'"
+    house = House(tmp_path, applied(state_of(), "stale", why))
+
+    replies = [house.reply(written=AFTER) for _ in range(2)]
+    assert [BLOCKED, PASSED] == [reply.code for reply in replies]
+    assert "impl attempt 1 of US-001 runs in this project: the hand-off is not for" in replies[0].text
+    assert "was not written" not in replies[0].text
+    assert PASSED == house.reply("SubagentStop", written=AFTER).code
+
+
 def failed(tmp_path: Path, number: int, **changed: Any) -> Reply:
     """Return the reply to an agent whose attempt of that number failed."""
     at: Json = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}

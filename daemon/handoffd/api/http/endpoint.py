@@ -49,9 +49,9 @@ class Asked(Struct, frozen=True, kw_only=True):
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    `answer` turns a request into a struct or a JSON object (409 when its `type` is `error`), or into a
-    response of its own. `shape` is the type of the former, `media` its media types. `body` None: the endpoint
-    takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an idempotency key.
+    `answer` turns a request into a struct, into a JSON object (409 when its `type` is `error`), or into a
+    response of its own. `shape` is the type of the first two, `media` the media types. `body` None: the
+    endpoint takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an idempotency key.
     `one_event`: it commits at most one event, whose result is the answer. `long` names a list in the answer
     that may have thousands of entries. `hint`: the command line for the same, shown after a bad request.
     """

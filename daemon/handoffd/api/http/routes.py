@@ -212,7 +212,7 @@ STREAMS: Final = (
         _question(QUESTIONS["events"]),
         url=(
             *QUESTIONS["events"].parameters,
-            _FOLLOW,
+            replace(_FOLLOW, help="wait for new events; without `after`, send nothing else"),
             UrlParameter(
                 name="stream", type="flag", default=False,
                 help="stream as server-sent events; so does `Accept: text/event-stream`",
