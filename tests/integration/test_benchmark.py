@@ -135,6 +135,17 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
     assert all(ms["p50"] > 0 for ms in found["ms"].values())
 
 
+def test_what_a_step_costs_inside_is_counted(base: Path) -> None:
+    """By kind and by name; a step shows at least one STATE.json and commits three decisions."""
+    found = measured("walk", base, "--steps", "5", "--projects", "2")
+
+    assert {"threads", "writes", "reads", "opened", "renamed", "cpu_ms"} <= found.keys()
+    assert 1 <= found["renamed"]["STATE.json"] <= 3
+    assert {"record advanced", "record executor_started", "record executor_exited"} <= found["writes"].keys()
+    assert 3 <= found["threads"]["all"] <= 20
+    assert found["opened"]["HANDOFF.md"] >= 1
+
+
 @pytest.mark.parametrize("own", [(), ("--own",)])
 def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[str, ...]) -> None:
     """All of them rest, and adding or removing one touches none of the others."""
