@@ -7,6 +7,7 @@ malformed hand-off, or an error. All calls block: give them to a thread.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -42,8 +43,11 @@ class HandoffFiles:
         """Return the identity of both files as they are now; of one that cannot be read, none."""
         return _mark(self._see_safely(HANDOFF_FILE), self._see_safely(RESULT_FILE))
 
-    def read(self, dispatch: Dispatch) -> tuple[Reading, HandoffMark]:
-        """Return what the files say to the attempt of `dispatch`, and their identity."""
+    def read(self, dispatch: Dispatch, keep_in: Path | None = None) -> tuple[Reading, HandoffMark]:
+        """Return what the files say to the attempt of `dispatch`, and their identity.
+
+        Copies of what was read are kept in the folder `keep_in`, for people.
+        """
         expected = Expected(
             mark=dispatch.mark,
             story=dispatch.story,
@@ -51,9 +55,9 @@ class HandoffFiles:
             attempt=dispatch.attempt,
             dispatch=dispatch.id,
         )
-        return self.read_for(expected)
+        return self.read_for(expected, keep_in)
 
-    def read_for(self, expected: Expected) -> tuple[Reading, HandoffMark]:
+    def read_for(self, expected: Expected, keep_in: Path | None = None) -> tuple[Reading, HandoffMark]:
         """Return what the files say to an attempt described by `expected`, and their identity.
 
         A file that must not be read (a link, a pipe, over the cap) is a malformed hand-off.
@@ -62,6 +66,8 @@ class HandoffFiles:
             handoff, result = self._see(HANDOFF_FILE), self._see(RESULT_FILE)
         except StoreError as error:
             return Malformed(problem=Problem(file=HANDOFF_FILE, message=error.message)), self.mark()
+        if keep_in is not None:
+            self._keep(keep_in, {HANDOFF_FILE: handoff, RESULT_FILE: result})
         mark = _mark(handoff, result)
         texts = HandoffTexts(
             handoff=handoff.content if handoff else None,
@@ -70,10 +76,9 @@ class HandoffFiles:
         )
         return read_handoff(texts, expected), mark
 
-    def copy_to(self, folder: Path) -> None:
-        """Keep copies of both files in `folder`, for people: nothing relies on them, so nothing fails."""
-        for name in (HANDOFF_FILE, RESULT_FILE):
-            seen = self._see_safely(name)
+    def _keep(self, folder: Path, found: Mapping[str, FileSeen | None]) -> None:
+        """Nothing relies on the copies, so nothing fails."""
+        for name, seen in found.items():
             if seen is None:
                 continue
             try:

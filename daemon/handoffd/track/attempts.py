@@ -203,8 +203,7 @@ class Attempts:
         """
         if patient and not self._home.is_there():
             return None
-        reading, mark = self._handoffs.read(dispatch)
-        self._handoffs.copy_to(self._services.run_dir(dispatch.id))
+        reading, mark = self._handoffs.read(dispatch, self._services.run_dir(dispatch.id))
         return reading, mark, ended(dispatch, record, source, self._services)
 
     def stop(self, dispatch: str) -> None:

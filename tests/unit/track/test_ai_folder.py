@@ -87,9 +87,10 @@ def test_judged_handoffs_are_copied(root: str, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
 
-    HandoffFiles(root).copy_to(folder)
+    HandoffFiles(root).read(dispatch_of(), folder)
 
     assert {"HANDOFF.md": PASS} == {file.name: file.read_text() for file in folder.iterdir()}
+    HandoffFiles(root).read(dispatch_of(), tmp_path / "gone")  # nothing relies on a copy
 
 
 # --- history.md, to which the daemon adds only reopened stories -----------------------------------

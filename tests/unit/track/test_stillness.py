@@ -123,10 +123,10 @@ class Looks(HandoffFiles):
 
     looks = 0
 
-    def read(self, dispatch: Dispatch) -> tuple[Reading, HandoffMark]:
+    def read(self, dispatch: Dispatch, keep_in: Path | None = None) -> tuple[Reading, HandoffMark]:
         """Count, and look."""
         self.looks += 1
-        return super().read(dispatch)
+        return super().read(dispatch, keep_in)
 
     async def two_more_looks(self) -> None:
         """Return after the current files were read and judged."""
