@@ -54,6 +54,7 @@ class SinkBacklog(Struct, frozen=True, kw_only=True):
 class HeldBack(Held, frozen=True, kw_only=True):
     """Notices held back from one sink; `until` is null while no daemon runs."""
 
+    since: Moment
     until: Moment | None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import reduce
 from math import inf
 from operator import add
@@ -435,7 +435,8 @@ def begin_of(text: str | None, now: datetime) -> datetime | None:
         return now - int(ago[1]) * _UNITS[ago[2]]
     try:
         moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else datetime.combine(moment.date(), time())).astimezone()
+        here = moment if moment.tzinfo else datetime.combine(moment.date(), time())
+        return here.astimezone(UTC)
     except (ValueError, OverflowError):
         message = f"since must be like 7d, 12h, 2w or 2026-01-31, not {text[:80]!r}"
         raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --since 7d") from None

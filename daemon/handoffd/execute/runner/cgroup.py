@@ -173,12 +173,15 @@ class Group:
             return members
         return set()
 
-    def remove(self) -> None:
-        """Remove the group if it is empty."""
+    def remove(self) -> bool:
+        """Remove the group if it is empty; return whether it is gone."""
         try:
             os.rmdir(self._folder)
+        except FileNotFoundError:
+            return True
         except OSError:
-            return
+            return False
+        return True
 
 
 def end_orphans(place: str) -> None:

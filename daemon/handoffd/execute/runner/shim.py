@@ -45,6 +45,8 @@ _START_BYTES = 1024
 _EXIT_BYTES = 32 * 1024
 """Enough for an exit record whose tail is all control characters, which JSON escapes."""
 _RECORD_TRIES = 3600
+_DYING_S, _DYING_LOOK_S = 2.0, 0.01
+"""How long a killed process that is no child of ours, but in the run's group, is given to disappear."""
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
@@ -100,8 +102,11 @@ class Shim:
     def give_up(self) -> None:
         """Remove the control group, with or without a run."""
         self._leave_group()
-        if self._group is not None:
-            self._group.remove()
+        if self._group is None:
+            return
+        give_up_at = time.monotonic() + _DYING_S
+        while not self._group.remove() and time.monotonic() < give_up_at:
+            time.sleep(_DYING_LOOK_S)
 
     def _leave_group(self) -> None:
         if self._group is not None:
