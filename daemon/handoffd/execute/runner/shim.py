@@ -46,7 +46,7 @@ _EXIT_BYTES = 32 * 1024
 """Enough for an exit record whose tail is all control characters, which JSON escapes."""
 _RECORD_TRIES = 3600
 _DYING_S, _DYING_LOOK_S = 2.0, 0.01
-"""How long a killed process that is no child of ours, but in the run's group, is given to disappear."""
+"""How long a killed process of the run's group may take to disappear if another process started it."""
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
@@ -97,15 +97,18 @@ class Shim:
         self._capture.finish()
         _write(record, self._exit_record())
         reply(identity)
-        self.give_up()
+        self._remove_group()
 
     def give_up(self) -> None:
         """Remove the control group, with or without a run."""
         self._leave_group()
-        if self._group is None:
-            return
-        give_up_at = time.monotonic() + _DYING_S
-        while not self._group.remove() and time.monotonic() < give_up_at:
+        if self._group is not None:
+            self._group.remove()
+
+    def _remove_group(self) -> None:
+        """Remove the control group once the processes that were killed in it are gone."""
+        limit = time.monotonic() + _DYING_S
+        while self._group is not None and not self._group.remove() and time.monotonic() < limit:
             time.sleep(_DYING_LOOK_S)
 
     def _leave_group(self) -> None:
