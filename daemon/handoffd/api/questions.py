@@ -6,15 +6,17 @@ from it. A question changes nothing. `verbs.py` is the table of what does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, get_args, get_type_hints
 
 from msgspec import Struct
 
+from handoffd.api.arguments import BAD_ARGUMENT
 from handoffd.api.client import question_path
 from handoffd.api.events import MOST_EVENTS
 from handoffd.api.folders import LANGUAGES, Inspecting
 from handoffd.api.reads import Reads
+from handoffd.errors import Refused
 from handoffd.journal.dispatches import Grouping
 
 MOST: Final = 2**53
@@ -44,8 +46,9 @@ class Question(Struct, frozen=True, kw_only=True):
     """One question. `ask` is the method that answers it, which takes the parameters by name.
 
     `long` names a list in the answer that may have thousands of entries. `any_folder`: it can be asked about
-    any folder, supervised or not, and needs no journal. `hint`: the command line for the same, shown after a
-    bad request.
+    any folder, supervised or not, and needs no journal. `after_edits`: while no daemon runs, an edited
+    STATE.json is taken up first, as a daemon would have done, so it waits for the lock. `hint`: the command
+    line for the same, shown after a bad request.
     """
 
     name: str
@@ -54,12 +57,23 @@ class Question(Struct, frozen=True, kw_only=True):
     parameters: tuple[UrlParameter, ...] = ()
     long: str | None = None
     any_folder: bool = False
+    after_edits: bool = False
     hint: str | None = None
 
     @property
     def path(self) -> str:
         """Its path in the URL."""
         return question_path(self.name)
+
+    def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return a valid value for every parameter. Raises Refused (BAD_ARGUMENT), with the hint."""
+        texts = {name: str(value) for name, value in given.items()}
+        try:
+            check_names(texts, {one.name for one in self.parameters})
+            return {one.name: value_of(one, texts.get(one.name)) for one in self.parameters}
+        except Refused as refused:
+            refused.hint = self.hint
+            raise
 
     @property
     def shape(self) -> Any:
@@ -106,7 +120,7 @@ _QUESTIONS: Final = (
     ),
     Question(
         name="peek", help="What the next turn of a project would do: as `peek --json`.",
-        parameters=(_ONE_PROJECT,), ask=Reads.peek, hint="handoffd peek PROJECT",
+        parameters=(_ONE_PROJECT,), ask=Reads.peek, after_edits=True, hint="handoffd peek PROJECT",
     ),
     Question(
         name="backlog", help="A project's backlog, and what each story waits for: as `backlog --json`.",
@@ -175,3 +189,44 @@ _QUESTIONS: Final = (
 )  # fmt: skip
 
 QUESTIONS: Final[Mapping[str, Question]] = {one.name: one for one in _QUESTIONS}
+
+
+# --- the check of parameters -------------------------------------------------------------------------
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def check_names(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise Refused (BAD_ARGUMENT) for the first name that is not `known`."""
+    for name in names:
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise _bad(f"unknown parameter {name[:80]!r} (allowed: {allowed})")
+
+
+def value_of(parameter: UrlParameter, text: str | None) -> Any:
+    """Return the value of a parameter that is given as `text`. Raises Refused (BAD_ARGUMENT)."""
+    if text == "" and parameter.type == "flag":
+        return True
+    if text is None or (text == "" and parameter.type == "text"):
+        if parameter.required or parameter.place == "path":
+            raise _bad(f"{parameter.name} is missing: {parameter.help}")
+        return parameter.default
+    if parameter.type == "number":
+        return _number(parameter, text)
+    if parameter.type == "flag":
+        if text not in _FLAGS:
+            raise _bad(f"{parameter.name} must be 1, true, 0 or false")
+        return _FLAGS[text]
+    if parameter.choices and text not in parameter.choices:
+        raise _bad(f"unknown {parameter.name} {text[:80]!r} (allowed: {', '.join(parameter.choices)})")
+    return text
+
+
+def _number(parameter: UrlParameter, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MOST:
+        raise _bad(f"{parameter.name} must be a whole number from 0")
+    return min(int(text), parameter.most)
+
+
+def _bad(message: str) -> Refused:
+    return Refused(message, code=BAD_ARGUMENT)

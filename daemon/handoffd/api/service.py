@@ -36,7 +36,7 @@ from handoffd.api.answers import (
     Trusted,
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
-from handoffd.api.events import addressed_json
+from handoffd.api.events import addressed, addressed_json
 from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
@@ -178,7 +178,7 @@ class Service(Reads, Inspecting):
             "trust": self.trust,
             "apply": self.apply,
         }
-        self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
+        self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Struct | Json]]] = {
             "dispatch": self._hand_out,
             "check": self._post_check,
         }
@@ -190,10 +190,11 @@ class Service(Reads, Inspecting):
         """
         spec = spec_of(verb)
         try:
-            answer = await self._carried_out(spec, project, arguments, caller)
+            told = await self._carried_out(spec, project, arguments, caller)
         except HandoffdError as error:
             self._recorder.asked(spec.name, error.code)
             raise
+        answer = plain(told) if isinstance(told, Struct) else told
         self._recorder.asked(spec.name, str(answer.get("code") or answer.get("type") or "done"))
         return answer
 
@@ -203,17 +204,19 @@ class Service(Reads, Inspecting):
             raise NotFound("no daemon runs here, so nothing is counted", hint="handoffd run")
         return await self._exposition()
 
-    async def _carried_out(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> Json:
+    async def _carried_out(
+        self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller
+    ) -> Struct | Json:
         verb = spec.name
         await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
-            return plain(await self.init(project, given["name"]))
+            return await self.init(project, given["name"])
         if verb == "add":
-            return plain(await self.add(project, take=given["take"]))
+            return await self.add(project, take=given["take"])
         if verb in self._plain_verbs:
-            return plain(await self._plain_verbs[verb](project))
+            return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "start":
@@ -305,8 +308,8 @@ class Service(Reads, Inspecting):
         adoption = (await to_thread.run_sync(detect_framework, root)).level
         return {**told, "prompt": prompt, "fw_lv": adoption, "next_command": command_for(root, "apply")}
 
-    async def _post_check(self, root: str, by: str) -> Json:
-        return plain(post_checked(*await self._supervision.post_check(root, by), root))
+    async def _post_check(self, root: str, by: str) -> CheckedAnswer:
+        return post_checked(*await self._supervision.post_check(root, by), root)
 
     async def try_tests(self, project: str, caller: Caller) -> TriedTests:
         """Run a project's tests once, as the daemon measures them, outside any story. For people.
@@ -328,7 +331,7 @@ class Service(Reads, Inspecting):
 
         After a refusal that is the engine's advice; otherwise it follows from the track's current state.
         """
-        return await self._with_next(root, addressed_json(plain(of_engine), root))
+        return await self._with_next(root, plain(addressed(of_engine, root)))
 
     async def _with_next(self, root: str, result: Json) -> Json:
         view = await self._supervision.view(root)

@@ -13,7 +13,6 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.entrance.place import Place, in_utf8
 from handoffd.entrance.requests import ask
-from handoffd.entrance.requests import peek as ask_peek
 from handoffd.errors import Json
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -181,7 +180,7 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
 @click.pass_obj
 def peek(place: Place, project: str | None, as_json: bool) -> None:
     """Show what the next turn of PROJECT would do, with the prompt it would use. Changes nothing."""
-    answer = ask_peek(place, place.project(project))
+    answer = ask(place, "peek", project=place.project(project))
     if as_json:
         print_json(answer.json)
         return

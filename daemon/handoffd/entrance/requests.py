@@ -69,21 +69,14 @@ def give(
             return answer
 
 
-def peek(place: Place, project: str, *, aside: Callable[[str], bool] = lambda _: False) -> Answer:
+def peek(place: Place, project: str, *, aside: Callable[[str], bool]) -> Answer:
     """Return what the next turn of a project would do. Raises HandoffdError.
 
-    Unlike `ask`, it takes up an edit of STATE.json while no daemon runs, and so waits for the lock. The files
-    of a project that is not supervised decide, if `aside` agrees.
+    The files of a project that is not supervised decide, if `aside` agrees.
     """
 
-    def without() -> Json:
-        from handoffd.entrance import offline
-        from handoffd.protocol.state import plain
-
-        return plain(offline.alone(place.settings(), lambda service: service.peek(project)))
-
     try:
-        return either(place, lambda client: client.get(question_path("peek"), project=project), without)
+        return ask(place, "peek", project=project)
     except NotFound:
         if not aside(project):
             raise
@@ -174,11 +167,13 @@ def ask(place: Place, question: str, **given: object) -> Answer:
         from handoffd.api.questions import QUESTIONS
         from handoffd.protocol.state import plain
 
-        settings, answer = place.settings(), partial(QUESTIONS[question].ask, **given)
-        if settings.journal.exists() or not QUESTIONS[question].any_folder:
+        row, settings = QUESTIONS[question], place.settings()
+        answer, known = partial(row.ask, **row.arguments(given)), settings.journal.exists()
+        if known or not row.any_folder:
             from handoffd.entrance import offline
 
-            return plain(offline.look(settings, answer))
+            work = offline.alone if known and row.after_edits else offline.look
+            return plain(work(settings, answer))
         import anyio
 
         from handoffd.api.folders import Inspecting

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from pathlib import Path
 
 import pytest
 from tests.support.commands import environment
 from tests.support.controlled import Controlled
 from tests.support.hooking import daemon_saying
+from tests.support.refusals import refused
 from tests.unit.inspection.making import write_state
 
 from handoffd.api.client import Client
@@ -117,6 +119,32 @@ def test_files_are_enough_to_inspect_a_folder(alone: Path) -> None:
     with pytest.raises(NotFound):
         _query(alone, "shop")
     assert before == sorted(alone.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "message"),
+    [
+        ("runs", {"limit": -1}, "limit must be a whole number from 0"),
+        ("events", {"after": -5}, "after must be a whole number from 0"),
+        ("usage", {"by": "month"}, "unknown by 'month' (allowed: step, "),
+        ("peek", {}, "project is missing: "),
+        ("runs", {"projct": "shop"}, "unknown parameter 'projct' (allowed: limit, project)"),
+        ("review", {"project": "shop", "language": "fr"}, "unknown language 'fr' (allowed: en, zh-TW)"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_alike_with_a_daemon_and_without(
+    control: Controlled, alone: Path, question: str, given: Json, message: str
+) -> None:
+    """By the table of questions, in the same words."""
+    for runtime in (control.runtime, alone):
+        with refused("BAD_ARGUMENT", match=re.escape(message)):
+            ask(_at(runtime), question, **given)
+
+
+def test_a_parameter_that_is_empty_counts_as_left_out_in_both(control: Controlled, alone: Path) -> None:
+    """As over HTTP."""
+    assert "step" == ask(_at(control.runtime), "usage", by="").json["by"]
+    assert "step" == ask(_at(alone), "usage", by="").json["by"]
 
 
 # --- why no daemon answers ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.journal.making import NOW, record, track
 from tests.unit.mcp.conftest import place_at
 
+from handoffd import start_story
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, StoreError
@@ -95,6 +96,20 @@ def test_without_a_daemon_the_journal_answers(alone: Path, name: str, key: str) 
     with pytest.raises(NotFound):
         _ask(alone, "peek", project="shop")
     assert [] == list(alone.iterdir())
+
+
+def test_without_a_daemon_a_peek_takes_up_an_edited_state(alone: Path, tmp_path: Path) -> None:
+    """As the command does: a model must not get the prompt of a step that will not come."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "PROJECT_CONTEXT.md").write_text("a shop")
+    start_story(root, "US-001")
+    assert "bdd" == _ask(alone, "peek", project=str(root)).json["step"]
+
+    state = root / ".ai/STATE.json"
+    state.write_text(state.read_text().replace('"bdd"', '"contract"'))
+
+    assert "contract" == _ask(alone, "peek", project=str(root)).json["step"]
 
 
 # --- any folder --------------------------------------------------------------------------------------

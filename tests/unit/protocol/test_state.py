@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from handoffd.protocol.state import (
     Status,
     TestCounts,
     canonical_step,
+    encoded,
     load_object,
     near_reason,
     near_status,
@@ -331,3 +333,11 @@ def test_json_that_is_refused(text: str | bytes, line: int | None, message: str)
     (problem,) = caught.value.problems
     assert message in problem.message
     assert line == problem.line
+
+
+@pytest.mark.parametrize("text", ["plain", "half \ud800"])
+def test_a_number_that_is_not_finite_is_null(text: str) -> None:
+    """Beside any text: JSON has no such numbers."""
+    assert {"text": text, "number": None} == json.loads(
+        encoded({"text": text, "number": math.inf}), parse_constant=lambda name: name
+    )

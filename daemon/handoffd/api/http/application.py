@@ -33,7 +33,7 @@ from handoffd.api.http.auth import CALLER, From
 from handoffd.api.http.endpoint import KEY_HEADER, MOST_KEY, Asked, Endpoint, document, error_response
 from handoffd.api.http.limits import Limits, Streams
 from handoffd.api.http.routes import MESSAGES, ORDERS, READS, STREAMS
-from handoffd.api.questions import MOST, UrlParameter
+from handoffd.api.questions import check_names, value_of
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import MAX_TEXT
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
@@ -138,7 +138,6 @@ async def _no_such_method(request: Request, _: Exception) -> Response:
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
-_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 _MOST_NAME: Final = 100
 
 
@@ -165,40 +164,13 @@ async def asked(
 def _of_url(endpoint: Endpoint, request: Request) -> dict[str, Any]:
     known = {parameter.name for parameter in endpoint.url if parameter.place == "query"}
     names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if name not in known:
-            allowed = ", ".join(sorted(known)) or "none"
-            raise _bad(f"unknown parameter {name[:80]!r} (allowed: {allowed})")
-        if names.count(name) > 1:
-            raise _bad(f"{name} is given more than once")
+    check_names(names, known)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise _bad(f"{twice[0]} is given more than once")
     places: Mapping[str, Mapping[str, str]] = {
         "query": request.query_params, "path": request.path_params, "header": request.headers,
     }  # fmt: skip
-    return {one.name: _value(one, places[one.place].get(one.name)) for one in endpoint.url}
-
-
-def _value(parameter: UrlParameter, text: str | None) -> Any:
-    if text == "" and parameter.type == "flag":
-        return True
-    if text is None or (text == "" and parameter.type == "text"):
-        if parameter.required or parameter.place == "path":
-            raise _bad(f"{parameter.name} is missing: {parameter.help}")
-        return parameter.default
-    if parameter.type == "number":
-        return _number(parameter, text)
-    if parameter.type == "flag":
-        if text not in _FLAGS:
-            raise _bad(f"{parameter.name} must be 1, true, 0 or false")
-        return _FLAGS[text]
-    if parameter.choices and text not in parameter.choices:
-        raise _bad(f"unknown {parameter.name} {text[:80]!r} (allowed: {', '.join(parameter.choices)})")
-    return text
-
-
-def _number(parameter: UrlParameter, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MOST:
-        raise _bad(f"{parameter.name} must be a whole number from 0")
-    return min(int(text), parameter.most)
+    return {one.name: value_of(one, places[one.place].get(one.name)) for one in endpoint.url}
 
 
 def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:

@@ -241,7 +241,7 @@ _SHAPES: Final[Mapping[str, Any]] = {
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
     "apply": AppliedAnswer, "check": CheckedAnswer,
 }  # fmt: skip
-"""Types of the answers of verbs; `dispatch` adds the prompt to a result."""
+"""Types of the answers of verbs. `dispatch` has none: to a result it adds the prompt, if there is one."""
 
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:
