@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -20,6 +21,16 @@ async def here(tmp_path: Path) -> AsyncIterator[House]:
     """A house whose agent hands over at once."""
     async with house(tmp_path) as lent:
         yield lent
+
+
+@pytest.fixture
+def taipei(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine in Taipei, eight hours ahead of UTC."""
+    monkeypatch.setenv("TZ", "Asia/Taipei")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture

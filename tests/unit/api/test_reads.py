@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -358,16 +357,6 @@ def test_a_grouping_is_asked_for_by_name() -> None:
 def test_a_span_is_counted_back_from_now(text: str, ago: int) -> None:
     """Hours, days and weeks."""
     assert AT - timedelta(hours=ago) == begin_of(text, AT)
-
-
-@pytest.fixture
-def taipei(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine in Taipei, eight hours ahead of UTC."""
-    monkeypatch.setenv("TZ", "Asia/Taipei")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.usefixtures("taipei")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -228,17 +226,6 @@ async def spent(journal: Journal) -> Journal:
     await ran(journal, "b1", RECKONED, key=BLOG, at=NOW + timedelta(days=1))
     await journal.commit(record(after=track(status=Status.RUNNING, dispatch=dispatch("a4"))))
     return journal
-
-
-@pytest.fixture
-def taipei() -> Iterator[None]:
-    """A machine eight hours ahead."""
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "Asia/Taipei"
-    time.tzset()
-    yield
-    os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
-    time.tzset()
 
 
 async def test_runs_are_summed_by_project(spent: Journal) -> None:
