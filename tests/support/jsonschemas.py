@@ -35,6 +35,9 @@ def _deeper(keyword: str, wanted: Any, value: Any, schema: Schema, whole: Schema
     match keyword:
         case "$ref":
             yield from complaints(value, whole["$defs"][wanted.rpartition("/")[2]], whole, at)
+        case "allOf":
+            for part in wanted:
+                yield from complaints(value, part, whole, at)
         case "anyOf":
             tries = [complaints(value, part, whole, at) for part in wanted]
             if all(tries):

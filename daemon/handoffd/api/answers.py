@@ -1,7 +1,7 @@
 """The answers: a type for each question, order and message, from which the OpenAPI document is made.
 
 New keys may come at any time, so no schema forbids further keys. The answer to a verb is the engine's result
-with the next command.
+with the next command and the keys of `VerbContext`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
-from handoffd.engine.run import Exit
+from handoffd.engine.run import Exit, Moment
 from handoffd.engine.views import (
     AccountView,
     AppliedKind,
     BacklogView,
     IdleSchedule,
-    Moment,
     ProjectView,
     ScheduleView,
     SlotsView,
@@ -307,6 +306,23 @@ class TriageAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="tri
 
 
 # --- verbs and orders --------------------------------------------------------------------------------
+class VerbContext(Struct, frozen=True, kw_only=True):
+    """The keys of every verb's answer beside its result."""
+
+    project: str
+    called: str | None
+    """Its name in commands."""
+    waits_for: str | None
+    """Why nothing of it runs, in words."""
+
+
+class HandedOut(Struct, frozen=True, kw_only=True):
+    """The prompt of the dispatched step, and the level of adoption; neither if nothing was dispatched."""
+
+    prompt: str | UnsetType = UNSET
+    fw_lv: int | UnsetType = UNSET
+
+
 class Lifted(Struct, frozen=True, kw_only=True, tag_field="type", tag="lifted"):
     """The outcome of lifting a limit."""
 

@@ -23,6 +23,7 @@ from handoffd.api.answers import (
     AppliedAnswer,
     CheckedAnswer,
     CleanedAnswer,
+    HandedOut,
     Initialised,
     Lifted,
     NotAdded,
@@ -34,6 +35,7 @@ from handoffd.api.answers import (
     Tested,
     TriedTests,
     Trusted,
+    VerbContext,
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed, addressed_json
@@ -306,7 +308,8 @@ class Service(Reads, Inspecting):
         if prompt is None:
             return told
         adoption = (await to_thread.run_sync(detect_framework, root)).level
-        return {**told, "prompt": prompt, "fw_lv": adoption, "next_command": command_for(root, "apply")}
+        handed_out = HandedOut(prompt=prompt, fw_lv=adoption)
+        return {**told, **plain(handed_out), "next_command": command_for(root, "apply")}
 
     async def _post_check(self, root: str, by: str) -> CheckedAnswer:
         return post_checked(*await self._supervision.post_check(root, by), root)
@@ -341,7 +344,8 @@ class Service(Reads, Inspecting):
         if result["type"] == "blocked" and result["next_command"]:
             result["caller_instruction"] = f"{result['reason']}; next: {result['next_command']}"
         waits_for = track.waits_for if track is not None else None
-        return {**result, "project": root, "called": view.called, "waits_for": waits_for}
+        context = VerbContext(project=root, called=view.called, waits_for=waits_for)
+        return {**result, **plain(context)}
 
     def _knows(self, project: str) -> bool:
         try:

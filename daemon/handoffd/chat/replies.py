@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from handoffd.chat import status_text
 from handoffd.chat.wording import Wording, placeholders, to_type, wording
+from handoffd.errors import Json
 from handoffd.protocol.rules import Language
-
-Json = Mapping[str, Any]
 
 _TO_TYPE: Final[Mapping[str, str]] = {
     "approve": "gate", "reject": "gate", "start_story": "start", "reopen": "reopen", "retry": "retry",
@@ -103,7 +102,7 @@ class Report:
             lines.append(self.wording.say("more.review"))
         return _text([*lines, self._next(action, result, by_hand=by_hand)])
 
-    def _paused(self, result: Json, track: Json | None, known: dict[str, Any]) -> str:
+    def _paused(self, result: Json, track: Json | None, known: Json) -> str:
         runs = (track or {}).get("dispatch") is not None
         line = self._said("paused" if runs else "paused_at_rest", known)
         abort = self.wording.say("type.abort") if runs else None
@@ -190,7 +189,7 @@ class Report:
     def _look_at(self, files: Sequence[str]) -> str | None:
         return self.wording.say("more.look_at", files=self.wording.listed(list(files))) if files else None
 
-    def _said(self, action: str, known: dict[str, Any]) -> str:
+    def _said(self, action: str, known: Json) -> str:
         return self.wording.say(f"action.{action}", **known)
 
     def _at_gate(self, known: Json) -> str:
@@ -281,7 +280,7 @@ def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
     return _noticed(wording, event, words)
 
 
-def _noticed(wording: Wording, event: Json, words: dict[str, Any]) -> str | None:
+def _noticed(wording: Wording, event: Json, words: Json) -> str | None:
     """Return the news of a story whose step has not changed: a limit, a cap, a warning."""
     orders = [order for order in event["orders"] if order.get("kind") == "notify"]
     if not orders or orders[0].get("notice") not in {"blocked", "warning"}:
@@ -292,7 +291,7 @@ def _noticed(wording: Wording, event: Json, words: dict[str, Any]) -> str | None
     return wording.say(f"news.{kind}", **{**words, "why": orders[0]["text"]})
 
 
-def _moved(wording: Wording, before: Json, after: Json, words: dict[str, Any]) -> str:
+def _moved(wording: Wording, before: Json, after: Json, words: Json) -> str:
     if after["step"] == "done":
         key = "done" if words["tests"] else "done_plainly"
     elif before["status"] == "failing":

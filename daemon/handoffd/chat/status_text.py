@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from handoffd.chat.wording import Wording, to_type
 from handoffd.engine.wording import command_for
-
-Json = Mapping[str, Any]
+from handoffd.errors import Json
 
 _FAILING_SHOWN = 3
 _OTHERS_SHOWN = 20

@@ -19,9 +19,13 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A time with its zone; RFC 3339 in JSON."""
+
 
 # --- what a run uses ----------------------------------------------------------------------------------
 TOKEN_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -370,11 +374,11 @@ class Exit(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     model: str | None = None
     """The model that it used, by the name that its provider gives it."""
-    retry_at: datetime | None = None
+    retry_at: Moment | None = None
     """When a limit is over, if the agent reported it."""
     line: str | None = None
     """What the output says last, for lists; None: of a release that had the whole `tail` quoted there."""
-    at: datetime | None = None
+    at: Moment | None = None
     """When it ended, which may be long before the daemon learns of it; None if unknown."""
     footprint: Footprint | None = None
     """None: nothing counts what a run takes here, or it is of a release that did not ask."""

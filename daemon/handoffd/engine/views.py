@@ -6,20 +6,16 @@ documented in docs/reference/protocol/status.md, so keys are added, never rename
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
-from handoffd.engine.run import Footprint
+from handoffd.engine.run import Footprint, Moment
 from handoffd.engine.track import EXTERNAL, LimitKind
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
-
-Moment = Annotated[datetime, Meta(tz=True)]
-"""A time with its zone; RFC 3339 in JSON."""
 
 Condition = Literal[
     "ok",

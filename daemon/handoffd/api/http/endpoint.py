@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Literal
 
 import anyio
@@ -50,7 +51,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answer` turns a request into a struct, into a JSON object (409 when its `type` is `error`), or into a
-    response of its own. `shape` is the type of the first two, `media` the media types. `body` None: the
+    response of its own. `shape` is the type of the first two, `beside` types whose keys a JSON object also
+    has, `media` the media types. `body` None: the
     endpoint takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an idempotency key.
     `one_event`: it commits at most one event, whose result is the answer. `long` names a list in the answer
     that may have thousands of entries. `hint`: the command line for the same, shown after a bad request.
@@ -67,6 +69,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     keyed: bool = True
     one_event: bool = False
     shape: Any = dict[str, Any]
+    beside: tuple[type[Struct], ...] = ()
     media: tuple[str, ...] = ("application/json",)
     long: str | None = None
     hint: str | None = None
@@ -228,9 +231,14 @@ def document(endpoints: Sequence[Endpoint]) -> Json:
 
 def _shapes(endpoints: Sequence[Endpoint]) -> tuple[Mapping[str, Json], Json]:
     """Return the schema of each endpoint's answer, by name, and the schemas that these refer to."""
-    shapes = {one.name: one.shape for one in endpoints} | {"error": Error}
-    found, together = schemas_of(list(shapes.values()))
-    return dict(zip(shapes, found, strict=True)), together
+    kinds = [kind for one in endpoints for kind in (one.shape, *one.beside)]
+    found, together = schemas_of([*kinds, Error])
+    schemas = iter(found)
+    shapes: dict[str, Json] = {}
+    for one in endpoints:
+        parts = list(islice(schemas, 1 + len(one.beside)))
+        shapes[one.name] = {"allOf": parts} if one.beside else parts[0]
+    return shapes, together
 
 
 def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:

@@ -28,6 +28,7 @@ from handoffd.api.answers import (
     CheckedAnswer,
     CleanedAnswer,
     EventsAnswer,
+    HandedOut,
     Health,
     HistoryEvent,
     HistoryGap,
@@ -40,6 +41,7 @@ from handoffd.api.answers import (
     Tested,
     TriedTests,
     Trusted,
+    VerbContext,
 )
 from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages, Spoken
@@ -237,11 +239,16 @@ STREAMS: Final = (
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
 
 _SHAPES: Final[Mapping[str, Any]] = {
-    **{name: Result for name, spec in VERBS.items() if spec.event is not None},
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
     "apply": AppliedAnswer, "check": CheckedAnswer,
 }  # fmt: skip
-"""Types of the answers of verbs. `dispatch` has none: to a result it adds the prompt, if there is one."""
+"""Types of the answers of verbs, but for those that answer with a result of the engine."""
+
+
+def _beside(spec: VerbSpec) -> tuple[type[Struct], ...]:
+    if spec.name in _SHAPES:
+        return ()
+    return (VerbContext, HandedOut) if spec.name == "dispatch" else (VerbContext,)
 
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:
@@ -287,7 +294,7 @@ def _verb(spec: VerbSpec) -> Endpoint:
     return Endpoint(
         name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
         body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
-        one_event=spec.event is not None, shape=_SHAPES.get(spec.name, dict[str, Any]),
+        one_event=spec.event is not None, shape=_SHAPES.get(spec.name, Result), beside=_beside(spec),
     )  # fmt: skip
 
 

@@ -130,6 +130,7 @@ def test_an_error_has_its_shape() -> None:
         "verbs/add",
         "verbs/trust",
         "verbs/pause",
+        "verbs/dispatch",
         "verbs/apply",
         "verbs/check",
         "verbs/remove",
@@ -143,6 +144,15 @@ def test_a_verb_or_an_order_is_answered_in_its_shape(control: Controlled, path: 
 
     assert [] == told(control.client.get("/v1/projects/shop"), "/v1/projects/{project}")
     assert [] == told(control.client.post(f"/v1/{path}", given), f"/v1/{path}", "post")
+
+
+def test_a_verb_names_the_project_beside_its_result(control: Controlled) -> None:
+    """The document asks for the keys of both."""
+    answer = control.client.post("/v1/verbs/pause", {"project": "/srv/shop"})
+    cut = {key: value for key, value in answer.items() if key != "waits_for"}
+
+    assert [] == told(answer, "/v1/verbs/pause", "post")
+    assert told(cut, "/v1/verbs/pause", "post")
 
 
 # --- parameters: what is described is what is checked -------------------------------------------------
