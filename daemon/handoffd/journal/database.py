@@ -26,7 +26,7 @@ import structlog
 from msgspec import Struct
 
 from handoffd.files.errors import damaged, storage_error
-from handoffd.files.locks import Holder, described, state_dir_of
+from handoffd.files.locks import DAEMON_LOCK, Holder, described, holder_of, state_dir_of
 from handoffd.journal.schema import migrate, refuse_newer, version_of
 
 log = structlog.get_logger(__name__)
@@ -149,13 +149,23 @@ def supervised_elsewhere(journal: Path) -> Mapping[str, Holder]:
     A project at rest has no lock, so their journals are read, as far as this account may.
     """
     found: dict[str, Holder] = {}
-    for name in os.listdir("/proc"):
-        state_dir = state_dir_of(int(name)) if name.isdigit() and int(name) != os.getpid() else None
-        if state_dir is None or state_dir == journal.parent.resolve():
-            continue
+    for state_dir, pid in _other_daemons(journal.parent.resolve()).items():
         with suppress(OSError, sqlite3.Error), closing(open_reader(state_dir / journal.name)) as db:
             rows = db.execute(_ROOTS).fetchall()
-            found |= dict.fromkeys((str(root) for (root,) in rows), described(int(name)))
+            found |= dict.fromkeys((str(root) for (root,) in rows), described(pid))
+    return found
+
+
+def _other_daemons(own: Path) -> Mapping[Path, int]:
+    """Return the process of each daemon on this machine, by state directory, without the one of `own`."""
+    found: dict[Path, int] = {}
+    for name in os.listdir("/proc"):
+        state_dir = state_dir_of(int(name)) if name.isdigit() and int(name) != os.getpid() else None
+        if state_dir is None or state_dir == own or state_dir in found:
+            continue
+        # A child of a daemon has its descriptors until it begins its own program: the lock names the daemon.
+        signer = holder_of(state_dir / DAEMON_LOCK)
+        found[state_dir] = int(name) if signer is None else signer.pid
     return found
 
 

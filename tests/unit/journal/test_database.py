@@ -7,11 +7,14 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.recorded import SHOP, spoil
 from tests.unit.journal.making import NOW
 
@@ -27,6 +30,7 @@ from handoffd.journal.database import (
     projects,
     references,
     restores,
+    supervised_elsewhere,
 )
 from handoffd.journal.journal import Journal
 from handoffd.journal.schema import STEPS, VERSION, Step, migrate, version_of
@@ -162,6 +166,42 @@ def test_no_journal_is_none_and_an_empty_one_is_empty(place: Path) -> None:
     found = glance(place)
     assert found is not None
     assert (0, ()) == (found.schema, found.roots)
+
+
+_A_DAEMON_AND_ITS_CHILD = """
+import os, subprocess, sys
+from pathlib import Path
+from handoffd.files.locks import acquire
+lock = acquire(Path(sys.argv[1]), "it")
+(handle,) = [n for n in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{n}") == sys.argv[1]]
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[int(handle)])
+print(os.getpid(), flush=True)
+sys.stdin.read()
+child.communicate()
+"""
+
+
+@contextmanager
+def locking(lock: Path) -> Iterator[int]:
+    """Yield the pid of a process that has a lock, whose child has the lock's descriptor as well."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _A_DAEMON_AND_ITS_CHILD, str(lock)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with ending(process):
+        assert process.stdout
+        yield int(process.stdout.readline())
+        assert process.stdin
+        process.stdin.close()
+
+
+async def test_a_project_elsewhere_belongs_to_the_daemon_that_signed(journal: Journal, place: Path) -> None:
+    """Not to a child of it, which has its descriptors until it begins its own program."""
+    await journal.add_project("/srv/shop", "shop", NOW)
+    with locking(place.parent / "daemon.lock") as daemon:
+        found = supervised_elsewhere(place.parent / "another" / place.name)
+
+    assert (daemon, place.parent) == (found["/srv/shop"].pid, found["/srv/shop"].state_dir)
 
 
 # --- the schema ---------------------------------------------------------------------------------------
