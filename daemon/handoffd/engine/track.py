@@ -188,6 +188,19 @@ class Limit(Struct, frozen=True, kw_only=True):
     """Whether a notice was sent that it lasts long."""
 
 
+# --- where it works -----------------------------------------------------------------------------------
+class Workspace(Struct, frozen=True, kw_only=True):
+    """The folder in which the agents of a track work, its tests run, and its hand-off is written.
+
+    `root` is the project's own folder; `clone` a repository of the track's own, elsewhere. STATE.json, the
+    history and the records of runs stay in the project's folder, where people look for them.
+    """
+
+    folder: str
+    """Absolute."""
+    kind: Literal["root", "clone"] = "root"
+
+
 # --- what the ledger holds ----------------------------------------------------------------------------
 class Facts(Struct, frozen=True, kw_only=True):
     """What later prompts need from earlier steps of the same story."""
@@ -310,6 +323,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     stories_done: tuple[str, ...] = ()
     backlog: tuple[Queued, ...] = ()
     parked: tuple[Parked, ...] = ()
+    workspace: Workspace | None = None
+    """None: the project's own folder."""
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""
@@ -386,6 +401,10 @@ class Track(Struct, frozen=True, kw_only=True):
         forgets = self.ledger.paused_by is None and self.ledger.remedy is not None
         return self.with_ledger(remedy=None) if forgets else self
 
+    def works_in(self, root: str) -> Workspace:
+        """Return where it works, in a project whose own folder is `root`."""
+        return self.ledger.workspace or Workspace(folder=root)
+
     def with_note(self, text: str | None) -> Track:
         """Return a copy with `text` below earlier notes, so that no note is lost."""
         assert self.state is not None
@@ -457,7 +476,7 @@ def lasting(ledger: Ledger) -> Ledger:
         self_paused=ledger.self_paused, faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
-        auto_continue=ledger.auto_continue, review=ledger.review,
+        auto_continue=ledger.auto_continue, review=ledger.review, workspace=ledger.workspace,
     )  # fmt: skip
 
 

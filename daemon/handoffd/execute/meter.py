@@ -126,7 +126,7 @@ class Source(Struct, frozen=True, kw_only=True):
     """Usage of earlier runs of the session that it continues: some agents count it again."""
     prices: PriceTable = field(default_factory=PriceTable)
     """Prices for agents that do not report their cost."""
-    project: Path | None = None
+    folder: Path | None = None
     """The folder in which the run works, if known."""
 
     def priced(self, seen: Seen) -> Seen:

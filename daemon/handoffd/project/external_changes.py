@@ -72,7 +72,6 @@ class ExternalChanges:
         self._files = files
         self._services = services
         self._again = again
-        self._handoffs = HandoffFiles(root)
         self._settling: HandoffMark | None = None
         """A level-1 hand-off that may still be written on (not yet stable)."""
         self._pace_s = pace_s
@@ -194,7 +193,8 @@ class ExternalChanges:
         if not track.lasting:
             self._again()  # for when there is a loop; given without one, `apply` hears it
             return
-        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(track.track))
+        handoffs = HandoffFiles(track.workspace.folder)
+        reading, mark = await to_thread.run_sync(handoffs.read_for, expected_of(track.track))
         if isinstance(reading, Found) and mark != self._settling:
             self._settling, before = mark, track.track
             track.begin(f"settle hand-off of {track.key.track}", lambda: self._settle(track, before, mark))
@@ -203,7 +203,8 @@ class ExternalChanges:
         """Apply a hand-off of others once it has been left alone for a moment; a person may do so before."""
         try:
             await anyio.sleep(self._services.settings.execute.settle_s)
-            reading, same = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
+            handoffs = HandoffFiles(track.workspace.folder)
+            reading, same = await to_thread.run_sync(handoffs.read_for, expected_of(before))
             if same == mark and isinstance(reading, Found):
                 await track.give(arrived(before, reading, same, self._services.clock))
         except HandoffdError as error:

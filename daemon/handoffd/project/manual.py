@@ -15,7 +15,7 @@ from anyio import to_thread
 from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks, at_gate, way_on
 from handoffd.engine.events import PostChecked
 from handoffd.engine.run import PostCheck
-from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
+from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track, Workspace
 from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import command, command_for, repair_command
 from handoffd.errors import Refused
@@ -50,7 +50,6 @@ class Manual:
         self._project = project
         self._track = project.main
         self._services = services
-        self._handoffs = HandoffFiles(project.root)
 
     async def hand_out(self, by: str) -> tuple[Result, str | None]:
         """Take the track to the next attempt and give it away: return the result, and its prompt.
@@ -101,10 +100,10 @@ class Manual:
         if self._may_be_corrected(before.state):
             return await self._take_in_corrected(before.state)
         if before.state.status is not Status.RUNNING:
-            mark = await to_thread.run_sync(self._handoffs.mark)
+            mark = await to_thread.run_sync(self._handoffs().mark)
             there = mark.handoff is not None or mark.result is not None
             return Stale(why=self._standing()) if there else Absent()
-        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
+        reading, mark = await to_thread.run_sync(self._handoffs().read_for, expected_of(before))
         return await self._give(before, reading, mark) if isinstance(reading, Found) else reading
 
     async def _give(self, before: Track, reading: Found, mark: HandoffMark) -> Reading | None:
@@ -130,7 +129,7 @@ class Manual:
             step=failed.step,
             since=failed.completed_at,
         )
-        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected)
+        reading, mark = await to_thread.run_sync(self._handoffs().read_for, expected)
         if not isinstance(reading, Found):
             return reading
         taken = await self._track.give(await self._track.taken("apply"))
@@ -140,7 +139,7 @@ class Manual:
 
     async def _not_taken(self, reading: Reading) -> Applied:
         state = self._require_state()
-        mark = await to_thread.run_sync(self._handoffs.mark)
+        mark = await to_thread.run_sync(self._handoffs().mark)
         if mark.repeats(self._track.track.ledger.last_mark):
             return self._told("taken", f"taken already: {await self._taken_of(state)}")
         running = state.status is Status.RUNNING
@@ -220,7 +219,7 @@ class Manual:
         rule = self._project.files.rules.steps.get(state.step) if state.step != DONE else None
         if rule is None or rule.post_check is None:
             return None, None
-        checks = Checks(self._track.key, self._project, self._services, {})
+        checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         order = RunChecks(
             dispatch=dispatch_id(self._services.clock), story=state.story, step=state.step,
             attempt=state.attempt, tests=None, check_timeout_min=rule.check_timeout_min,
@@ -245,9 +244,15 @@ class Manual:
         command = self._project.files.settings.test.command
         if command is None:
             return Tried()
-        checks = Checks(self._track.key, self._project, self._services, {})
+        checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         evidence = await checks.trial(f"{dispatch_id(self._services.clock)}.trial", TRY_S)
         return Tried(command=command, path=checks.path, evidence=evidence)
+
+    def _workspace(self) -> Workspace:
+        return self._track.workspace
+
+    def _handoffs(self) -> HandoffFiles:
+        return HandoffFiles(self._workspace().folder)
 
     def _require_state(self) -> State:
         state = self._track.track.state

@@ -21,7 +21,7 @@ from handoffd.clock import Clock
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.run import LIMITS, End, Exit, Usage, last_line
-from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey
+from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey, Workspace
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec, Vitals
 from handoffd.execute.checks import any_changed_since, runs_of
@@ -56,14 +56,21 @@ class PassingShortageError(HandoffdError):
 
 
 class Attempts:
-    """The runs of one track. `post` puts facts into the track's inbox."""
+    """The runs of one track. `post` puts facts into its inbox; `workspace` returns where it works now."""
 
-    def __init__(self, key: TrackKey, home: Home, services: Services, post: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        key: TrackKey,
+        home: Home,
+        services: Services,
+        post: Callable[[Event], None],
+        workspace: Callable[[], Workspace],
+    ) -> None:
         self._key = key
         self._home = home
         self._services = services
         self._post = post
-        self._handoffs = HandoffFiles(key.project)
+        self._workspace = workspace
         self._starting: set[str] = set()
         self._asked: dict[str, float] = {}
         """When (monotonic seconds) a run was asked to end."""
@@ -118,7 +125,7 @@ class Attempts:
             run_id=order.dispatch,
             argv=call.argv,
             env=environment,
-            cwd=self._key.project,
+            cwd=self._workspace().folder,
             stdin=prompt if call.prompt == "stdin" else None,
             output=output_path(self._key.project, order.dispatch),
             deadline_s=order.timeout_min * 60 or None,
@@ -156,7 +163,8 @@ class Attempts:
             tasks.start_soon(self._until_over, run, tasks.cancel_scope)
             witness, clock = self._services.launcher.witness, self._services.clock
             idle = self._services.executors.idle(dispatch.executor)
-            await until_settled(run, dispatch, self._handoffs, clock, grace_s, witness=witness, idle=idle)
+            handoffs = HandoffFiles(self._workspace().folder)
+            await until_settled(run, dispatch, handoffs, clock, grace_s, witness=witness, idle=idle)
             self._post(HandoffSettled(dispatch=dispatch.id, quiet_s=grace_s))
             tasks.cancel_scope.cancel()
 
@@ -181,7 +189,8 @@ class Attempts:
                 return  # judged already, before a restart
             patient = anyio.current_time() < give_up_at and current.stop is not StopReason.ABORT
             source = source_of(track(), self._key.project, self._services)
-            left = await to_thread.run_sync(self._left_by, current, record, source, patient)
+            where = self._workspace()
+            left = await to_thread.run_sync(self._left_by, current, record, source, where, patient)
             if left is None:
                 await anyio.sleep(AWAY_LOOK_S)
         reading, mark, exit_ = left
@@ -195,15 +204,21 @@ class Attempts:
             self._services.notifier.send(survivors_notice(root, dispatch, record.survived, clock))
 
     def _left_by(
-        self, dispatch: Dispatch, record: ExitRecord, source: Source | None, patient: bool
+        self,
+        dispatch: Dispatch,
+        record: ExitRecord,
+        source: Source | None,
+        where: Workspace,
+        patient: bool,
     ) -> tuple[Reading, HandoffMark, Exit] | None:
-        """Return what the executor handed over, and how it ended; None while its project is away.
+        """Return what the executor handed over, and how it ended; None while its folder is away.
 
         All in one visit to a thread: the next executor waits for it.
         """
-        if patient and not self._home.is_there():
+        if patient and not (self._home.is_there() and Path(where.folder).is_dir()):
             return None
-        reading, mark = self._handoffs.read(dispatch, self._services.run_dir(dispatch.id))
+        handoffs = HandoffFiles(where.folder)
+        reading, mark = handoffs.read(dispatch, self._services.run_dir(dispatch.id))
         return reading, mark, ended(dispatch, record, source, self._services)
 
     def stop(self, dispatch: str) -> None:
@@ -328,7 +343,7 @@ def source_of(track: Track, project: str, services: Services) -> Source | None:
         output=output_path(project, dispatch.id),
         before=last.used if last is not None and last.id == dispatch.session else None,
         prices=services.prices,
-        project=Path(project),
+        folder=Path(track.works_in(project).folder),
     )
 
 
@@ -358,9 +373,9 @@ def _ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, servic
 
 def _has_worked(record: ExitRecord, source: Source) -> bool:
     """Return whether a file changed during a run: plain output need not mention a tool's call."""
-    if source.project is None or record.ended_ns is None:
+    if source.folder is None or record.ended_ns is None:
         return False
-    return any_changed_since(source.project, record.ended_ns - int(record.seconds * 1e9))
+    return any_changed_since(source.folder, record.ended_ns - int(record.seconds * 1e9))
 
 
 def _went_well(run: Ended) -> bool:

@@ -18,7 +18,7 @@ from anyio import to_thread
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished, TestEvidence
 from handoffd.engine.run import PostCheck, last_line, with_end
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import TrackKey, Workspace
 from handoffd.errors import HandoffdError
 from handoffd.execute import evidence
 from handoffd.execute.base import ExitRecord, RunSpec
@@ -40,14 +40,25 @@ from handoffd.track.services import Home, Services
 
 
 class Checks:
-    """The checks of one track. `live` is shared with the executors, so that a stop reaches all."""
+    """The checks of one track. `live` is shared with the executors, so that a stop reaches all.
 
-    def __init__(self, key: TrackKey, home: Home, services: Services, live: dict[str, Run]) -> None:
+    `workspace` returns where the track works now.
+    """
+
+    def __init__(
+        self,
+        key: TrackKey,
+        home: Home,
+        services: Services,
+        live: dict[str, Run],
+        workspace: Callable[[], Workspace],
+    ) -> None:
         self._key = key
         self._home = home
         self._files = home.files
         self._services = services
         self._live = live
+        self._workspace = workspace
 
     async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
         """Run the tests and keep their results for this story; return the fact."""
@@ -61,7 +72,7 @@ class Checks:
                 await self._services.journal.save_baseline(self._key, order.story, body)
         except HandoffdError as error:
             fault = error.message
-        mark = await to_thread.run_sync(HandoffFiles(self._key.project).mark)
+        mark = await to_thread.run_sync(HandoffFiles(self._workspace().folder).mark)
         return BaselineMeasured(dispatch=order.dispatch, mark=mark, fault=fault)
 
     async def measure(self, order: RunChecks, executor_started_ns: int) -> ChecksFinished:
@@ -111,7 +122,7 @@ class Checks:
 
     async def _changed(self, report: TestReport, since_ns: int) -> frozenset[str]:
         files = [error.file for error in report.load_errors]
-        return await to_thread.run_sync(files_changed_since, Path(self._key.project), files, since_ns)
+        return await to_thread.run_sync(files_changed_since, Path(self._workspace().folder), files, since_ns)
 
     async def _test(
         self, context: CheckContext, timeout_s: float, exclude: tuple[str, ...] = ()
@@ -123,7 +134,8 @@ class Checks:
 
         record, run_dir = await self._run(context, spec)
         output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
-        report = await to_thread.run_sync(evidence.measured, settings, record, output, self._key.project)
+        folder = self._workspace().folder
+        report = await to_thread.run_sync(evidence.measured, settings, record, output, folder)
         return record, report
 
     async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
@@ -165,7 +177,7 @@ class Checks:
         return CheckContext(
             run_id=run_id,
             run_dir=self._services.run_dir(run_id),
-            root=Path(self._key.project),
+            root=Path(self._workspace().folder),
             environment=self._environment(),
             story=story,
             step=step,

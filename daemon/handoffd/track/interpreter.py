@@ -25,9 +25,9 @@ from handoffd.engine.decision import (
     StopTree,
     WriteChecklist,
 )
-from handoffd.engine.events import ExecutorExited, SpawnRefused
+from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.run import Exit
-from handoffd.engine.track import Phase, TrackKey
+from handoffd.engine.track import Phase, TrackKey, Workspace
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.run import Run, adopt, claimed
@@ -58,9 +58,17 @@ class Interpreter:
         self._files = home.files
         self._services = services
         self._inbox = inbox
-        # A bound method would keep the track alive after it is let go.
-        self.attempts = Attempts(key, home, services, lambda event: inbox.post(event))  # noqa: PLW0108
-        self._checks = Checks(key, home, services, self.attempts.live)
+
+        # Bound methods would keep the track alive after it is let go.
+        def post(event: Event) -> None:
+            inbox.post(event)
+
+        def workspace() -> Workspace:
+            return inbox.track.works_in(key.project)
+
+        self._workspace = workspace
+        self.attempts = Attempts(key, home, services, post, workspace)
+        self._checks = Checks(key, home, services, self.attempts.live, workspace)
 
     async def perform(self, pending: PendingEffect) -> None:
         """Do what an order says, or begin it; lasting work goes on in the track's task group."""
@@ -198,8 +206,8 @@ class Interpreter:
         root = self._key.project
         try:
             if isinstance(effect, WriteChecklist):
-                text = self._checklist(effect)
-                await to_thread.run_sync(write_checklist, root, effect.story, text, ordered)
+                text, where = self._checklist(effect), self._workspace().folder
+                await to_thread.run_sync(write_checklist, where, effect.story, text, ordered)
             else:
                 await to_thread.run_sync(append_history, root, effect.text)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it

@@ -162,7 +162,7 @@ def prompt_context(
     state, facts, asking = track.state, track.ledger.facts, track.asking
     assert state is not None
     rule = rules.steps[state.step]
-    needs = prerequisites(key.project, rule, state.story, state.attempt)
+    needs = prerequisites(track.works_in(key.project).folder, rule, state.story, state.attempt)
     return PromptContext(
         project=state.project,
         story=state.story,

@@ -25,7 +25,7 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import Advanced, DispatchFailed, Event, PromptTaken
 from handoffd.engine.limits import news_of
 from handoffd.engine.run import End
-from handoffd.engine.track import Track
+from handoffd.engine.track import Track, Workspace
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
@@ -77,6 +77,11 @@ class TrackSupervisor:
     def track(self) -> Track:
         """The track as it is now."""
         return self.committed.track
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where its agents work now."""
+        return self.track.works_in(self.key.project)
 
     def post(self, event: Event) -> None:
         """Hand in a fact; it is decided on in its turn."""

@@ -21,7 +21,7 @@ from handoffd.engine.events import (
 from handoffd.engine.limits import WORKS_AFTER
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.run import POLICIES, End, Exit, Finding, Then
-from handoffd.engine.track import Ledger, Track, TrackKey
+from handoffd.engine.track import Ledger, Track, TrackKey, Workspace
 from handoffd.execute.base import StartRecord
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
@@ -42,7 +42,6 @@ class Turns:
         self._home = home
         self._files = home.files
         self._services = services
-        self._handoffs = HandoffFiles(key.project)
         self._prompts = Prompts(key, home.files, services)
         self._executor_choice = ExecutorChoice(key, home.files, services)
 
@@ -52,7 +51,8 @@ class Turns:
         Between two runs is when edits of the project's files take effect. Raises StoreError when they
         cannot be read.
         """
-        texts, mark = await to_thread.run_sync(self._look, not self._home.running)
+        where = track.works_in(self._key.project)
+        texts, mark = await to_thread.run_sync(self._look, where, not self._home.running)
         if texts is not None:
             await self._files.take(texts)
         event = await self._turn(track, mark)
@@ -64,12 +64,13 @@ class Turns:
                 event, decision = assigned, decide(track, assigned, self._files.rules, now)
         return event, decision
 
-    def _look(self, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
+    def _look(self, where: Workspace, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
         """Return the project's own files, if they must be read, and the identity of the hand-off.
 
         In one visit to a thread: the next executor waits for it.
         """
-        return read_texts(Path(self._key.project)) if between_runs else None, self._handoffs.mark()
+        texts = read_texts(Path(self._key.project)) if between_runs else None
+        return texts, HandoffFiles(where.folder).mark()
 
     async def _assigned(self, event: Advanced, track: Track) -> Advanced:
         choice = await self._executor_choice.choose(track)

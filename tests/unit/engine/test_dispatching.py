@@ -50,7 +50,7 @@ from handoffd.engine.events import (
     Started,
 )
 from handoffd.engine.run import PostCheck
-from handoffd.engine.track import EXTERNAL, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.engine.track import EXTERNAL, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track, Workspace
 from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status
 
@@ -250,8 +250,11 @@ def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
 def test_a_story_is_given_back_in_whatever_status_it_was_parked(status: Status) -> None:
     """One that waited for a person waits for a person again."""
     parked = Parked(state=state_at("impl", status), ledger=Ledger(), give_back=True)
-    end = track_at("done", Status.PASS, story="C-1", ledger=Ledger(automatic=True, parked=(parked,)))
-    Playbook(end).turn().expect(step="impl", status=status, story="US-1")
+    clone = Workspace(kind="clone", folder="/w/shop")
+    ledger = Ledger(automatic=True, parked=(parked,), workspace=clone)
+    play = Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).turn()
+    play.expect(step="impl", status=status, story="US-1")
+    assert clone == play.ledger.workspace
 
 
 def test_nothing_is_dispatched_before_the_first_story_or_after_an_abort() -> None:

@@ -27,6 +27,7 @@ from handoffd.engine.track import (
     Queued,
     SinceReview,
     Track,
+    Workspace,
     lasting,
     next_parked,
 )
@@ -221,14 +222,18 @@ def test_entering_a_step_takes_its_limits_from_the_rule() -> None:
     assert replace(counted, visits={"impl": 1}, free_repeats=0, timeouts=0, told=None) == entered.ledger
 
 
+CLONE = Workspace(kind="clone", folder="/w/shop")
+
+
 def test_a_new_story_inherits_nothing_of_the_last_but_the_project() -> None:
     """Visits, facts, the red proof and pending notes are the story's; the rest is the project's."""
     old = Ledger(
         automatic=True, paused_by="mei", visits={"impl": 3}, free_repeats=1, red_done=True, new_tests=4,
         escalated=True, skipped=("bdd",), next_note="?", told="?", facts=Facts(files=("a.py",)),
         last_mark=mark(3), stories_done=("US-1",), held_edit=HeldEdit(state=state_at(), why="?"),
+        workspace=CLONE,
     )  # fmt: skip
-    kept = Ledger(automatic=True, paused_by="mei", last_mark=mark(3), stories_done=("US-1",))
+    kept = Ledger(automatic=True, paused_by="mei", last_mark=mark(3), stories_done=("US-1",), workspace=CLONE)
     assert kept == lasting(old)
 
     queued = Queued(story="US-2", instruction="Hurry.", agent_teams=True, blocked_by=("US-9",))

@@ -24,7 +24,7 @@ from tests.unit.capacity.test_machine import room_for
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.run import End, Exit, Usage
-from handoffd.engine.track import AgentSession, StopReason, TrackKey
+from handoffd.engine.track import AgentSession, StopReason, TrackKey, Workspace
 from handoffd.execute.base import EXIT, POSITION, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.meter import Source
@@ -44,10 +44,10 @@ ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attem
 class Play:
     """The attempts of one project, and their facts."""
 
-    def __init__(self, here: House, root: str) -> None:
+    def __init__(self, here: House, root: str, workspace: str | None = None) -> None:
         self.facts: list[Event] = []
-        home = Project(root, here.services, ())
-        self.attempts = Attempts(TrackKey(root), home, here.services, self.facts.append)
+        home, where = Project(root, here.services, ()), Workspace(folder=workspace or root)
+        self.attempts = Attempts(TrackKey(root), home, here.services, self.facts.append, lambda: where)
         self._run_dir = here.services.run_dir("d1")
 
     async def run(
@@ -274,21 +274,24 @@ async def test_a_hanging_shim_is_killed_after_its_time(root: str, tmp_path: Path
         await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))  # killed, and gone a moment later
 
 
-async def test_the_end_of_an_executor_waits_for_its_moved_project(tmp_path: Path) -> None:
+@pytest.mark.parametrize("outside", [False, True], ids=["the project", "a workspace outside it"])
+async def test_the_end_of_an_executor_waits_for_its_moved_folder(tmp_path: Path, outside: bool) -> None:
     """The hand-off is only there."""
     waiting = "touch works; until test -e go; do sleep 0.05; done"
     async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here:
         root, away = make_project(tmp_path), tmp_path / "away"
-        play = Play(here, root)
+        folder = tmp_path / "clone" if outside else Path(root)
+        (folder / ".ai").mkdir(parents=True, exist_ok=True)
+        play = Play(here, root, str(folder))
 
         async def move() -> None:
-            await eventually(at(root, "works").exists)
-            shutil.move(root, away)
+            await eventually((folder / "works").exists)
+            shutil.move(folder, away)
             (away / "go").touch()
             await eventually((here.services.run_dir("d1") / "exit.json").exists)
             with pytest.raises(AssertionError):  # no end without a readable hand-off
                 await eventually(lambda: len(play.facts) > 1, within_s=0.3)
-            shutil.move(away, root)
+            shutil.move(away, folder)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(move)

@@ -12,7 +12,7 @@ from tests.support.house import House, at, make_project
 
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import TrackKey, Workspace
 from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
 from handoffd.track.checks import Checks
@@ -57,7 +57,7 @@ class Play:
 
     def __init__(self, here: House, root: str, home: Yard) -> None:
         self.home, self.root, self.live = home, root, dict[str, Run]()
-        self.checks = Checks(TrackKey(root), home, here.services, self.live)
+        self.checks = Checks(TrackKey(root), home, here.services, self.live, lambda: Workspace(folder=root))
 
     @classmethod
     async def of(cls, here: House, script: str, report: str = "junit") -> Play:
