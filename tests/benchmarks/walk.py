@@ -85,9 +85,9 @@ def counted(tally: Tally) -> None:
         tally.add("threads", name_of(work))
         return run_sync(work, *arguments, **more)
 
-    def written(self: Writer, activity: str, work: Any) -> Any:
+    def written(self: Writer, activity: str, work: Any, **more: Any) -> Any:
         tally.add("writes", activity.partition(" of /")[0])
-        return write(self, activity, work)
+        return write(self, activity, work, **more)
 
     def asked(self: Readers, activity: str, query: Any) -> Any:
         tally.add("reads", activity)
