@@ -40,6 +40,7 @@ from handoffd.api.answers import (
     Tested,
     TriedSink,
     UsageAnswer,
+    UsageRow,
     WaitingMatter,
 )
 from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer, usage_counts
@@ -49,7 +50,7 @@ from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import Footprint, Usage
 from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
-from handoffd.errors import Json, NotFound, Refused, StoreError
+from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
@@ -60,7 +61,6 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, UsageSum
-from handoffd.protocol.state import plain
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -442,7 +442,7 @@ def begin_of(text: str | None, now: datetime) -> datetime | None:
         raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --since 7d") from None
 
 
-def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[Json], Json]:
+def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[UsageRow], UsageRow]:
     """Return the sums as rows, and their total."""
     found = tuple(sums)
     whole = UsageSum(
@@ -452,14 +452,16 @@ def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[
         unpriced=sum(one.unpriced for one in found),
         usage=reduce(add, (one.usage for one in found), Usage()),
     )
-    return [_row(one, by, names) for one in found], _numbers(whole)
+    rows = [_row(one, **_key(one.key, by, names), **_compared(one, by)) for one in found]
+    return rows, _row(whole)
 
 
-def _row(one: UsageSum, by: Grouping, names: Names) -> Json:
-    return {**_key(one.key, by, names), **_numbers(one), **_beside(one, by)}
+def _row(one: UsageSum, **more: Any) -> UsageRow:
+    counts = asdict(usage_counts(one.usage))
+    return UsageRow(runs=one.runs, measured=one.measured, unpriced=one.unpriced, **counts, **more)
 
 
-def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> Json:
+def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> dict[str, str | None]:
     match by:
         case "story":
             root, story = key
@@ -471,24 +473,22 @@ def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> Json:
             return {by: key[0]}
 
 
-def _numbers(one: UsageSum) -> Json:
-    counts = {"runs": one.runs, "measured": one.measured, "unpriced": one.unpriced}
-    return {**counts, **plain(usage_counts(one.usage))}
-
-
-def _beside(one: UsageSum, by: Grouping) -> dict[str, Any]:
+def _compared(one: UsageSum, by: Grouping) -> dict[str, Any]:
     """Return the tokens new to the model, per run or per story, beside the expected ones; else empty."""
+    if by not in {"step", "story"}:
+        return {}
+    new, expected = _new_tokens(one, by)
+    above = None if new is None or expected is None else new > expected[1]
+    return {"new_tokens": new, "reference": expected, "above": above}
+
+
+def _new_tokens(one: UsageSum, by: Grouping) -> tuple[int | None, tuple[int, int] | None]:
     new = one.usage.tokens - one.usage.cache_read_tokens
     if by == "step" and one.measured:
-        return _compared(round(new / one.measured), REFERENCE.get(one.key[0] or ""))
+        return round(new / one.measured), REFERENCE.get(one.key[0] or "")
     if by == "story" and one.measured and not str(one.key[1]).startswith("CUSTOM-"):
-        return _compared(new, STORY_REFERENCE)
-    return _compared(None, None) if by in {"step", "story"} else {}
-
-
-def _compared(new: int | None, expected: tuple[int, int] | None) -> dict[str, Any]:
-    above = None if new is None or expected is None else new > expected[1]
-    return {"new_tokens": new, "reference": None if expected is None else list(expected), "above": above}
+        return new, STORY_REFERENCE
+    return None, None
 
 
 # --- undelivered notices, and coming reminders -------------------------------------------------------

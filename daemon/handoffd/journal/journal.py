@@ -132,7 +132,7 @@ class Journal:
     async def effect_done(self, effect_id: int, outcome: str = "done", *, lingers: bool = False) -> None:
         """Mark an effect as performed; the first `outcome` stays when it is marked again.
 
-        With `lingers` it is written together with what is written next, or after `LINGER_S`.
+        With `lingers` it shares the transaction of the next write, or is written after `LINGER_S`.
         """
         work = partial(commit.finish_effect, effect_id=effect_id, outcome=outcome)
         await self._write("mark an effect done", work, lingers=lingers)

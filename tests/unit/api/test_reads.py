@@ -46,7 +46,7 @@ from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import UsageSum
 from handoffd.protocol.handoff import Absent
-from handoffd.protocol.state import Status
+from handoffd.protocol.state import Status, plain
 
 RUNS = Path("/nowhere/runs")
 
@@ -302,9 +302,9 @@ def summed(*key: str | None, runs: int = 2, measured: int = 2, usage: Usage = US
 
 
 def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
-    """Return the row that a sum becomes."""
+    """Return the row that a sum becomes, as JSON."""
     (only,), _ = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})
-    return only
+    return plain(only)
 
 
 def test_a_row_has_every_number() -> None:
@@ -340,9 +340,9 @@ def test_stories_are_compared_whole() -> None:
 def test_the_total_is_of_all_rows() -> None:
     """Without rows, no cost."""
     _, whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})
-    assert (5, 4, 204_000, 1.0) == (whole["runs"], whole["measured"], whole["tokens"], whole["cost_usd"])
+    assert (5, 4, 204_000, 1.0) == (whole.runs, whole.measured, whole.tokens, whole.cost_usd)
     _, nothing = usage_report([], "step", {})
-    assert (0, 0, None) == (nothing["runs"], nothing["tokens"], nothing["cost_usd"])
+    assert (0, 0, None) == (nothing.runs, nothing.tokens, nothing.cost_usd)
 
 
 def test_a_grouping_is_asked_for_by_name() -> None:
