@@ -85,9 +85,9 @@ def counted(tally: Tally) -> None:
         tally.add("threads", name_of(work))
         return run_sync(work, *arguments, **more)
 
-    def written(self: Writer, activity: str, work: Any, **more: Any) -> Any:
+    def written(self: Writer, activity: str, work: Any) -> Any:
         tally.add("writes", activity.partition(" of /")[0])
-        return write(self, activity, work, **more)
+        return write(self, activity, work)
 
     def asked(self: Readers, activity: str, query: Any) -> Any:
         tally.add("reads", activity)

@@ -3,9 +3,8 @@
 Writing: fsync is what a durable commit costs, and one fsync can serve many callers. The thread takes all
 requests that have queued up meanwhile, runs them in one transaction, and reports to the event loop once.
 No caller pays for a neighbour: when a transaction fails, its requests are run again one by one, and only the
-culprit gets the error. A request that is in no hurry lingers until the next one comes, and shares its
-transaction. A caller that is cancelled while it waits changes nothing for the others; its own request may
-still be committed.
+culprit gets the error. A caller that is cancelled while it waits changes nothing
+for the others; its own request may still be committed.
 
 Reading: in WAL mode readers see the last commit and never wait for the writer, nor it for them. They have
 their own small thread limit, because watchers hold some of the shared one for ever.
@@ -44,8 +43,6 @@ Work = Callable[[sqlite3.Connection], _T]
 _READERS = 4
 """Connections that read at the same time."""
 _LARGEST_BATCH = 512
-LINGER_S = 0.05
-"""How long a request that is in no hurry waits for another one."""
 _ANSWERED_AT_ONCE = 4
 """How many callers go on before the event loop looks at anything else: each has a decision to show."""
 
@@ -116,22 +113,15 @@ class Writer:
     """
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        path: Path,
-        committed: Callable[[Sequence[object]], None],
-        linger_s: float = LINGER_S,
+        self, connection: sqlite3.Connection, path: Path, committed: Callable[[Sequence[object]], None]
     ) -> None:
         self._connection = connection
         self._path = path
         self._identity = _identity(path)
         self._committed = committed
-        self._linger_s = linger_s
         # Plain asyncio: anyio has no wake-up from a thread that does not block that thread.
         self._loop = asyncio.get_running_loop()
-        self._requests: queue.SimpleQueue[list[_Request] | None] = queue.SimpleQueue()
-        self._lingering: list[_Request] = []
-        self._linger: asyncio.TimerHandle | None = None
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closing = False
         self._unanswered = 0
         self.waiting_since: float | None = None
@@ -143,10 +133,9 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
         self._thread.start()
 
-    async def run(self, activity: str, work: Work[_T], *, lingers: bool = False) -> _T:
+    async def run(self, activity: str, work: Work[_T]) -> _T:
         """Return what `work` returned, once its transaction is on the disk.
 
-        With `lingers` it waits for the next request, for at most `linger_s`, to be written together with it.
         Raises StoreError when the disk or database fails (`activity` says what was being done), and
         whatever `work` itself raised, rolled back.
         """
@@ -156,28 +145,14 @@ class Writer:
         if not self._unanswered:
             self.waiting_since = self._loop.time()
         self._unanswered += 1
-        self._lingering.append(_Request(activity, work, answer))
-        if not lingers:
-            self._send()
-        elif self._linger is None:
-            self._linger = self._loop.call_later(self._linger_s, self._send)
+        self._requests.put(_Request(activity, work, answer))
         # No limit: the thread always answers, and giving up on a slow disk would not undo the write.
         return await answer
-
-    def _send(self) -> None:
-        """Give the thread all that lingers, as one piece, so that it becomes one transaction."""
-        if self._linger is not None:
-            self._linger.cancel()
-        self._linger = None
-        if self._lingering:
-            self._requests.put(self._lingering)
-            self._lingering = []
 
     async def close(self) -> None:
         """Write what is queued, then close the connection. Harmless when repeated."""
         if not self._closing:
             self._closing = True
-            self._send()
             self._requests.put(None)
         # Shielded: this is the write of results already promised, and it ends by itself.
         with anyio.CancelScope(shield=True):
@@ -196,14 +171,14 @@ class Writer:
         first = self._requests.get()
         if first is None:
             return []
-        batch = first
+        batch = [first]
         with suppress(queue.Empty):
             while len(batch) < _LARGEST_BATCH:
-                more = self._requests.get_nowait()
-                if more is None:
+                request = self._requests.get_nowait()
+                if request is None:
                     self._requests.put(None)
                     break
-                batch += more
+                batch.append(request)
         return batch
 
     def _perform(self, batch: list[_Request]) -> list[_Outcome]:

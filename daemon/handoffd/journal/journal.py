@@ -129,13 +129,10 @@ class Journal:
         activity = f"record {record.event.kind} of {record.key.project} ({record.key.track})"
         return await self._write(activity, partial(commit.write_record, prepared=prepared))
 
-    async def effect_done(self, effect_id: int, outcome: str = "done", *, lingers: bool = False) -> None:
-        """Mark an effect as performed; the first `outcome` stays when it is marked again.
-
-        With `lingers` it shares the transaction of the next write, or is written after `LINGER_S`.
-        """
+    async def effect_done(self, effect_id: int, outcome: str = "done") -> None:
+        """Mark an effect as performed; the first `outcome` stays when it is marked again."""
         work = partial(commit.finish_effect, effect_id=effect_id, outcome=outcome)
-        await self._write("mark an effect done", work, lingers=lingers)
+        await self._write("mark an effect done", work)
 
     async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
         """Return the effects that are committed and not done, oldest first; of one root or of all."""
@@ -272,10 +269,10 @@ class Journal:
         """Return the texts that a person has trusted last, by root and file; of these roots, or of all."""
         return await self._readers.run("read what is trusted", partial(projects.trusted, roots=roots or None))
 
-    async def _write(self, activity: str, work: Work[_T], *, lingers: bool = False) -> _T:
+    async def _write(self, activity: str, work: Work[_T]) -> _T:
         if self._writer is None:
             raise StoreError(f"cannot {activity}: {self._path} was opened for reading only")
-        return await self._writer.run(activity, work, lingers=lingers)
+        return await self._writer.run(activity, work)
 
     def _committed(self, values: Sequence[object]) -> None:
         newest = max((value.seq for value in values if isinstance(value, Committed)), default=0)

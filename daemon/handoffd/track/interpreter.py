@@ -84,10 +84,10 @@ class Interpreter:
                 self._notify(effect, pending)
             case StopTree():
                 await to_thread.run_sync(self.attempts.stop, effect.dispatch)
-                await self._done(pending.id, lingers=False)
+                await self._done(pending.id)
             case WriteChecklist() | AppendHistory():
                 await self._write(effect, pending.at)
-                await self._done(pending.id, lingers=False)
+                await self._done(pending.id)
             case _:
                 assert_never(effect)
 
@@ -219,15 +219,11 @@ class Interpreter:
         language = self._files.settings.language or self._services.settings.language
         return checklist(effect.story, steps, rules, language)
 
-    async def _done(self, effect_id: int, outcome: str = "done", *, lingers: bool = True) -> None:
-        """Mark an order done. One that cannot be marked is given again to the next daemon, without harm.
-
-        So the mark `lingers` for the track's next decision, which saves a transaction a step; but not where
-        the track itself waits for it.
-        """
+    async def _done(self, effect_id: int, outcome: str = "done") -> None:
+        """Mark an order done. One that cannot be marked is given again to the next daemon, without harm."""
         reached("before_effect_done")
         try:
-            await self._services.journal.effect_done(effect_id, outcome, lingers=lingers)
+            await self._services.journal.effect_done(effect_id, outcome)
             reached("after_effect_done")
         except StoreError as error:
             log.warning("order not marked done", project=self._key.project, error=error.message)

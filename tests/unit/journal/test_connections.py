@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,31 +90,6 @@ async def test_queued_requests_are_written_in_one_transaction(
 
     assert [["held"], wanted] == batches
     assert wanted == names(place)
-
-
-async def test_a_request_that_lingers_goes_with_the_next_one(batches: Batches, place: Path) -> None:
-    """In one transaction, before it; and when no other comes, as soon as the writer is closed."""
-    writer = Writer(open_database(place), place, batches.append, linger_s=600)
-    async with anyio.create_task_group() as group:
-        group.start_soon(partial(writer.run, "add", add("mark"), lingers=True))
-        await anyio.wait_all_tasks_blocked()
-        assert [] == batches
-        group.start_soon(writer.run, "add", add("decision"))
-    assert [["mark", "decision"]] == batches
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(partial(writer.run, "add", add("last"), lingers=True))
-        await anyio.wait_all_tasks_blocked()
-        await writer.close()
-    assert ["decision", "last", "mark"] == names(place)
-
-
-async def test_a_request_that_lingers_is_written_alone_when_no_other_comes(
-    writer: Writer, batches: Batches
-) -> None:
-    """After a moment."""
-    assert "mark" == await writer.run("add", add("mark"), lingers=True)
-    assert [["mark"]] == batches
 
 
 async def test_a_large_batch_is_answered_a_few_at_a_time(writer: Writer) -> None:
