@@ -1,4 +1,4 @@
-"""What one step costs inside the daemon: visits to threads, writes of the journal, files opened and renamed.
+"""What one step costs inside the daemon: visits to threads, writes and commits of the journal, files opened.
 
     python -m tests.benchmarks.walk [--steps 20] [--projects 20] [--json]
 
@@ -37,7 +37,7 @@ from handoffd.journal.connections import Readers, Writer
 DAEMON: Final = "daemon"
 _LEFT_OUT: Final = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/")
 _SHOWN: Final = 8
-KINDS: Final = ("threads", "writes", "reads", "opened", "renamed")
+KINDS: Final = ("threads", "writes", "commits", "reads", "opened", "renamed")
 
 
 # --- the daemon, from inside -------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def name_of(work: Callable[..., object]) -> str:
 
 def counted(tally: Tally) -> None:
     """Have visits to threads, and requests to the journal, counted."""
-    run_sync, write, read = to_thread.run_sync, Writer.run, Readers.run
+    run_sync, write, read, transact = to_thread.run_sync, Writer.run, Readers.run, Writer._transact
 
     def visit(work: Any, *arguments: Any, **more: Any) -> Any:
         tally.add("threads", name_of(work))
@@ -89,12 +89,17 @@ def counted(tally: Tally) -> None:
         tally.add("writes", activity.partition(" of /")[0])
         return write(self, activity, work)
 
+    def committed(self: Writer, batch: Any) -> Any:
+        tally.add("commits", f"of {len(batch)}")
+        return transact(self, batch)
+
     def asked(self: Readers, activity: str, query: Any) -> Any:
         tally.add("reads", activity)
         return read(self, activity, query)
 
     setattr(to_thread, "run_sync", visit)  # noqa: B010
     setattr(Writer, "run", written)  # noqa: B010
+    setattr(Writer, "_transact", committed)  # noqa: B010
     setattr(Readers, "run", asked)  # noqa: B010
 
 
