@@ -80,7 +80,7 @@ class RunSpec(_Record):
 
     `env` is the complete environment of the program. `stdin` is the path of a file (None:
     /dev/null). `output` is an absolute path; the shim follows no symbolic link on the way to it, except
-    in `cwd` itself when the output is below that. KILL always follows the last rung of `ladder`.
+    in `home` itself when the output is below that. KILL always follows the last rung of `ladder`.
     """
 
     run_id: str
@@ -100,6 +100,13 @@ class RunSpec(_Record):
     """Bytes; None: no limit. Limits need a control group that has the controller."""
     tasks_max: int | None = None
     """Processes and threads."""
+    project: str | None = None
+    """The root of its project, if the program works elsewhere; None: it is `cwd`."""
+
+    @property
+    def home(self) -> str:
+        """The root of its project."""
+        return self.project or self.cwd
 
     def __post_init__(self) -> None:
         if not self.argv:

@@ -39,11 +39,15 @@ _KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_
 
 
 class CheckContext(Struct, frozen=True, kw_only=True):
-    """Where one check runs and for what. `environment` is already allow-listed."""
+    """Where one check runs and for what: `root` is the folder of the work, `project` that of its project.
+
+    `environment` is already allow-listed.
+    """
 
     run_id: str
     run_dir: Path
     root: Path
+    project: Path
     environment: Mapping[str, str]
     story: str | None
     step: str
@@ -174,6 +178,7 @@ def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: 
         argv=argv,
         env=context.variables,
         cwd=str(context.root),
+        project=str(context.project),
         stdin=None,
         output=str(context.run_dir / OUTPUT),
         deadline_s=timeout_s,

@@ -133,9 +133,9 @@ class Run:
         )
 
     def folder(self) -> str | None:
-        """Return the program's working directory, the project's root; None if it is not recorded."""
+        """Return the root of its project; None if it is not recorded."""
         spec = _record(self.run_dir, base.SPEC, base.RunSpec)
-        return None if spec is None else spec.cwd
+        return None if spec is None else spec.home
 
     def is_running(self) -> bool:
         """Return whether the shim is running; a stranger that got its pid does not count."""

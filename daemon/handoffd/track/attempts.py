@@ -126,6 +126,7 @@ class Attempts:
             argv=call.argv,
             env=environment,
             cwd=self._workspace().folder,
+            project=self._key.project,
             stdin=prompt if call.prompt == "stdin" else None,
             output=output_path(self._key.project, order.dispatch),
             deadline_s=order.timeout_min * 60 or None,

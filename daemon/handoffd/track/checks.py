@@ -178,6 +178,7 @@ class Checks:
             run_id=run_id,
             run_dir=self._services.run_dir(run_id),
             root=Path(self._workspace().folder),
+            project=Path(self._key.project),
             environment=self._environment(),
             story=story,
             step=step,

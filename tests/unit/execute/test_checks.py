@@ -45,6 +45,7 @@ def context(tmp_path: Path) -> CheckContext:
         run_id="20261121T073312-4f9a1c.tests",
         run_dir=run_dir,
         root=root,
+        project=root,
         environment={"PATH": "/usr/bin:/bin"},
         story="US-013",
         step="impl",

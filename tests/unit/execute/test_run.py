@@ -242,9 +242,11 @@ async def test_vitals_show_output_work_and_writing_of_the_whole_tree(
 
 
 async def test_living_runs_of_a_folder_are_found(launcher: Launcher, tmp_path: Path) -> None:
-    """With the folder they work in; not those that ended or never began, and the folder may be missing."""
+    """With the root of their project; not those that ended or never began, and the folder may be missing."""
     assert [] == list(living(tmp_path / "runs"))
-    run = await launcher.start(tmp_path / "runs/r2", run_spec(tmp_path, "r2", "sleep", "1000"))
+    run = await launcher.start(
+        tmp_path / "runs/r2", run_spec(tmp_path, "r2", "sleep", "1000", cwd="/", project=str(tmp_path))
+    )
     claim_as(tmp_path / "runs/r1", os.getpid(), proc.started(os.getpid()) + 1)
     (tmp_path / "runs/r3").mkdir()
 

@@ -16,6 +16,7 @@ from tests.unit.project.living import at_level_1, edit, living, shown
 from handoffd.clock import rfc3339
 from handoffd.engine.events import EditConfirmed, Initialised, Started
 from handoffd.engine.track import Ledger, Track, TrackKey, Workspace
+from handoffd.execute.base import RunSpec
 from handoffd.files.locks import acquire_project, project_lock_path
 from handoffd.journal.records import StoredTrack
 from handoffd.project.project import Project
@@ -97,6 +98,8 @@ async def test_a_story_outside_the_root_leaves_the_root_alone(tmp_path: Path) ->
         assert "failing" in at(root, ".ai/HANDOFF.md").read_text()
         assert {"CHECKLIST.md", "HANDOFF.md"} == {path.name for path in (clone / ".ai").iterdir()}
         assert 2 == len(list(at(root, ".ai/runs").glob("*/output.log")))
+        specs = [path.read_text() for path in here.services.settings.runs_dir.glob("*/spec.json")]
+        assert {(str(clone), root)} == {(spec.cwd, spec.home) for spec in map(RunSpec.from_json, specs)}
         (stored,) = await here.journal.tracks()
         assert str(clone) == stored.track.works_in(root).folder
 

@@ -44,7 +44,7 @@ class Capture:
         fault, output, position = None, None, -1
         try:
             position = os.open(os.path.join(run_dir, base.POSITION), _POSITION_FLAGS, 0o600)
-            output = open_output(spec.output, spec.cwd)
+            output = open_output(spec.output, spec.home)
         except (OSError, ValueError) as error:
             fault = spawn.explain(f"output {spec.output!r}", error)
         self._ring = Ring(output, position, spec.head_bytes, spec.tail_bytes, base.TAIL_BYTES)

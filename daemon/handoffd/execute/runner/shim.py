@@ -121,7 +121,7 @@ class Shim:
         self._run_id = spec.run_id
         if self._group is not None:
             self._group.limit(spec.memory_max, spec.tasks_max)
-        mark = _Mark(spec.cwd)
+        mark = _Mark(spec.home)
         record = records.Reserved(self._run_dir, base.START, _START_BYTES)
         try:
             pid = self._spawn(spec, mark)

@@ -57,17 +57,20 @@ def run(root: Path, *argv: str, **more: Any) -> ExitRecord:
     return finish(begin(root, run_spec(root, "r1", *argv, **more)))
 
 
-def test_a_run_is_seen_by_a_daemon_that_locks_its_folder(root: Path) -> None:
+@pytest.mark.parametrize("works_in", ["", "clone"], ids=["in the project", "in a clone"])
+def test_a_run_is_seen_by_a_daemon_that_locks_its_project(root: Path, works_in: str) -> None:
     """As long as its shim lives, also once its output is open; its program holds nothing."""
+    (folder := root / works_in).mkdir(exist_ok=True)
     path = project_lock_path(root / "locks", root)
     with acquire_project(path, root) as lock:
         assert lock.worker() is None
-    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", "until test -e go; do sleep 0.05; done"))
+    waiting = ("sh", "-c", "until test -e go; do sleep 0.05; done")
+    run_dir = begin(root, run_spec(root, "r1", *waiting, cwd=str(folder), project=str(root)))
     eventually_sync((root / "runs/r1/output.log").exists)
 
     with acquire_project(path, root) as lock:
         eventually_sync(lambda: lock.worker() == claim_of(run_dir).pid)
-        (root / "go").touch()
+        (folder / "go").touch()
         finish(run_dir)
         assert lock.worker() is None
 
