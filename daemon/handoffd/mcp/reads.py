@@ -145,6 +145,12 @@ READS: Final = (
     _tool("limits", "Limits", "The accounts that are at a usage limit, and since when."),
     _tool("slots", "Slots", "Who may run, who does, and what each of the others waits for."),
     _tool(
+        "notices",
+        "What needs a person",
+        "The matters that wait for a person, each with its next command, and the notices that could not be "
+        "delivered.",
+    ),
+    _tool(
         "query",
         "Status of a project",
         "Story, step, what comes next, status, tests, what blocks it and what it waits for; by its files, "

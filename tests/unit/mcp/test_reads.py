@@ -15,6 +15,7 @@ from tests.unit.journal.making import NOW, record, track
 from tests.unit.mcp.conftest import place_at
 
 from handoffd import start_story
+from handoffd.api.questions import QUESTIONS
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, StoreError
@@ -37,6 +38,16 @@ OFFERS = {offer.name: offer for offer in READS}
 def _ask(runtime: Path, name: str, **given: Any) -> Answer:
     offer = OFFERS[name]
     return offer.run(place_at(runtime), checked(name, offer.schema, given))
+
+
+MANUAL = Path(__file__).parents[3] / "docs/reference/mcp.md"
+
+
+def test_every_question_is_a_tool_and_in_the_manual() -> None:
+    """The one about schedules has the name of its command."""
+    assert {"schedule" if name == "schedules" else name for name in QUESTIONS} == OFFERS.keys()
+    manual = MANUAL.read_text()
+    assert [] == [name for name in OFFERS if f"`{name}`" not in manual]
 
 
 @pytest.mark.parametrize("name", OFFERS)
