@@ -52,6 +52,11 @@ def _deeper(keyword: str, wanted: Any, value: Any, schema: Schema, whole: Schema
         case "items":
             for index, item in enumerate(value if isinstance(value, list) else ()):
                 yield from complaints(item, wanted, whole, f"{at}[{index}]")
+        case "prefixItems":
+            for index, (item, part) in enumerate(
+                zip(value if isinstance(value, list) else (), wanted, strict=False)
+            ):
+                yield from complaints(item, part, whole, f"{at}[{index}]")
         case "properties":
             for name, part in wanted.items():
                 if isinstance(value, dict) and name in value:
