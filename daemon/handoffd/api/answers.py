@@ -295,6 +295,8 @@ class QueryAnswer(ProjectStatus, frozen=True, kw_only=True):
     """The state of a project by its files, and by the journal if it is supervised."""
 
     root: str
+    called: str | None
+    """What to call it in a command; null: it is not supervised."""
     supervised: bool
     level: int
     waits_for: str | None
@@ -417,7 +419,10 @@ class TriedTests(Struct, frozen=True, kw_only=True, tag_field="type", tag="tried
     """
 
     project: str
+    called: str | None
     command: tuple[str, ...] | None = None
+    held: bool = False
+    """Whether an edit of the command waits for a person's trust."""
     path: str
     passed: bool | None = None
     verified: bool = False
@@ -447,6 +452,7 @@ class AppliedAnswer(Struct, frozen=True, kw_only=True):
     """Whether its claims are still being checked: ask again."""
     caller_instruction: str
     project: str
+    called: str | None
     next_command: str | None
     code: str | UnsetType | None = UNSET
     """Only of an error, as `recoverable` is."""
@@ -476,6 +482,7 @@ class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="init
     test_command: tuple[str, ...] | None
     other_tests: list[OtherTests]
     warnings: tuple[str, ...]
+    next_command: str
 
 
 class Added(ProjectView, frozen=True, kw_only=True, tag_field="type", tag="added"):

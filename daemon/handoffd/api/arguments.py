@@ -72,7 +72,7 @@ def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
     line = command_for(project, spec.typed, *(parameter.name.upper() for parameter in needed))
     if remark is None and any(parameter.type == "reason" for parameter in needed):
         remark = f"REASON: {', '.join(Reason)}"
-    return line if remark is None else f"{line}  # {remark}"
+    return f"{line}  # {remark}" if remark else line
 
 
 def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
@@ -83,7 +83,8 @@ def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
     try:
         return values(spec.parameters, given)
     except Refused as refused:
-        raise Refused(refused.message, code=refused.code, hint=usage(spec, project)) from None
+        remark = "" if "(allowed: " in refused.message else None  # it lists the values already
+        raise Refused(refused.message, code=refused.code, hint=usage(spec, project, remark)) from None
 
 
 def values(parameters: Sequence[Parameter], given: Arguments) -> dict[str, Any]:

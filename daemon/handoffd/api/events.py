@@ -330,7 +330,7 @@ def _note(fact: Json) -> str:
 def _turn(fact: Json) -> str:
     unmet = f"; not done yet: {', '.join(fact['unmet'])}" if fact["unmet"] else ""
     passed_over = "".join(f"; {why}" for why in fact.get("passed_over") or ())
-    return f"it was the track's turn, with executor {fact['executor']}{passed_over}{unmet}"
+    return f"the daemon chose executor {fact['executor']} for the next step{passed_over}{unmet}"
 
 
 def _cap(finding: Json) -> str:

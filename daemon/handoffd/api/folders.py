@@ -216,6 +216,7 @@ def _queried(root: str, status: ProjectStatus, view: ProjectView | None) -> Quer
     return QueryAnswer(
         **asdict(status),
         root=root,
+        called=view.called if view is not None else None,
         supervised=view is not None,
         level=level,
         waits_for=waits_for,
@@ -374,3 +375,13 @@ def _write_pointer(root: str) -> bool:
         return False
     write_project_file(Path(root), POINTER, wanted.encode("utf-8", errors="surrogateescape"))
     return True
+
+
+def after_init(view: ProjectView, *, held: bool) -> str:
+    """Return the command that follows `init`; `held`: the new settings wait for a person's trust."""
+    track = view.tracks[0] if view.tracks else None
+    if held:
+        return command_for(view.project, "trust")
+    if track is None or track.story is None or track.step == DONE:
+        return command_for(view.project, "start", "STORY")
+    return track.next_command or command_for(view.project, "status")

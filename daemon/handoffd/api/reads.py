@@ -50,7 +50,7 @@ from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import Footprint, Usage
 from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
-from handoffd.errors import NotFound, Refused, StoreError
+from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
@@ -210,7 +210,8 @@ class Reads:
         """Return what the next turn of a project would do."""
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        return peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
+        found = peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
+        return replace(found, called=self.names().get(root))
 
     async def _events(self, project: str | None, after: int | None, limit: int) -> list[HistoryEvent]:
         root = self.root_of(project)
@@ -286,6 +287,13 @@ class Reads:
     def names(self) -> Mapping[str, str]:
         """Return the names of projects in commands, by root."""
         return self._supervision.names()
+
+    def name(self, error: HandoffdError) -> None:
+        """Add to an error's details the project that its hint is for, and what commands call that."""
+        names = self.names()
+        root = next((word for word in (error.hint or "").split(" ") if word in names), None)
+        if root is not None:
+            error.details = {"project": root, "called": names[root], **error.details}
 
     def root_of(self, project: str | None) -> str | None:
         """Return the root of a project; None for None. Raises NotFound."""

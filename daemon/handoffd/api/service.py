@@ -39,7 +39,14 @@ from handoffd.api.answers import (
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed, addressed_json
-from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
+from handoffd.api.folders import (
+    SETTINGS,
+    Inspecting,
+    after_init,
+    check_project,
+    folder_at,
+    prepare_project,
+)
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
 from handoffd.api.verbs import Arguments, VerbSpec
@@ -321,13 +328,13 @@ class Service(Reads, Inspecting):
         """
         root = self._supervision.find(project)
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
-        return tried(await self._supervision.try_tests(root), root)
+        return tried(await self._supervision.try_tests(root), root, self.names().get(root))
 
     async def apply(self, project: str) -> AppliedAnswer:
         """Apply the hand-off of a step that was carried out by hand, and check its claims."""
         root = self._supervision.find(project)
         within_s = APPLY_S if self.daemon else None
-        return applied(await self._supervision.apply(root, within_s), root)
+        return applied(await self._supervision.apply(root, within_s), root, self.names().get(root))
 
     async def _told(self, root: str, of_engine: Result) -> Json:
         """Return the engine's result with the next command for a person.
@@ -387,6 +394,7 @@ class Service(Reads, Inspecting):
         check_project(root, self._runs_dir.parent, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
+        known = self._knows(root)
         await self._supervision.add(root)
         await self._initialise(root, name)
         view = await self._supervision.view(root)
@@ -400,6 +408,7 @@ class Service(Reads, Inspecting):
             test_command=prepared.test_command,
             other_tests=[OtherTests(folder=one.folder, command=one.typed) for one in prepared.others],
             warnings=view.warnings,
+            next_command=after_init(view, held=known and SETTINGS in prepared.created),
         )
 
     async def add(self, project: str, *, take: bool = False) -> Added:
@@ -497,7 +506,7 @@ _THEN: Final = {
 }
 
 
-def applied(outcome: Applied, root: str) -> AppliedAnswer:
+def applied(outcome: Applied, root: str, called: str | None) -> AppliedAnswer:
     """Return the outcome of a hand-off: its type, the current STATE, and what to do next."""
     then = "its claims are being checked; ask again for the outcome" if outcome.checking else None
     following = for_project(outcome.next_command, root) if outcome.next_command else None
@@ -509,6 +518,7 @@ def applied(outcome: Applied, root: str) -> AppliedAnswer:
         checking=outcome.checking,
         caller_instruction=f"{outcome.message}; {then or _THEN[outcome.type]}; next: {following}",
         project=root,
+        called=called,
         next_command=following,
         code=outcome.code if failed else UNSET,
         recoverable=True if failed else UNSET,
@@ -534,14 +544,15 @@ def post_checked(command: str | None, ended: PostCheck | None, root: str) -> Che
     )
 
 
-def tried(outcome: Tried, root: str) -> TriedTests:
+def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:
     """Return the outcome of a project's tests."""
     evidence = outcome.evidence
     if outcome.command is None or evidence is None:
-        return TriedTests(project=root, path=outcome.path)
+        return TriedTests(project=root, called=called, held=outcome.held, path=outcome.path)
     ended = evidence.fault is None and not evidence.timed_out
     return TriedTests(
         project=root,
+        called=called,
         path=outcome.path,
         command=outcome.command,
         passed=not evidence.failing if ended else None,

@@ -25,13 +25,14 @@ _WIDTH: Final = 100
 
 def report(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/backlog`."""
-    lines = [f"{plain(answer['name'])}: {_now(answer)}"]
+    lines, named = [f"{plain(answer['name'])}: {_now(answer)}"], answer | {"called": answer["name"]}
     stories = answer["stories"]
     if stories:
         lines += table(_HEAD, [_row(one, answer["next_story"]) for one in stories])
     else:
-        lines.append(f"No story waits: {plain(command_for(answer['project'], 'start', 'STORY', 'STORY'))}")
-    lines += ["", *_what_follows(answer)]
+        adding = by_name(command_for(answer["project"], "start", "STORY", "STORY"), named)
+        lines.append(f"No story waits: {plain(adding)}")
+    lines += ["", *_what_follows(named)]
     return lines if answer["daemon"] else [*lines, no_daemon()]
 
 
@@ -57,8 +58,7 @@ def _what_follows(answer: Json) -> list[str]:
     """Return whether the next story starts by itself, who decided that, and the command that changes it."""
     on, chosen = answer["auto_continue"], answer["chosen"] is not None
     said = "as chosen by `backlog auto`" if chosen else "the default of the settings"
-    named = answer | {"called": answer["name"]}
-    other = by_name(command_for(answer["project"], "backlog auto", "off" if on else "on"), named)
+    other = by_name(command_for(answer["project"], "backlog auto", "off" if on else "on"), answer)
     how = "starts by itself" if on else "waits for `continue`"
     by_itself = answer.get("next_by_itself", False)
     if by_itself and not on:
@@ -72,7 +72,7 @@ def _what_follows(answer: Json) -> list[str]:
     if answer["paused_by"]:
         lines.append(f"No story starts: the project was paused by {plain(answer['paused_by'])}.")
     if answer["next_command"] and not (by_itself and answer["story"] is None):
-        lines.append(f"  next: {plain(by_name(answer['next_command'], named))}")
+        lines.append(f"  next: {plain(by_name(answer['next_command'], answer))}")
     return lines
 
 

@@ -198,8 +198,8 @@ def _row(can: Capabilities, found: Installation | None) -> list[str]:
         can.output,
         f"{can.session} (can resume)" if can.resume and can.session == "fresh" else can.session,
         can.tokens,
-        "told" if can.cost else "reckoned" if can.tokens != "no" else "–",
-        "told" if can.limits else "–",
+        "reported" if can.cost else "estimated" if can.tokens != "no" else "–",
+        "reported" if can.limits else "–",
         plain(can.permission or "–"),
         plain(can.account),
     ]

@@ -11,12 +11,12 @@ import click
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import no_daemon, plain, styled, table
-from handoffd.entrance.place import Place, in_utf8
+from handoffd.entrance.place import Place, by_name, in_utf8
 from handoffd.entrance.requests import ask
 from handoffd.errors import Json
 
 # --- for people ----------------------------------------------------------------------------------------
-_LEVELS = ("none of the protocol's files is there", "some of them are there", "all of them are there")
+_LEVELS = ("no file of the protocol is there", "some of its files are there", "all are there")
 
 
 def detected(answer: dict[str, Any]) -> list[str]:
@@ -24,7 +24,7 @@ def detected(answer: dict[str, Any]) -> list[str]:
     level = answer["level"]
     present = [name for key, name in FILES.items() if answer[key]]
     absent = [name for key, name in FILES.items() if not answer[key]]
-    lines = [f"Level {level}: {_LEVELS[level]}"]
+    lines = [f"Framework level {level} of 2: {_LEVELS[level]}"]
     lines += [f"  there:   {', '.join(present)}"] if present else []
     return lines + ([f"  missing: {', '.join(absent)}"] if absent else [])
 
@@ -59,8 +59,13 @@ def _facts(answer: dict[str, Any]) -> list[tuple[str, str | None]]:
         *(("warning", warning) for warning in answer["warnings"]),
         ("level", f"{answer['level']}{'' if answer['supervised'] else ', not supervised'}"),
         ("waits for", answer["waits_for"]),
-        ("next", answer["next_command"]),
+        ("next", _following(answer)),
     ]
+
+
+def _following(answer: dict[str, Any]) -> str | None:
+    named = {"project": answer["root"], "called": answer.get("called")}  # an older daemon tells no name
+    return answer["next_command"] and by_name(answer["next_command"], named)
 
 
 def listed(answer: dict[str, Any]) -> list[str]:
@@ -194,7 +199,7 @@ def report(shown: dict[str, Any]) -> list[str]:
     warnings = [f"  warning: {plain(warning)}" for warning in shown["warnings"]]
     if prompt is None:
         following = shown["result"].get("next_command")
-        advice = [f"  next: {plain(following)}"] if following else []
+        advice = [f"  next: {plain(by_name(following, shown))}"] if following else []
         return [f"{step} would dispatch nothing: {why}", *warnings, *advice]
     head = f"{step}, attempt {shown['attempt']}: {why}"
     return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]

@@ -344,10 +344,11 @@ def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **det
         click.echo(json.dumps(answer, ensure_ascii=False))
         return
     from handoffd.cli.wording import plain
+    from handoffd.entrance.place import by_name
 
     click.echo(f"handoffd: {plain(message, lines=True)}", err=True)
     if hint:
-        click.echo(f"  next: {plain(hint)}", err=True)
+        click.echo(f"  next: {plain(by_name(hint, details))}", err=True)
 
 
 def _tell_usage(words: Sequence[str], error: click.ClickException) -> int:

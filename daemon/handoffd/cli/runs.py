@@ -73,9 +73,9 @@ def _took(run: dict[str, Any]) -> tuple[str, str]:
 GROUPINGS: Final = ("step", "story", "project", "day", "executor")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _USAGE_HEAD: Final = ("RUNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TOKENS", "COST")
-_USAGE_SPARE: Final = ("CACHE WRITE", "CACHE READ", "OUTPUT", "INPUT", "REFERENCE", "NEW A RUN", "NEW")
+_USAGE_SPARE: Final = ("CACHE WRITE", "CACHE READ", "OUTPUT", "INPUT", "REFERENCE", "NEW PER RUN", "NEW")
 """Columns to drop on a narrow screen, least important first: TOKENS has the sum."""
-_BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFERENCE", "")}
+_BESIDE: Final = {"step": ("NEW PER RUN", "REFERENCE", ""), "story": ("NEW", "REFERENCE", "")}
 
 
 @click.command()

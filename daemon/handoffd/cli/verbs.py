@@ -90,10 +90,9 @@ def _initialised(answer: Json) -> list[str]:
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step writes them")
-    lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
+    lines += [f"  {plain(by_name(warning, answer))}" for warning in answer["warnings"]]
     lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
-    following = by_name(command_for(answer["project"], "start", "STORY"), answer)
-    return [*lines, f"  next: {plain(following)}"]
+    return lines
 
 
 def _tests_of(answer: Json) -> Iterator[str]:

@@ -186,7 +186,7 @@ def check_hooks(facts: HookFacts) -> tuple[Finding, ...]:
         *map(_unseen_file, facts.unseen),
         *map(_foreign, facts.foreign),
     )
-    return found or (fine(HOOKS, "no hook of others that was found writes STATE.json"),)
+    return found or (fine(HOOKS, "no hook beside handoffd's writes STATE.json"),)
 
 
 def _foreign(one: Foreign) -> Finding:
@@ -345,12 +345,16 @@ def check_tests(
 def judge_tests(tried: Mapping[str, Any], terminal: Terminal, service: Service) -> Finding:
     """Return what came of running a project's tests once; `tried` is what the daemon answers."""
     root, command = str(tried["project"]), tried["command"]
+    name = tried.get("called") or root
+    if command is None and tried.get("held"):
+        why = "someone edited .ai/handoffd.yaml; its commands run once you trust them"
+        return warning(TESTS, f"the test command of {name} waits for you", why, command_for(name, "trust"))
     if command is None:
         action = (
-            f"${{EDITOR:-vi}} {quote(root)}/.ai/handoffd.yaml && {command_for(root, 'trust')}  # test.command"
+            f"${{EDITOR:-vi}} {quote(root)}/.ai/handoffd.yaml && {command_for(name, 'trust')}  # test.command"
         )
         why = "an agent's word counts, since no tests are measured"
-        return warning(TESTS, f"{root} has no test command", why, action)
+        return warning(TESTS, f"{name} has no test command", why, action)
     if tried["fault"] is not None:
         return _fault(tried, terminal, service)
     ran, took = shown(command), f"{tried['seconds']:g} s"
@@ -363,7 +367,7 @@ def judge_tests(tried: Mapping[str, Any], terminal: Terminal, service: Service) 
         return fine(TESTS, f"{ran} works in the daemon's environment: {counts} (in {took}){known}")
     if tried["passed"]:
         return fine(TESTS, f"{ran} works in the daemon's environment: exit code 0 (in {took})")
-    what = f"{ran} fails in the daemon's environment: {', '.join(tried['failing'])}"
+    what = f"in the daemon's environment, {', '.join(tried['failing'])}"
     why = (
         tried["line"]
         or "it printed nothing, and an exit code alone cannot tell a new failure from an old one"

@@ -30,6 +30,7 @@ from msgspec.structs import fields, replace
 
 from handoffd.engine import dispatching, ends, judging, limits, starting, verbs
 from handoffd.engine.decision import (
+    CHECK_TABLE,
     Basis,
     Decision,
     Effect,
@@ -91,7 +92,6 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.track import Ledger, Track
 from handoffd.engine.verbs import notice_given_up
-from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State, Status
 
@@ -366,7 +366,7 @@ def _is_stale(track: Track, event: Event) -> bool:
 def _out_of_place(situation: Situation, event: Event, status: Status | None) -> Decision:
     track, rules = situation.track, situation.rules
     if status is None:
-        return refuse(situation, "NOT_INITIALIZED", "the project has no STATE.json", command("init"))
+        return refuse(situation, "NOT_INITIALIZED", "the project has no STATE.json", way_on(track, rules))
     if status is Status.RUNNING:
         return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs", way_on(track, rules))
     if isinstance(event, Approved | Rejected):
@@ -381,7 +381,7 @@ def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
     message, remedy = f"the step table has no step {step}", "correct .ai/step-rules.yaml"
     if not isinstance(event, ExecutorExited | ChecksFinished):
         told = f"{message}: {remedy}, or roll back to a step it has"
-        return refuse(situation, "UNKNOWN_STEP", told, command("rules check"))
+        return refuse(situation, "UNKNOWN_STEP", told, CHECK_TABLE)
     # The end of its processes is reported only once: if refused, the track would stay `running` forever.
     track = situation.track.without_dispatch().with_state(
         status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now

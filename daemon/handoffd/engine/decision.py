@@ -356,6 +356,10 @@ def is_unrouted(rule: Rule, reason: Reason | None) -> bool:
     return reason in ONLY_A_PERSON and reason not in rule.on_fail
 
 
+CHECK_TABLE = command("rules check")
+"""The next command for a step that the table does not have."""
+
+
 def next_command(track: Track, rules: RuleBook) -> str | None:
     """Return the next command, as a template; None if only the daemon can act now."""
     state, ledger = track.state, track.ledger
@@ -376,7 +380,7 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
 
 def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:
     if state.step not in rules.steps:
-        return command("rules check")
+        return CHECK_TABLE
     if state.status is Status.NEEDS_HUMAN and at_gate(track, rules):
         return approving(state.story)
     if state.status is Status.NEEDS_HUMAN and state.reason in ONLY_A_PERSON and not state.human_note:

@@ -38,6 +38,7 @@ from handoffd.engine.run import (
     PostCheck,
     Then,
     said_last,
+    with_end,
     with_line,
 )
 from handoffd.engine.track import (
@@ -51,6 +52,7 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
+from handoffd.engine.wording import counted, first_few
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation, Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -407,7 +409,7 @@ def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Ver
     problem = red_problem(evidence)
     if problem:
         return _failed_tests(verdict, f"not red: {problem}", evidence)
-    why = f"red: {evidence.new_failing} new tests fail"
+    why = f"red: {counted(evidence.new_failing, 'new test fails', 'new tests fail')}"
     return replace(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
 
 
@@ -418,7 +420,7 @@ def red_problem(evidence: TestEvidence) -> str | None:
     fails now.
     """
     if evidence.regressed:
-        return f"tests that passed before this story fail now: {_some(evidence.regressed)}"
+        return f"tests that passed before this story fail now: {first_few(evidence.regressed)}"
     if not evidence.verified:
         return None if evidence.failing else "the test command succeeded, so no new test fails"
     if evidence.new_failing == 0:
@@ -428,16 +430,13 @@ def red_problem(evidence: TestEvidence) -> str | None:
 
 def green_problem(evidence: TestEvidence) -> str | None:
     """Return why the tests are not green, or None when they are. Baseline failures do not count."""
+    if evidence.failing and not evidence.verified:
+        return with_end(evidence.failing[0], evidence.line or "")
     if evidence.failing:
-        return f"{len(evidence.failing)} tests fail: {_some(evidence.failing)}"
+        return f"{counted(len(evidence.failing), 'test fails', 'tests fail')}: {first_few(evidence.failing)}"
     if evidence.verified and evidence.collected == 0:
         return "the test command collected no test"
     return None
-
-
-def _some(names: tuple[str, ...], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _failed_tests(verdict: Verdict, problem: str, evidence: TestEvidence) -> Verdict:
@@ -451,7 +450,7 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
     counts = evidence.counts
     known = f", {len(evidence.known_failing)} failed before this story" if evidence.known_failing else ""
     measured = (
-        f"{counts.passed} tests pass{known}"
+        f"{counted(counts.passed, 'test passes', 'tests pass')}{known}"
         if evidence.verified
         else "the test command succeeded (unverified)"
     )

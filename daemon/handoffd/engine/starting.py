@@ -243,7 +243,9 @@ def _not_startable(situation: Situation, event: Started, story: str) -> Decision
     here = situation.state.story == story
     if situation.in_flight and here:
         message = f"{story} is in flight at {situation.state.step}"
-        return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
+        other = _with_executor(event, situation.track)
+        advice = other or way_on(situation.track, situation.rules)
+        return refuse(situation, "ALREADY_RUNNING", message, advice)
     # A story that another tool brought to its end is in STATE alone.
     if story in situation.ledger.stories_done or (here and situation.done):
         busy = situation.in_flight or situation.state.status is Status.RUNNING
@@ -251,6 +253,14 @@ def _not_startable(situation: Situation, event: Started, story: str) -> Decision
         again = command("reopen", "STEP") if here and situation.done else anew
         return refuse(situation, "ALREADY_COMPLETED", f"{story} is done", again)
     return None
+
+
+def _with_executor(event: Started, track: Track) -> str | None:
+    """Return what gives the story in flight the executor that a start asks for, if it asks for one."""
+    if not event.executor:
+        return None
+    chosen = command("use", ",".join(event.executor))
+    return f"{chosen} && {command('resume')}" if track.ledger.paused_by else chosen
 
 
 def _untimely(situation: Situation, event: Started) -> Decision | None:

@@ -120,6 +120,8 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     """Since when it has its condition, as far as the daemon knows; null while it is `ok`."""
     auto_continue: bool = False
     """Whether the next story of its backlog starts automatically."""
+    held: tuple[str, ...] = ()
+    """The keys of edits to its settings and rules that wait for a person's trust."""
     called: str | None = None
     """What to call it in a command: its name, or its root where several share the name."""
 
@@ -339,6 +341,8 @@ class Tried(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] | None = None
     path: str = ""
     evidence: TestEvidence | None = None
+    held: bool = False
+    """Whether an edit of the command waits for a person's trust."""
 
 
 class Peek(Struct, frozen=True, kw_only=True):
@@ -352,3 +356,5 @@ class Peek(Struct, frozen=True, kw_only=True):
     executor: str = EXTERNAL
     prompt: str | None = None
     warnings: tuple[str, ...] = ()
+    called: str | None = None
+    """What to call the project in a command; null: it is not supervised."""

@@ -14,6 +14,7 @@ from shlex import quote
 
 TYPE_CHECKING = False  # as type checkers know it, without the import
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -68,11 +69,16 @@ def repair_command(root: str, condition: str) -> str | None:
 def counted(count: float, one: str, many: str | None = None) -> str:
     """Return a count with its noun and what agrees with that: `1 project`, `0.5 days`, `3 stories wait`.
 
-    `many` is the plural, where it is not `one` with an s. Every report counts by this; but what a decision is
-    journaled with stays as it is, since it has to come out again as it was recorded.
+    `many` is the plural, where it is not `one` with an s.
     """
     number = str(count) if isinstance(count, int) else f"{count:g}"
     return f"{number} {one if count == 1 else many or f'{one}s'}"
+
+
+def first_few(names: Sequence[str], most: int = 5) -> str:
+    """Return names in one line, and how many more there are: `a, b, c, d, e and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:

@@ -26,7 +26,7 @@ from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
-from handoffd.errors import Json, NotFound
+from handoffd.errors import HandoffdError, Json, NotFound
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
@@ -114,7 +114,7 @@ def alone(settings: Settings, work: Work[_T], path: str | None = None) -> _T:
 
     async def run() -> _T:
         async with offline(settings, path) as parts:
-            return await work(_service(settings, parts))
+            return await _named(_service(settings, parts), work)
 
     return _run(run)
 
@@ -127,7 +127,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
 
     async def run() -> _T:
         async with reading(settings, silent) as parts:
-            return await work(_service(settings, parts))
+            return await _named(_service(settings, parts), work)
 
     if settings.journal.exists():
         return _run(run)
@@ -136,6 +136,14 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
     with tempfile.TemporaryDirectory(prefix="handoffd-", ignore_cleanup_errors=True) as empty:
         nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
         return alone(settings.model_copy(update=nowhere), work)
+
+
+async def _named(service: Service, work: Work[_T]) -> _T:
+    try:
+        return await work(service)
+    except HandoffdError as error:
+        service.name(error)
+        raise
 
 
 def _service(settings: Settings, parts: Offline) -> Service:

@@ -102,8 +102,9 @@ def by_name(text: str, answer: Mapping[str, object]) -> str:
         return text
     words = text.split(" ")
     for number, word in enumerate(words):
-        if word == root and _follows_verbs(words[:number]):
-            words[number] = name
+        bare = word.rstrip("`,;:.)")
+        if bare == root and _follows_verbs(words[:number]):
+            words[number] = name + word[len(bare) :]
     return " ".join(words)
 
 

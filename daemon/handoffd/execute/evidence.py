@@ -51,6 +51,7 @@ from handoffd.execute.reports.report import (
 from handoffd.settings.model import TestSettings
 
 MAX_EXCLUDED = 50
+_COMMAND_CHARS = 60
 
 _READERS: Mapping[Literal["junit", "gotest", "tap", "jest", "cargo"], Callable[[bytes], TestReport]] = {
     "junit": junit.read,
@@ -96,7 +97,8 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
         return unusable(problem)
     if settings.report == "exit":
         report = exit_report(exit_record.code, exit_record.signal)
-        return replace(report, unnamed_failure=_failure(exit_record))
+        failure = _failure(exit_record)
+        return replace(report, unnamed_failure=failure and f"{_shown(settings.command)}: {failure}")
     if conftest := _broken_conftest(settings, exit_record, output):
         error = replace(conftest, file=inside(conftest.file, root))
         return TestReport(load_errors=(error,), cut_short=(EVERYTHING,))
@@ -219,6 +221,12 @@ def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport
         return report.unnamed_failure
     nothing = is_pytest(settings) and exit_record.code == _PYTEST_NOTHING_COLLECTED
     return None if nothing else _failure(exit_record)
+
+
+def _shown(command: tuple[str, ...] | None) -> str:
+    """Return a command in one line, short enough to stand for the name of a test."""
+    line = " ".join(" ".join(command or ("the test command",)).split())
+    return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 1]}…"
 
 
 def _failure(exit_record: ExitRecord) -> str | None:

@@ -243,7 +243,7 @@ class Manual:
             raise Refused(message, code="ALREADY_RUNNING", hint=hint)
         command = self._project.files.settings.test.command
         if command is None:
-            return Tried()
+            return Tried(held=any(key.startswith("test.") for key in self._project.files.held))
         checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         evidence = await checks.trial(f"{dispatch_id(self._services.clock)}.trial", TRY_S)
         return Tried(command=command, path=checks.path, evidence=evidence)

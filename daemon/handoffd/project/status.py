@@ -18,7 +18,7 @@ from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
 from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
 from handoffd.engine.track import Ledger, Queued, Track, parked_of
 from handoffd.engine.views import BacklogView, Peek, ProjectView, QueuedView, TrackView
-from handoffd.engine.wording import addressed, command, command_for, repair_command
+from handoffd.engine.wording import addressed, command, command_for, first_few, repair_command
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
@@ -50,6 +50,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         executor=", ".join(names_in(project.files.settings.executor)) or None,
         since=project.since,
         auto_continue=project.main.continues,
+        held=project.files.held,
     )
 
 
@@ -96,7 +97,8 @@ def _level(track: Track) -> Literal[0, 1, 2]:
 def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     trust = command_for(project.root, "trust")
     gone = [f"{name} is gone, bring it back; to do without it: `{trust}`" for name in project.files.gone]
-    held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
+    keys = () if gone else project.files.held
+    held = [f"edits wait for `{trust}`: {first_few(keys)}"] if keys else []
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.reconciler.edited else []

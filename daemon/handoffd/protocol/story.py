@@ -20,6 +20,9 @@ _TOKEN = re.compile(r"US-\{story\}|\{story\}")
 _PREFIX = "US-"
 
 
+_FORM = "1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit, no '..'"
+
+
 def is_story_id(text: str) -> bool:
     """Tell whether `text` can be the id of a story or custom task."""
     return bool(_STORY_ID.fullmatch(text)) and ".." not in text and text not in RESERVED_IDS
@@ -29,12 +32,8 @@ def check_story_id(text: str, *, hint: str = "handoffd start US-001") -> str:
     """Return `text`, which is a story id; raises Refused (INVALID_STORY). `hint` is the asker's command."""
     if is_story_id(text):
         return text
-    raise Refused(
-        f"{text[:80]!r} cannot be a story id: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or"
-        f" digit, without '..', and none of {', '.join(sorted(RESERVED_IDS))}",
-        code="INVALID_STORY",
-        hint=hint,
-    )
+    why = "handoffd keeps that word for itself" if text in RESERVED_IDS else _FORM
+    raise Refused(f"{text[:80]!r} cannot be a story id: {why}", code="INVALID_STORY", hint=hint)
 
 
 def qualified(story: str) -> str:

@@ -123,6 +123,18 @@ async def test_init_lists_what_it_wrote_and_what_is_missing(
     assert [] == second["created"]
 
 
+async def test_init_names_the_command_that_follows(
+    supervision: MemorySupervision, service: Service, root: str
+) -> None:
+    """A start, unless the project was taken in before: then a person has to trust the new settings."""
+    fresh = await service.call("init", root, {}, EVE)
+    os.unlink(f"{root}/.ai/handoffd.yaml")
+    again = await service.call("init", root, {}, EVE)
+
+    assert f"handoffd start {root} STORY" == fresh["next_command"]
+    assert f"handoffd trust {root}" == again["next_command"]
+
+
 async def test_an_init_that_is_refused_writes_nothing(
     supervision: MemorySupervision, service: Service, root: str
 ) -> None:
@@ -267,7 +279,7 @@ STATE = State(project="shop", story="US-001")
 def test_every_answer_says_what_to_do_next(kind: AppliedKind) -> None:
     """As a command for people, and in a sentence for programs; with the state."""
     outcome = Applied(type=kind, message="so it is", state=STATE, code="X", next_command=command("dispatch"))
-    told = plain(applied(outcome, "/srv/shop"))
+    told = plain(applied(outcome, "/srv/shop", "shop"))
 
     assert (kind, "handoffd dispatch /srv/shop") == (told["type"], told["next_command"])
     assert told["caller_instruction"].startswith("so it is; ")
@@ -280,7 +292,9 @@ def test_every_answer_says_what_to_do_next(kind: AppliedKind) -> None:
 
 def test_an_answer_may_come_before_the_checks_have_ended() -> None:
     """The attempt is not judged before."""
-    told = applied(Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop")
+    told = applied(
+        Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop", "shop"
+    )
 
     assert told.checking
     assert "its claims are being checked" in told.caller_instruction
@@ -320,7 +334,7 @@ def test_the_result_of_tests_that_were_tried(
 ) -> None:
     """Counts only if they were measured; tests that did not end have neither passed nor failed."""
     command = None if evidence is None else ("make", "test")
-    told = plain(tried(Tried(command=command, path="/bin", evidence=evidence), "/srv/shop"))
+    told = plain(tried(Tried(command=command, path="/bin", evidence=evidence), "/srv/shop", "shop"))
 
     assert ("tried", "/srv/shop", passed, tests) == tuple(
         told[key] for key in ("type", "project", "passed", "tests")

@@ -70,7 +70,7 @@ def answer(*stories: Any, **changes: Any) -> dict[str, Any]:
 def test_an_empty_backlog_has_the_command_that_fills_it() -> None:
     """And says that nothing is in flight."""
     lines = report(answer(next_command=None))
-    fill = "No story waits: handoffd start /srv/shop STORY STORY"
+    fill = "No story waits: handoffd start shop STORY STORY"
     assert ["shop: no story is in flight", fill] == lines[:2]
 
 

@@ -122,7 +122,7 @@ def test_files_are_listed_as_there_or_missing() -> None:
     some = dict.fromkeys(FILES, False) | {"level": 1, "has_state": True, "has_handoff": True}
 
     assert [
-        "Level 1: some of them are there",
+        "Framework level 1 of 2: some of its files are there",
         "  there:   .ai/STATE.json, .ai/HANDOFF.md",
         "  missing: PROJECT_MEMORY.md, PROJECT_CONTEXT.md, docs/constitution.md, docs/sdd.md, .ai/history.md",
     ] == detected(some)
@@ -137,7 +137,8 @@ def test_query_shows_everything_that_is_known() -> None:
         "tests": {"pass": 42, "fail": 2, "skip": 0}, "lint_pass": False, "files_changed": ["a", "b"],
         "blocked_by": ["US-004"], "human_note": "mind\nthe cents", "last_error": "\x1b[2J",
         "memory_summary": "## NEXT\n- US-006", "warnings": ["odd"], "level": 2, "supervised": True,
-        "waits_for": "a person", "next_command": "handoffd retry shop",
+        "waits_for": "a person", "root": "/srv/shop", "called": "shop",
+        "next_command": "handoffd retry /srv/shop",
     }  # fmt: skip
     assert [
         "shop: US-005 at impl, attempt 2 of 5, failing",

@@ -269,7 +269,7 @@ def test_each_decision_is_explained(control: Controlled, handoffd: Commands) -> 
 
     assert "sdd-delta failed; sdd-delta attempt 2 of 3 [sdd-delta failing → sdd-delta running]" in lines[0]
     assert [
-        "    what  it was the track's turn, with executor rehearsal",
+        "    what  the daemon chose executor rehearsal for the next step",
         "    rule  steps.sdd-delta.on_fail.default = sdd-delta, steps.sdd-delta.max_attempts = 2 of 3,"
         " steps.sdd-delta.timeout_min = 5",
         "    next  rehearsal is started for sdd-delta attempt 2, for 5 min at most",
@@ -283,7 +283,7 @@ def test_the_same_is_in_the_json(control: Controlled, handoffd: Commands) -> Non
 
     event = json.loads(handoffd("events", "--json", "--after", "2").out)
 
-    assert "it was the track's turn, with executor rehearsal" == event["what"]
+    assert "the daemon chose executor rehearsal for the next step" == event["what"]
     assert [{"rule": "steps.bdd.timeout_min", "value": "5"}] == event["rules"]
     assert "rehearsal is started for bdd attempt 1, for 5 min at most" == event["next"]
     assert ["spawn"] == [order["kind"] for order in event["orders"]]

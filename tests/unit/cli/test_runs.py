@@ -114,8 +114,8 @@ def test_steps_are_listed_beside_what_is_expected(control: Controlled, handoffd:
     ran(control, "d2", None)
 
     assert [
-        "STEP  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS   COST   NEW A RUN  REFERENCE",
-        "bdd   2     1,000  9,000   90,000      0            100,000  $0.42  10,000     2,000–5,000  above",
+        "STEP  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS   COST   NEW PER RUN  REFERENCE",
+        "bdd   2     1,000  9,000   90,000      0            100,000  $0.42  10,000       2,000–5,000  above",
         "all   2     1,000  9,000   90,000      0            100,000  $0.42",
         "1 of 2 runs did not report their usage.",
     ] == handoffd("usage").lines

@@ -478,10 +478,12 @@ def test_tests_that_can_be_run_are_fine() -> None:
             "npm test can be started; it was ended after 40 s, checks may take longer",
         ),
         (
-            {"passed": False, "tests": None, "failing": ["exit code 2"], "line": "1 failing"}, "warning",
-            "npm test fails in the daemon's environment: exit code 2",
+            {"passed": False, "tests": None, "failing": ["npm test: exit code 2"], "line": "1 failing"},
+            "warning",
+            "in the daemon's environment, npm test: exit code 2",
         ),
         ({"command": None}, "warning", "/srv/a shop has no test command"),
+        ({"command": None, "held": True}, "warning", "the test command of /srv/a shop waits for you"),
     ],
 )  # fmt: skip
 def test_the_result_of_a_trial_is_one_line(changes: dict[str, Any], severity: str, what: str) -> None:

@@ -61,6 +61,17 @@ def test_the_story_in_flight_is_started_anew_by_force_only(status: Status) -> No
     assert () == play.ledger.parked
 
 
+def test_a_start_of_the_story_in_flight_with_an_executor_leads_to_the_command_that_changes_it() -> None:
+    """And one that is paused, perhaps for want of the other executor, has to be resumed as well."""
+    asked = Started(story="US-1", executor=("codex", "claude"))
+    play = Playbook(track_at("impl", Status.PENDING)).refused(asked, "ALREADY_RUNNING")
+    assert "handoffd use {project} codex,claude" == play.decision.result.next_command
+
+    play.given(Paused()).refused(asked, "ALREADY_RUNNING")
+    both = "handoffd use {project} codex,claude && handoffd resume {project}"
+    assert both == play.decision.result.next_command
+
+
 def test_what_a_blocked_story_waits_for_is_started_before_it() -> None:
     """Behind it in the backlog it would wait for the one that waits for it; another story may."""
     for story, option in (("US-0", "--force"), ("US-7", "--queue")):

@@ -71,8 +71,11 @@ def test_an_exit_code_alone_is_marked_unverified() -> None:
 def test_green_is_no_failing_test_of_the_storys_own() -> None:
     """Known failures do not count, collecting nothing does; of many tests the first few are named."""
     assert green_problem(green(3, known_failing=("old",))) is None
-    assert "1 tests fail: t" == green_problem(red("t"))
+    assert "1 test fails: t" == green_problem(red("t"))
     assert "the test command collected no test" == green_problem(green(0))
+    no_rule = "make: *** No rule to make target 'test'.  Stop."
+    ended = red("make test: exit code 2", verified=False, line=no_rule)
+    assert f"make test: exit code 2 ({no_rule})" == green_problem(ended)
     assert green_problem(green(0, verified=False)) is None
     names = tuple(f"t{number}" for number in range(8))
     assert "8 tests fail: t0, t1, t2, t3, t4 and 3 more" == green_problem(red(*names))
@@ -190,7 +193,7 @@ def test_a_post_check_that_says_nothing_is_named(tail: str) -> None:
 def test_failing_tests_are_told_before_a_failing_post_check() -> None:
     """Both are recorded; the tests are the reason."""
     verdict = judge("impl", tests=red("t"), post_check=PostCheck(passed=False, tail="E501"))
-    assert ("1 tests fail: t", False) == (verdict.error, verdict.lint_pass)
+    assert ("1 test fails: t", False) == (verdict.error, verdict.lint_pass)
 
 
 # --- facts ----------------------------------------------------------------------------------------

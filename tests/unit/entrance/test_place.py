@@ -111,6 +111,7 @@ SHOP = {"project": "/srv/a/long/way/to/shop", "called": "shop"}
     [
         ("handoffd approve {0} --story US-001", "handoffd approve shop --story US-001"),
         ("handoffd rules check {0}", "handoffd rules check shop"),
+        ("edits wait for `handoffd trust {0}`: schedule", "edits wait for `handoffd trust shop`: schedule"),
         ("handoffd abort {0} && handoffd start {0} US-0", "handoffd abort shop && handoffd start shop US-0"),
         ("ls -ld {0}; or: handoffd remove {0}", "ls -ld {0}; or: handoffd remove shop"),
         ("git -C {0} status", "git -C {0} status"),

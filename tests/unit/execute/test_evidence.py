@@ -180,7 +180,8 @@ def test_an_exit_code_alone_is_unverified() -> None:
     settings = TestSettings(command=("make", "check"), report="exit")
 
     assert TestReport(verified=False) == measured(settings, ended(0), TestOutput(report=None), ROOT)
-    assert "exit code 2" == measured(settings, ended(2), TestOutput(report=None), ROOT).unnamed_failure
+    failed = measured(settings, ended(2), TestOutput(report=None), ROOT)
+    assert "make check: exit code 2" == failed.unnamed_failure
 
 
 def test_the_failure_of_tests_that_met_a_limit_names_it() -> None:
@@ -190,7 +191,7 @@ def test_the_failure_of_tests_that_met_a_limit_names_it() -> None:
 
     failure = measured(settings, record, TestOutput(report=None), ROOT).unnamed_failure
     limit = "the kernel ended a process of it at its memory limit (execute.memory_max: 1 GiB)"
-    assert f"signal 9; {limit}" == failure
+    assert f"make check: signal 9; {limit}" == failure
     assert f"(signal 9; {limit})" in (measured(GO, record, TestOutput(report=None), ROOT).problem or "")
 
 

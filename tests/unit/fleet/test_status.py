@@ -108,7 +108,7 @@ async def test_a_held_edit_is_shown_and_does_not_apply(tmp_path: Path) -> None:
         at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
 
         view = (await glimpse([root], await loaded(here), here.services))[root]
-        assert (None, True) == (view.test_command, "test.command waits for" in view.warnings[0])
+        assert (None, True) == (view.test_command, "edits wait for" in view.warnings[0])
 
         at(root, ".").rename(tmp_path / "moved")
         (view,) = (await glimpse([root], await loaded(here), here.services)).values()

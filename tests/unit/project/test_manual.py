@@ -224,6 +224,20 @@ async def test_trying_the_tests_records_nothing(
         assert [] == [path.name for path in here.services.settings.runs_dir.iterdir()]
 
 
+async def test_an_edited_test_command_is_not_tried_before_a_person_trusts_it(
+    here: House, tmp_path: Path
+) -> None:
+    """But it is not the same as none at all."""
+    root = make_project(tmp_path)
+    async with alone(here, root) as project:
+        none = await Manual(project, here.services).try_tests()
+        at(root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
+        await project.look()
+        held = await Manual(project, here.services).try_tests()
+
+    assert [(None, False), (None, True)] == [(one.command, one.held) for one in (none, held)]
+
+
 async def test_tests_are_not_tried_beside_an_attempt(tmp_path: Path) -> None:
     """They could disturb each other."""
     async with handed_out(tmp_path) as (here, project, _):

@@ -221,8 +221,9 @@ async def test_a_held_edit_or_a_deleted_file_is_a_warning(here: House) -> None:
         rules, trust = at(project.root, ".ai/step-rules.yaml"), f"`handoffd trust {project.root}`"
         rules.write_text("steps: {impl: {post_check: make lint}}\n")
         await project.look()
-        held = (await view_of(project, here.services.slots)).warnings
-        assert f"steps.impl.post_check waits for {trust}" in held
+        view = await view_of(project, here.services.slots)
+        assert "steps.impl.post_check" in view.held
+        assert view.warnings[0].startswith(f"edits wait for {trust}: steps.")
 
         rules.unlink()
         await project.look()

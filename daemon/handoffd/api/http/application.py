@@ -95,16 +95,18 @@ def _route(
         key = question.caller.request
         return await do() if key is None else await replies.once(key, question, endpoint, do)
 
-    route = Route(endpoint.path, _answering(answer), name=endpoint.name, methods=[endpoint.method])
+    safely = _answering(answer, service.name)
+    route = Route(endpoint.path, safely, name=endpoint.name, methods=[endpoint.method])
     route.methods = {endpoint.method}  # no HEAD: it would never end for a stream
     return route
 
 
-def _answering(answer: Answer) -> Answer:
+def _answering(answer: Answer, name: Callable[[HandoffdError], None]) -> Answer:
     async def safely(request: Request) -> Response:
         try:
             return await answer(request)
         except HandoffdError as error:
+            name(error)
             return error_response(error)
         except Exception as error:
             # A bug. The caller gets the usual form of an error; the log has the traceback.

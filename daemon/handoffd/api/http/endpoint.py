@@ -85,6 +85,12 @@ class Error(Struct, frozen=True, kw_only=True):
     type: Literal["error"]
     code: str
     message: str
+    hint: str | None = None
+    """The next command to type."""
+    project: str | None = None
+    """The project that the hint is for."""
+    called: str | None = None
+    """What to call that in a command."""
 
 
 class ErrorStatus(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Mapping, Sequence
 
 _CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-_PATH_CHARS = 500
 
 
 class Refusal(Exception):
@@ -104,15 +103,4 @@ def _found(program: str, env: Mapping[str, str]) -> str:
     if paths:
         error = OSError(errno.EACCES, os.strerror(errno.EACCES))
         raise Refusal(explain(f"program {program!r}", error), no_program=True)
-    raise Refusal(_nowhere(program, os.pathsep.join(folders)), no_program=True)
-
-
-def _nowhere(program: str, path: str) -> str:
-    """Return one line on a program that is not on the PATH, which is seldom the one that people have."""
-    if len(path) > _PATH_CHARS:
-        path = path[:_PATH_CHARS] + "..."
-    return (
-        f"ENOENT: program {program!r} is not on the PATH that the daemon gives executors and checks"
-        f" ({path}); `command -v {program!r}` says whether it is on yours, `handoffd service install`"
-        " gives that to a service"
-    )
+    raise Refusal(f"ENOENT: program {program!r} is not on the daemon's PATH", no_program=True)
