@@ -88,7 +88,7 @@ class Problem:
     """One problem of a file that a person (or an agent) wrote.
 
     `line` counts from 1; `key` is a dotted path such as `steps.impl.max_attempts`; `allowed`
-    lists the allowed values, where they are few.
+    lists the allowed values; for people, `meant`, the likeliest of them, replaces the list.
     """
 
     file: str
@@ -96,12 +96,13 @@ class Problem:
     key: str | None = None
     message: str
     allowed: tuple[str, ...] = ()
+    meant: str | None = None
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         key = f" {self.key}:" if self.key else ""
         allowed = f" (allowed: {', '.join(self.allowed)})" if self.allowed else ""
-        return f"{place}:{key} {self.message}{allowed}"
+        return f"{place}:{key} {self.message}{f'; did you mean {self.meant}?' if self.meant else allowed}"
 
     def as_json(self) -> Json:
         """Return its position, the message, and the allowed values, as JSON values."""

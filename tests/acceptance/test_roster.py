@@ -140,6 +140,21 @@ def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> 
         assert daemon.post("/v1/reload", {})["settings"]["changed"] == []
 
 
+def test_a_daemon_outlives_the_folder_that_it_was_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings are read again although it is deleted, and nothing keeps its disk from being unmounted."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    with running(tmp_path, {**QUICK, "execute": {"slots": 1}}) as daemon:
+        assert "/" == os.readlink(f"/proc/{daemon.pid}/cwd")
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "gone").rmdir()
+        daemon.configure({**QUICK, "execute": {"slots": 3}})
+
+        eventually_sync(lambda: daemon.post("/v1/reload", {})["settings"]["taken"])
+
+
 def test_an_executor_that_cannot_be_used_is_a_problem_with_its_line(tmp_path: Path) -> None:
     """A fault that only the whole settings show is found before they apply."""
     with running(tmp_path, QUICK) as daemon:

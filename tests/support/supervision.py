@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ class MemorySupervision:
         outcome: dict[str, str | HandoffdError] = {}
         for root in roots:
             if root.startswith("/gone"):
-                outcome[root] = NotFound(f"{root} is not a folder", hint="give the root of a project")
+                outcome[root] = NotFound(f"{root} is not a folder", hint=f"ls {os.path.dirname(root)}")
             else:
                 outcome[root] = (await self.add(root)).project
         return outcome

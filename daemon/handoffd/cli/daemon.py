@@ -74,7 +74,8 @@ def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
     from handoffd.settings.loading import Given
 
     dotted = {name.replace("log_", "log."): value for name, value in flags.items()}
-    given = Given(flags={"config": place.config, **dotted}, environ=place.environ)
+    given = Given(flags={"config": place.config, **dotted}, environ=place.environ, base=os.getcwd())
+    os.chdir("/")  # someone may delete or unmount the folder that the daemon was started in
     try:
         loaded = given.load(misfits)
     except InvalidFile as invalid:

@@ -8,6 +8,7 @@ below a folder are supervised without trust: no person has checked their files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -389,7 +390,7 @@ MOST_NAMES = 20
 """How many names an error lists at most."""
 
 
-def root_called(name: str, register: Register) -> str:
+def root_called(name: str, register: Register, state_dir: Path) -> str:
     """Return the root of the project named `name`, or located at or above the path `name`.
 
     Raises NotFound, with the known names, and Refused, with their roots, when several have the name.
@@ -409,7 +410,8 @@ def root_called(name: str, register: Register) -> str:
         raise Refused(message, hint="handoffd projects")
     known = _listed(nsmallest(MOST_NAMES, map(register.name_of, register)), len(register))
     message = f"no supervised project named or located at {name} (known: {known})"
-    raise NotFound(message, hint=command_for(name, "add") if path.is_absolute() else "handoffd projects")
+    addable = resolved and os.path.isdir(resolved) and unfit(str(resolved), state_dir) is None
+    raise NotFound(message, hint=command_for(name, "add") if addable else "handoffd projects")
 
 
 def _resolved(path: Path) -> Path | None:

@@ -200,7 +200,7 @@ class Roster:
     # --- for the control layer -------------------------------------------------------------------
     def find(self, name: str) -> str:
         """Return the root of the project named `name`, or located at or above the path `name`."""
-        return root_called(name, self._register)
+        return root_called(name, self._register, self._services.settings.state_dir)
 
     def names(self) -> Mapping[str, str]:
         """Return, by root, how commands name each project."""

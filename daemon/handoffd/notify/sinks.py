@@ -68,9 +68,10 @@ async def try_sinks(
     """
     sinks = settings.named()
     if not sinks or (only is not None and only not in sinks):
-        known = ", ".join(sinks) or "none: `notify` in the settings has no command, webhook, ntfy or apprise"
-        what = "no notification sink is configured" if only is None else f"there is no sink {only[:40]!r}"
-        raise NotFound(f"{what} (sinks: {known})", hint="handoffd config show")
+        what = "no sink for notices is configured" if only is None else f"there is no sink {only[:40]!r}"
+        known = f" (sinks: {', '.join(sinks)})" if sinks else ""
+        hint = "handoffd config show  # then set `notify` in the file it names"
+        raise NotFound(f"{what}{known}", hint=hint)
     wanted = {name: sink for name, sink in sinks.items() if only in {None, name}}
     trials: dict[str, Trial] = {}
 

@@ -78,24 +78,28 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """The arguments of `load`, for callers that read the settings or check their files repeatedly."""
+    """The arguments of `load`, for callers that read the settings or check their files repeatedly.
+
+    `base` is the folder that relative paths of flags and variables start at; None: the current one, which a
+    daemon must not ask for, since someone may delete it while it runs.
+    """
 
     flags: Mapping[str, object]
     environ: Mapping[str, str]
+    base: str | None = None
 
     def load(self, further: Further | None = None, *, daemon: bool = True) -> Loaded:
         """Return the settings as they are now, as `load` does. Raises InvalidFile."""
-        return load(self.flags, self.environ, daemon=daemon, further=further)
+        return load(self.flags, self.environ, daemon=daemon, further=further, base=self.base)
 
     def files(self) -> tuple[Path, ...]:
         """Return the possible paths of the settings file; the first that exists counts."""
         given = self.flags.get("config")
-        names = default_files(self.environ) if given is None else (os.path.abspath(str(given)),)
-        return tuple(map(Path, names))
+        return tuple(map(Path, default_files(self.environ))) if given is None else (_at(self.base, given),)
 
     def secret_files(self) -> tuple[Path, ...]:
         """Return the files that the settings file names as `{file: PATH}`; none if it is unreadable now."""
-        path = _find_file(self.environ, self.flags.get("config"))
+        path = _find_file(self.environ, self.flags.get("config"), self.base)
         if path is None or not os.path.isfile(path):  # a pipe can be read only once
             return ()
         try:
@@ -120,19 +124,21 @@ def load(
     *,
     daemon: bool = False,
     further: Further | None = None,
+    base: str | None = None,
 ) -> Loaded:
     """Return the settings of the daemon. `daemon`: a secret that cannot be read is a problem.
 
+    `base` is the folder of relative paths in flags and variables; None: the current one.
     `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
     `config` names the settings file; `further` checks values against each other. Raises InvalidFile
     with all problems.
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
-    file = _find_file(environ, flags.pop("config", None))
+    file = _find_file(environ, flags.pop("config", None), base)
     blank = file is not None and _lay_file(merge, file, daemon)
-    _lay_environment(merge)
-    _lay_flags(merge, flags)
+    _lay_environment(merge, _at(base, "."))
+    _lay_flags(merge, flags, _at(base, "."))
     return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources, blank=blank)
 
 
@@ -218,9 +224,14 @@ def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
     return not text.strip()
 
 
-def _find_file(environ: Mapping[str, str], given: object) -> Path | None:
+def _at(base: str | None, path: object) -> Path:
+    """Return a path as seen from the folder `base`; None: from the current one."""
+    return Path(os.path.abspath(os.path.join(base or "", str(path))))
+
+
+def _find_file(environ: Mapping[str, str], given: object, base: str | None) -> Path | None:
     if given is not None:
-        return Path(os.path.abspath(str(given)))
+        return _at(base, given)
     return next((Path(path) for path in default_files(environ) if os.path.lexists(path)), None)
 
 
@@ -232,7 +243,7 @@ def _text_of(path: Path) -> bytes:
         raise InvalidFile((Problem(file=str(path), message=f"cannot be read ({error.strerror})"),)) from error
 
 
-def _lay_environment(merge: Merge) -> None:
+def _lay_environment(merge: Merge, base: Path) -> None:
     known = {name.upper() for name in Settings.model_fields}
     ours = {
         name: name.upper().removeprefix(PREFIX).partition(_DELIMITER)
@@ -240,7 +251,7 @@ def _lay_environment(merge: Merge) -> None:
         if name.upper().startswith(PREFIX)
     }
     if any(key in known for key, _, _ in ours.values()):
-        merge.lay(_from_environment(merge.environ), lambda key: _variable(key, merge.environ), Path.cwd())
+        merge.lay(_from_environment(merge.environ), lambda key: _variable(key, merge.environ), base)
     for name, (section, delimiter, _) in ours.items():
         if delimiter and section not in known:
             sections = (key for key, field in Settings.model_fields.items() if section_of(field))
@@ -282,7 +293,7 @@ def _variable(key: str, environ: Mapping[str, str]) -> Source:
     return Source(kind="environment")
 
 
-def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
+def _lay_flags(merge: Merge, flags: Mapping[str, object], base: Path) -> None:
     values: dict[str, Any] = {}
     for key, value in flags.items():
         *sections, name = key.split(".")
@@ -294,7 +305,7 @@ def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
     def flag(key: str) -> Source:
         return Source(kind="flag", name="--" + key.replace(".", "-").replace("_", "-"))
 
-    merge.lay(values, flag, Path.cwd())
+    merge.lay(values, flag, base)
 
 
 def _settle(merge: Merge, further: Further | None) -> Settings:

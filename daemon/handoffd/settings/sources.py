@@ -224,8 +224,15 @@ def _problem(details: ErrorDetails, model: type[BaseModel], locate: Locate) -> P
     key = dotted(details["loc"])
     owner, field = _owner(model, details["loc"])
     message, allowed = _words(details, owner, field)
+    close = get_close_matches(str(details["loc"][-1]), allowed, n=1) if message == _UNKNOWN else ()
     file, line = locate(key)
-    return Problem(file=file, line=line, key=key or None, message=message, allowed=allowed)
+    return Problem(
+        file=file, line=line, key=key or None, message=message, allowed=allowed, meant=next(iter(close), None)
+    )
+
+
+_UNKNOWN = "unknown setting"
+"""The message for a key that a section does not have."""
 
 
 def _words(
@@ -233,9 +240,7 @@ def _words(
 ) -> tuple[str, tuple[str, ...]]:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "extra_forbidden" and owner is not None:
-        known = tuple(owner.model_fields)
-        close = get_close_matches(str(details["loc"][-1]), known, n=1)
-        return f"unknown setting; did you mean {close[0]}?" if close else "unknown setting", known
+        return _UNKNOWN, tuple(owner.model_fields)
     told = _MESSAGES.get(kind)
     message = told.format(**context) if told else details["msg"][:1].lower() + details["msg"][1:]
     allowed = tuple(re.findall(r"'([^']*)'", context.get("expected", ""))) if kind in _WITH_ALLOWED else ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
+from shlex import quote
 from typing import Final, TypeVar
 
 import anyio
@@ -52,7 +53,7 @@ async def resolved(root: str, limit_s: float = LIMIT_S) -> str:
     """Return where a folder is, without symbolic links. Raises NotFound, and StoreError for silence."""
     path = await _within(limit_s, partial(_folder, root), root)
     if path is None:
-        raise NotFound(f"{root} is not a folder", hint="give the root of a project")
+        raise NotFound(f"{root} is not a folder", hint=f"ls {quote(os.path.dirname(root))}")
     return path
 
 

@@ -58,7 +58,7 @@ def test_the_details_of_an_error_arrive(control: Controlled, tmp_path: Path) -> 
 
     problem = {
         "file": ".ai/handoffd.yaml", "line": 1, "key": "auto",
-        "message": "must be true or false, not 'maybe'", "allowed": [],
+        "message": "must be true or false, not 'maybe'", "allowed": [], "meant": None,
     }  # fmt: skip
     assert {"problems": [problem]} == caught.value.details
     assert f"${{EDITOR:-vi}} +1 {tmp_path}/.ai/handoffd.yaml" == caught.value.hint

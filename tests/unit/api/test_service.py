@@ -361,7 +361,7 @@ def test_reload_answers_with_settings_and_projects() -> None:
     assert 2 == len(told["warnings"])
     assert {
         "file": "/etc/h.yaml", "line": 3, "key": "language", "message": "must be one",
-        "allowed": ["en", "zh-TW"],
+        "allowed": ["en", "zh-TW"], "meant": None,
     } == PROBLEM.as_json()  # fmt: skip
 
 

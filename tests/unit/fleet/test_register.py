@@ -100,6 +100,9 @@ async def test_a_shared_name_is_replaced_by_the_root(here: House) -> None:
         register.names()["/c"]
 
 
+STATE = Path("/var/lib/handoffd")
+
+
 @pytest.fixture
 async def projects(tmp_path: Path) -> AsyncIterator[Register]:
     """Two projects named `shop` and one named after its folder, `till`."""
@@ -122,15 +125,15 @@ async def test_a_project_is_found_by_root_by_inner_path_and_by_name(
     (tmp_path / "link").symlink_to(till)
 
     for name in (till, f"{till}/docs", str(tmp_path / "link" / "docs"), "till"):
-        assert till == root_called(name, projects)
+        assert till == root_called(name, projects, STATE)
     assert {*list(projects)[:2], "till"} == set(names.values())
-    assert list(projects) == [root_called(names[root], projects) for root in projects]
+    assert list(projects) == [root_called(names[root], projects, STATE) for root in projects]
 
 
 async def test_an_ambiguous_name_is_refused_with_the_paths(projects: Register) -> None:
     """A person has to give one of them."""
     with pytest.raises(Refused) as refused:
-        root_called("shop", projects)
+        root_called("shop", projects, STATE)
 
     assert all(root in refused.value.message for root in list(projects)[:2])
     assert "handoffd projects" == refused.value.hint
@@ -143,10 +146,27 @@ async def test_an_unknown_name_is_refused_with_the_known_names(
     """A relative path has no meaning, even if the daemon runs inside a project."""
     monkeypatch.chdir(tmp_path / "till")
     with pytest.raises(NotFound) as unknown:
-        root_called(name, projects)
+        root_called(name, projects, STATE)
 
     assert "(known: shop, shop, till)" in unknown.value.message
-    assert ("handoffd add /nowhere" if name == "/nowhere" else "handoffd projects") == unknown.value.hint
+    assert "handoffd projects" == unknown.value.hint
+
+
+def test_only_a_folder_that_can_be_a_project_may_be_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home folder cannot, and what is not there cannot either."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "shop").mkdir()
+
+    hints = {}
+    for name in ("shop", "none", ""):
+        with pytest.raises(NotFound) as unknown:
+            root_called(str(tmp_path / name), Register(), STATE)
+        hints[name] = unknown.value.hint
+
+    other = "handoffd projects"
+    assert {"shop": f"handoffd add {tmp_path}/shop", "none": other, "": other} == hints
 
 
 def test_only_some_of_many_names_are_listed() -> None:
@@ -155,7 +175,7 @@ def test_only_some_of_many_names_are_listed() -> None:
     for number in range(23):
         many.lay_down(f"/srv/{number}", row(f"{number}"))
     with pytest.raises(NotFound, match="and 3 more"):
-        root_called("shop", many)
+        root_called("shop", many, STATE)
 
 
 def test_an_impossible_path_is_not_found(tmp_path: Path) -> None:
@@ -164,7 +184,7 @@ def test_an_impossible_path_is_not_found(tmp_path: Path) -> None:
 
     for name in (str(tmp_path / "round" / "x"), "/" + "x" * 5_000, "/a\0b"):
         with pytest.raises(NotFound):
-            root_called(name, Register())
+            root_called(name, Register(), STATE)
 
 
 # --- loading at the start of a daemon ----------------------------------------------------------------

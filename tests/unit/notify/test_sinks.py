@@ -295,7 +295,7 @@ async def test_one_sink_can_be_tried_alone() -> None:
 @pytest.mark.parametrize(
     ("only", "values", "words"),
     [
-        (None, {}, "no notification sink is configured .sinks: none"),
+        (None, {}, "no sink for notices is configured"),
         ("phone", {"command": ["true"]}, "there is no sink 'phone' .sinks: command"),
     ],
 )

@@ -39,8 +39,7 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         ({"notify": {"webhook": {}}}, "file:7: notify.webhook.url: is missing"),
         (
             {"notify": {"sinks": {"phone": {"ntfy": {"topc": "x", "topic": "y"}}}}},
-            "file:7: notify.sinks.phone.ntfy.topc: unknown setting; did you mean topic? (allowed: server,"
-            " topic, token, priority, tags, click, timeout_s)",
+            "file:7: notify.sinks.phone.ntfy.topc: unknown setting; did you mean topic?",
         ),
         (
             {"notify": {"routes": [{"kinds": ["dome"], "to": []}]}},
@@ -63,7 +62,7 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         ),
         (
             {"log": {"levle": "info"}},
-            "file:7: log.levle: unknown setting; did you mean level? (allowed: format, level)",
+            "file:7: log.levle: unknown setting; did you mean level?",
         ),
         ({"log": {"zzz": 1}}, "file:7: log.zzz: unknown setting (allowed: format, level)"),
         (

@@ -151,8 +151,7 @@ def test_all_problems_are_reported_at_once_with_their_places(environ: dict[str, 
     assert sorted(
         [
             f"HANDOFFD_WACH__STEP_MS: there is no such section (allowed: {known})",
-            f"{file}:2: watch.stepms: unknown setting; did you mean step_ms? "
-            "(allowed: backend, step_ms, debounce_ms, shards, sweep_s)",
+            f"{file}:2: watch.stepms: unknown setting; did you mean step_ms?",
             f"{file}:4: notify.webhook.url: is missing",
             f"{file}:5: executor: must be the name of an executor, or a list of names",
             "HANDOFFD_WATCH__SHARDS: watch.shards: must be a whole number, not 'many'",
@@ -221,6 +220,22 @@ def test_secrets_are_read_from_files_and_credentials(environ: dict[str, str], tm
     assert loaded.settings.notify.webhook is not None
     assert "https://example.org/KEY" == loaded.settings.notify.webhook.url.get_secret_value()
     assert ("…", f"file {file}:2") == told(loaded, "execute.keys.A_KEY")
+
+
+def test_relative_paths_of_flags_start_at_the_folder_given(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current one may be gone by the time they are read again."""
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "own.yaml").write_text("language: zh-TW\n")
+    flags = {"config": "own.yaml", "state_dir": "state"}
+    given = Given(flags=flags, environ=environ, base=str(tmp_path))
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    found = given.load()
+    assert (tmp_path / "own.yaml",) == given.files()
+    assert ("zh-TW", tmp_path / "state") == (found.settings.language, found.settings.state_dir)
 
 
 def test_the_files_of_secrets_can_be_followed(environ: dict[str, str]) -> None:
@@ -301,8 +316,7 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
     assert [
         ".ai/handoffd.yaml:1: auto: must be true or false, not 'maybe'",
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
-        ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report? "
-        "(allowed: command, report, exclude_argument)",
+        ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
         "preset, stall_min, test, external_edits, caps, group, priority, schedule, env)",
     ] == [str(problem) for problem in caught.value.problems]
@@ -366,8 +380,7 @@ workspaces:
 
     assert [
         f"{file}:1: projects.1: must be a path, not 7",
-        f"{file}:5: workspaces.1.dept: unknown setting; did you mean depth?"
-        " (allowed: path, depth, exclude, add)",
+        f"{file}:5: workspaces.1.dept: unknown setting; did you mean depth?",
         f"{file}:7: workspaces.2.depth: must be at most 8, not 99",
         f"{file}:8: workspaces.2.add: must be one of the allowed values, not 'never' (allowed: auto, ask)",
         f"{file}:9: workspaces.2.exclude: must be patterns as in .gitignore, which '!' is not",
