@@ -78,6 +78,7 @@ class MemorySupervision:
         self.checked: PostCheck | None = PostCheck(passed=True)
         self.tried = Tried()
         self.held: tuple[str, ...] = ()
+        self.written: list[tuple[str, Mapping[str, str] | None]] = []
         self.handed_out: list[Result] = []
         """What `hand_out` answers, one after another; then it gives the first step away."""
         self.used: dict[str, Usage] = {}
@@ -211,8 +212,11 @@ class MemorySupervision:
             ),
         )  # fmt: skip
 
-    async def trust(self, project: str) -> tuple[str, ...]:
-        """Return what was held; nothing is from then on."""
+    async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Return what was held; nothing is from then on. Only remember what was `written`."""
+        if written is not None:
+            self.written.append((project, written))
+            return ()
         held, self.held = self.held, ()
         return held
 

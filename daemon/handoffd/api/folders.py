@@ -284,11 +284,13 @@ _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTA
 class Prepared(Struct, frozen=True, kw_only=True):
     """What `init` wrote into a project, which expected files it lacks, and what tests it.
 
-    `test_command` is the one in the project's settings, detected now or written before; None: there is none.
+    `settings` is the text written as its settings; None: it had some. `test_command` is the one that they
+    name, detected now or written before; None: there is none.
     `others` are test suites that were found and that it does not run. They are left out when a person's own
     settings name a command.
     """
 
+    settings: str | None
     created: tuple[str, ...]
     missing: tuple[str, ...]
     test_command: tuple[str, ...] | None
@@ -310,18 +312,19 @@ def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
 def prepare_project(root: str) -> Prepared:
     """Write the files that a supervised project needs and lacks. Raises StoreError, InvalidFile."""
     found = find_suites(Path(root))
-    created = []
-    if _write_settings(root, found):
-        created.append(SETTINGS)
+    settings = _write_settings(root, found)
+    created = [SETTINGS] if settings is not None else []
     with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
             created.append(POINTER)
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
     command = _test_command(root)
-    others = found.others if SETTINGS in created or command is None else ()
+    others = found.others if settings is not None or command is None else ()
     if command is None and found.chosen is not None:  # the settings are a person's, and name none
         others = (found.chosen, *others)
-    return Prepared(created=tuple(created), missing=missing, test_command=command, others=others)
+    return Prepared(
+        settings=settings, created=tuple(created), missing=missing, test_command=command, others=others
+    )
 
 
 def _test_command(root: str) -> tuple[str, ...] | None:
@@ -330,11 +333,13 @@ def _test_command(root: str) -> tuple[str, ...] | None:
     return load_project(text, SETTINGS).test.command
 
 
-def _write_settings(root: str, found: Suites) -> bool:
+def _write_settings(root: str, found: Suites) -> str | None:
+    """Write first settings and return their text; None for a project that has some."""
     if read_project_file(Path(root), SETTINGS, MAX_BYTES) is not None:
-        return False
-    write_project_file(Path(root), SETTINGS, settings_text(found))
-    return True
+        return None
+    text = settings_text(found)
+    write_project_file(Path(root), SETTINGS, text)
+    return text
 
 
 def settings_text(found: Suites) -> str:
@@ -377,10 +382,10 @@ def _write_pointer(root: str) -> bool:
     return True
 
 
-def after_init(view: ProjectView, *, held: bool) -> str:
-    """Return the command that follows `init`; `held`: the new settings wait for a person's trust."""
+def after_init(view: ProjectView) -> str:
+    """Return the command that follows `init`."""
     track = view.tracks[0] if view.tracks else None
-    if held:
+    if view.held:
         return command_for(view.project, "trust")
     if track is None or track.story is None or track.step == DONE:
         return command_for(view.project, "start", "STORY")

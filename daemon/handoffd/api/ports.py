@@ -124,7 +124,7 @@ class Supervision(Protocol):
     async def backlog(self, project: str) -> BacklogView:
         """Return the queued stories of a project."""
 
-    async def trust(self, project: str) -> tuple[str, ...]:
+    async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept pending edits of settings and rules; return the changed keys, dotted."""
 
 

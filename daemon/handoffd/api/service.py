@@ -394,8 +394,9 @@ class Service(Reads, Inspecting):
         check_project(root, self._runs_dir.parent, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
-        known = self._knows(root)
         await self._supervision.add(root)
+        if prepared.settings is not None:  # it may have been a project without any before
+            await self._supervision.trust(root, {SETTINGS: prepared.settings})
         await self._initialise(root, name)
         view = await self._supervision.view(root)
         return Initialised(
@@ -408,7 +409,7 @@ class Service(Reads, Inspecting):
             test_command=prepared.test_command,
             other_tests=[OtherTests(folder=one.folder, command=one.typed) for one in prepared.others],
             warnings=view.warnings,
-            next_command=after_init(view, held=known and SETTINGS in prepared.created),
+            next_command=after_init(view),
         )
 
     async def add(self, project: str, *, take: bool = False) -> Added:

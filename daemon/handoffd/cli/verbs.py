@@ -329,7 +329,9 @@ def _mistaken(place: Place, spec: VerbSpec, word: str) -> Refused | None:
 
     missing = next(one for one in spec.parameters if one.required)
     name = missing.name.upper()
-    message = f"{word!r} names a project, and {name} is missing: {missing.help}"
+    message = f"{word!r} names a project, and {name} is missing"
+    if missing.type != "reason":  # the next command lists the reasons
+        message += f": {missing.help}"
     if spec.name in _TAKE_ANY:
         message += f" (if it is the {name}: `{command_for('.', spec.typed, word)}`)"
     hint = by_name(usage(spec, found["project"]), found | {"called": found["name"]})

@@ -376,12 +376,15 @@ class Roster:
         with self._register.guest(project):
             return backlog_of(await self._loops.awake(project))
 
-    async def trust(self, project: str) -> tuple[str, ...]:
-        """Accept held settings and rules; return the changes, as dotted keys."""
+    async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Accept held settings and rules; return the changes, as dotted keys.
+
+        `written`: accept these texts alone, which a person has just had written.
+        """
         with self._register.guest(project):
             found = await self._loops.awake(project)
             with remedies(found.root):
-                keys = await found.trust()
+                keys = await found.trust(written)
             await found.look()
             return keys
 

@@ -306,10 +306,13 @@ class Project:
         """Return whether the project's own folder is at its root; blocks on the disk."""
         return self._folder.is_there()
 
-    async def trust(self) -> tuple[str, ...]:
-        """Accept the current contents of its files, in the current folder; return what was pending."""
+    async def trust(self, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Accept the current contents of its files, in the current folder; return what was pending.
+
+        `written`: accept these texts alone.
+        """
         self._folder.accept()
-        return await self.files.trust()
+        return await self.files.trust(written)
 
     # --- the clock -------------------------------------------------------------------------------
     async def poll(self) -> None:

@@ -219,6 +219,8 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
     if track.shortage is not None:
         return track.shortage.action
     following = _leading_on(track.track, project.files.rules, project.stories_done())
+    if project.condition == "invalid_rules" and following in _BY_ANOTHER:
+        return repair_command(project.root, project.condition)
     return addressed(following, project.root) if following else None
 
 

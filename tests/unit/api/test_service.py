@@ -12,6 +12,7 @@ from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over
 
+from handoffd.api.folders import after_init
 from handoffd.api.service import (
     Service,
     added_many,
@@ -123,16 +124,28 @@ async def test_init_lists_what_it_wrote_and_what_is_missing(
     assert [] == second["created"]
 
 
-async def test_init_names_the_command_that_follows(
+async def test_init_trusts_the_settings_that_it_wrote_and_nothing_else(
     supervision: MemorySupervision, service: Service, root: str
 ) -> None:
-    """A start, unless the project was taken in before: then a person has to trust the new settings."""
-    fresh = await service.call("init", root, {}, EVE)
-    os.unlink(f"{root}/.ai/handoffd.yaml")
-    again = await service.call("init", root, {}, EVE)
+    """The project may have been taken in without any, and a person has just asked for these."""
+    first = await service.call("init", root, {}, EVE)
+    await service.call("init", root, {}, EVE)
 
-    assert f"handoffd start {root} STORY" == fresh["next_command"]
-    assert f"handoffd trust {root}" == again["next_command"]
+    text = Path(root, ".ai/handoffd.yaml").read_text()  # noqa: ASYNC240
+    assert [(root, {".ai/handoffd.yaml": text})] == supervision.written
+    assert f"handoffd start {root} STORY" == first["next_command"]
+
+
+def test_init_leads_on_to_what_is_in_flight(supervision: MemorySupervision) -> None:
+    """Another start would be refused."""
+    shop = supervision.projects["/srv/shop"]
+    running = replace(shop.tracks[0], story="US-1", step="bdd", next_command=None)
+    waiting = replace(running, next_command="handoffd approve /srv/shop")
+
+    assert "handoffd trust /srv/shop" == after_init(replace(shop, held=("schedule",)))
+    assert "handoffd status /srv/shop" == after_init(replace(shop, tracks=(running,)))
+    assert "handoffd approve /srv/shop" == after_init(replace(shop, tracks=(waiting,)))
+    assert "handoffd start /srv/shop STORY" == after_init(replace(shop, tracks=()))
 
 
 async def test_an_init_that_is_refused_writes_nothing(

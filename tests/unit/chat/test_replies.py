@@ -159,7 +159,7 @@ def test_an_unclear_message_is_asked_back() -> None:
     """A decision with more text, or a message without meaning."""
     assert "「核准」" in ZH.unclear("approve", TRACK)
     assert ZH.wording.say("type.gate") in ZH.unclear("approve", TRACK)
-    assert "Type `start US-001`" in EN.unclear(
+    assert "as in `start US-001`" in EN.unclear(
         "start_story", {**TRACK, "next_command": "handoffd start /x STORY"}
     )
     assert "Type `pause`" in EN.unclear("pause", TRACK)

@@ -176,7 +176,7 @@ def test_lists() -> None:
         ("handoffd retry '/srv/my shop'", "Type `retry`"),
         ("handoffd dispatch /srv/shop", "Type `continue`"),
         ("handoffd resume /srv/shop", "Type `continue`"),
-        ("handoffd start /srv/shop STORY", "Type `start US-001`"),
+        ("handoffd start /srv/shop STORY", "Type `start` and a story's id, as in `start US-001`"),
         ("handoffd note /srv/shop TEXT", "Type `note:"),
         ("handoffd reopen /srv/shop STEP", "Type `reopen STEP"),
         ("handoffd status /srv/shop --watch", "Type `status`"),

@@ -139,7 +139,7 @@ REASONS = f" # REASON: {', '.join(Reason)}"
         ("start .", "STORY is missing: its id, e.g. US-001", "start web STORY"),
         ("custom shop", "TEXT is missing: the instruction", "custom shop TEXT"),
         ("note shop", "TEXT is missing: the note", "note shop TEXT"),
-        ("reject shop", "REASON is missing: selects the step to go back to", f"reject shop REASON{REASONS}"),
+        ("reject shop", "REASON is missing", f"reject shop REASON{REASONS}"),
         ("level shop", "LEVEL is missing: 1 or 2", "level shop LEVEL"),
         ("use shop", "EXECUTOR is missing: NAME", "use shop EXECUTOR"),
         ("backlog auto shop", "AUTO is missing: on; off", "backlog auto shop AUTO"),

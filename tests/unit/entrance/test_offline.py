@@ -159,7 +159,7 @@ def test_a_file_that_is_wrong_always_has_an_editor(
     line = told["problems"][0]["line"]
     place = "" if line is None else f"+{line} "
     assert f"${{EDITOR:-vi}} {place}{root}/{file}" == told["hint"]
-    assert all({"file", "line", "key", "message", "allowed"} == set(one) for one in told["problems"])
+    assert all({"file", "line", "key", "message", "allowed", "meant"} == set(one) for one in told["problems"])
     assert file == told["problems"][0]["file"]
 
 

@@ -39,6 +39,20 @@ async def test_without_own_files_the_shipped_table_applies(here: House, tmp_path
     assert ((), ()) == (files.problems, files.held)
 
 
+async def test_only_what_a_person_had_written_is_trusted(here: House) -> None:
+    """Another file may have been edited meanwhile, and the written one, too."""
+    root, files = await trusting(here)
+    write(root, RULES, "steps: {impl: {post_check: make lint}}\n")
+    write(root, SETTINGS, "test: {command: [make]}\n")
+
+    await files.trust({SETTINGS: "test: {command: [make]}\n"})
+    assert ("steps.impl.post_check" in files.held, ("make",)) == (True, files.settings.test.command)
+
+    write(root, SETTINGS, "test: {command: [evil]}\n")
+    await files.trust({SETTINGS: "test: {command: [tox]}\n"})
+    assert ("test.command" in files.held, ("tox",)) == (True, files.settings.test.command)
+
+
 async def test_files_apply_completely_when_a_person_adds_the_project(here: House, tmp_path: Path) -> None:
     """Including commands; the journal records the trust."""
     root = make_project(tmp_path, settings="test: {command: [make, test]}\n")

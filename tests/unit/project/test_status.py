@@ -176,6 +176,19 @@ async def test_a_broken_file_is_the_next_thing_to_repair(here: House) -> None:
         assert view.detail == view.tracks[0].waits_for
 
 
+async def test_broken_settings_are_repaired_before_another_story_starts(here: House) -> None:
+    """A pause or a decision of a person comes first: the last good ones still apply."""
+    async with project_in(here, Started(story="US-1"), Aborted(by="me")) as project:
+        at(project.root, ".ai/handoffd.yaml").write_text("tset: {}\n")
+        await project.look()
+        ended = await main(here, project)
+        await project.main.give(Started(story="US-2"))
+        await project.main.give(Paused(by="me"))
+
+        assert f"handoffd rules check {project.root}" == ended.next_command
+        assert f"handoffd resume {project.root}" == (await main(here, project)).next_command
+
+
 @pytest.mark.parametrize(("bootstrapped", "step"), [(False, "bootstrap"), (True, "bdd")])
 async def test_a_peek_without_a_story_shows_its_first_step(
     here: House, bootstrapped: bool, step: str
