@@ -57,6 +57,7 @@ PACKAGE_FILES = range(3, 21)
 MOST_FILES = 260
 """Beside the `__init__` of the packages. A new subject gets a file, and an old one gives one up."""
 FLOORS, ARROWS = 7, 60
+WORDS = 2500
 """Inside a package: modules that lead down behind one another, and imports."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}
 
@@ -386,6 +387,13 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
             broken.append(target)
 
     assert [] == broken
+
+
+def test_a_page_is_read_in_one_sitting() -> None:
+    """At most `WORDS` words; the changelog grows with every release."""
+    words = {path: len(path.read_text("utf-8").split()) for path in DOCUMENTS if path.stem != "CHANGELOG"}
+
+    assert {} == {path: count for path, count in words.items() if count > WORDS}
 
 
 def test_files_of_tests_that_the_docs_name_exist() -> None:

@@ -71,6 +71,18 @@ def test_a_script_makes_it_misbehave_and_the_rules_answer(tmp_path: Path) -> Non
     assert "daemon.log" in done.stderr
 
 
+def test_a_story_that_is_done_is_refused(tmp_path: Path) -> None:
+    """A start that is refused would otherwise be waited for."""
+    project = create(tmp_path / "shop")
+    (project / ".ai").mkdir(exist_ok=True)
+    (project / ".ai/history.md").write_text("# History\n\n## US-001 done\n")
+
+    done = rehearse(str(project), "--yes")
+
+    assert 1 == done.returncode
+    assert "US-001 cannot be started: US-001 is done\n  next: handoffd rehearse --story STORY" in done.stderr
+
+
 def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> None:
     """The report has the attempts that were made all the same, with the rule that ended them."""
     project = create(tmp_path / "shop")

@@ -28,7 +28,7 @@ from rich.text import Text
 from handoffd.api.client import Client
 from handoffd.cli.asking import print_json
 from handoffd.cli.story.reviewer import Ask, Changes, approve_by_itself, ask_at_terminal
-from handoffd.errors import HandoffdError, Json, NoDaemon
+from handoffd.errors import HandoffdError, Json, NoDaemon, Refused
 
 progress = Console(stderr=True)
 """Where people see how it goes; standard output is for what came of it."""
@@ -85,7 +85,10 @@ def play(
     )
     progress.print(f"Starting a daemon for this alone; it writes {base / 'daemon.log'}", soft_wrap=True)
     with private_daemon(base, settings) as client:
-        client.post("/v1/verbs/start", {"project": project, "story": story, "by": by})
+        started = client.post("/v1/verbs/start", {"project": project, "story": story, "by": by})
+        if started["type"] == "error":
+            hint = f"handoffd {by} --story STORY"
+            raise Refused(f"{story} cannot be started: {started['message']}", code=started["code"], hint=hint)
         storyline = Storyline(client, project, progress, ask, by=by)
         track = storyline.follow()
         rows = storyline.rows()
