@@ -251,9 +251,11 @@ def _leave_orphan(assignment: Assignment) -> None:
 def _flood(size: int) -> None:
     line = b"rehearsal: so much to say, and so little of it needed\n"
     chunk = line * 1200
-    while size > 0:
-        write(chunk[:size])
+    while size > len(chunk):
+        write(chunk)
         size -= len(chunk)
+    if size > 0:
+        write(chunk[: size - 1] + b"\n")  # what is printed next begins a line
 
 
 def _work_slowly(seconds: float, voice: Voice) -> None:

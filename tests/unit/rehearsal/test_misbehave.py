@@ -151,6 +151,7 @@ def test_flood_prints_exactly_that_much_more(shop: Rehearsal) -> None:
     flooded = told(shop, "flood:3000001", "bdd").run("bdd")
 
     assert usual + 3_000_001 + len("rehearsal: told to flood:3000001\n") == len(flooded.stdout)
+    assert {1} == {line.count("rehearsal: ") for line in flooded.stdout.splitlines()[1:]}
     assert "pass" == shop.handoff()["status"]
 
 
