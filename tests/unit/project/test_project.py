@@ -10,15 +10,12 @@ from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
-from tests.support.house import HAND_OVER, NOW, House, at, daemon, house, make_project
+from tests.support.house import NOW, House, at, daemon, house, make_project
 from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.events import EditConfirmed, Initialised, Started
-from handoffd.engine.track import Ledger, Track, TrackKey, Workspace
-from handoffd.execute.base import RunSpec
 from handoffd.files.locks import acquire_project, project_lock_path
-from handoffd.journal.records import StoredTrack
 from handoffd.project.project import Project
 from handoffd.project.reconciler import LASTING_S
 
@@ -56,52 +53,6 @@ async def test_the_first_look_handles_changes_from_before_the_daemon(here: House
 
     async with living(here, root, await here.journal.tracks()):
         await eventually(lambda: "needs_human" in [notice.kind for notice in here.told.notices])
-
-
-WORKING = (
-    """\
-echo "$PWD" >> "$HOME/agents"
-echo done > work.txt
-"""
-    + HAND_OVER
-)
-
-CHECKING = """\
-steps:
-  bdd: {next_on_pass: update-memory, timeout_min: 1, tests: green, post_check: 'pwd >> $HOME/checks'}
-"""
-
-TESTING = """\
-test:
-  command: [/bin/sh, -c, 'pwd >> "$HOME/tests"; cp "$HOME/report.xml" "$1"', tests, '{report}']
-  report: junit
-"""
-
-
-async def test_a_story_outside_the_root_leaves_the_root_alone(tmp_path: Path) -> None:
-    """Agents work, tests run and hand-offs are read in the clone; people find the records in the root."""
-    root = make_project(tmp_path, rules=CHECKING, settings=TESTING)
-    (tmp_path / "report.xml").write_text('<testsuite><testcase name="t"/></testsuite>')
-    (clone := tmp_path / "clone").joinpath(".ai").mkdir(parents=True)
-    at(root, ".ai/HANDOFF.md").write_text("---\nstatus: failing\n---\n")
-    ledger = Ledger(workspace=Workspace(kind="clone", folder=str(clone)))
-    outside = StoredTrack(key=TrackKey(root), track=Track(ledger=ledger), seq=0, digest=None)
-    async with house(tmp_path, WORKING) as here, living(here, root, (outside,)) as project:
-        await project.main.give(Initialised(project="shop"))
-        await project.main.give(Started(story="US-001"))
-        await eventually(lambda: shown(project)["step"] == "done")
-
-        assert [str(clone)] * 2 == (tmp_path / "agents").read_text().split()
-        assert {str(clone)} == set((tmp_path / "tests").read_text().split())
-        assert [str(clone)] == (tmp_path / "checks").read_text().split()
-        assert not at(root, "work.txt").exists()
-        assert "failing" in at(root, ".ai/HANDOFF.md").read_text()
-        assert {"CHECKLIST.md", "HANDOFF.md"} == {path.name for path in (clone / ".ai").iterdir()}
-        assert 2 == len(list(at(root, ".ai/runs").glob("*/output.log")))
-        specs = [path.read_text() for path in here.services.settings.runs_dir.glob("*/spec.json")]
-        assert {(str(clone), root)} == {(spec.cwd, spec.home) for spec in map(RunSpec.from_json, specs)}
-        (stored,) = await here.journal.tracks()
-        assert str(clone) == stored.track.works_in(root).folder
 
 
 async def test_checks_wait_until_the_project_was_read(here: House, tmp_path: Path) -> None:
