@@ -25,7 +25,7 @@ GATE_EN = (
     " (reasons: clarification, constitution, scope, nfr)"
 )
 GATE_ZH = "請輸入「核准」，或「退回 原因：要改什麼」（原因：不清楚、架構、範圍、效能）"
-START_EN = "Type `start US-001` (with the story's id), or describe the task"
+START_EN = "Type `start` and a story's id, as in `start US-001`, or describe the task"
 START_ZH = "請輸入「開始 US-001」（換成故事編號），或直接說要做什麼"
 
 

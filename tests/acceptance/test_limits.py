@@ -130,7 +130,7 @@ def test_another_executor_takes_over(tmp_path: Path) -> None:
         daemon.wait_at(project, "review", "needs_human")
         assert ["first", "second"] == [run["executor"] for run in daemon.runs(project)]
         told = [event["what"] for event in daemon.events(project) if event["kind"] == "advanced"]
-        assert any("with executor second; first is limited until" in words for words in told)
+        assert any("executor second for the next step; first is limited until" in words for words in told)
 
         with at_its_limit(tmp_path, "second"):
             daemon.begin(later)

@@ -74,11 +74,8 @@ def test_what_is_found_runs_nothing_of_its_own(tmp_path: Path) -> None:
         eventually_sync(lambda: roots(daemon) == [str(named), str(found)])
         daemon.verb("init", named)
 
-        eventually_sync(
-            lambda: any("test.command waits for" in one for one in daemon.view(found)["warnings"])
-        )
-        held = {one.split()[0] for one in daemon.view(found)["warnings"]}
-        assert {"auto", "executor", "test.command"} == held
+        eventually_sync(lambda: "test.command" in daemon.view(found)["held"])
+        assert {"auto", "executor", "test.command"} == set(daemon.view(found)["held"])
         assert daemon.view(found)["test_command"] is None
         assert wishes["test"] == {"command": daemon.view(named)["test_command"]}
 

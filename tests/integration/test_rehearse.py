@@ -23,9 +23,16 @@ def files_of(project: Path) -> dict[str, bytes]:
     }
 
 
-def rehearse(*arguments: str, temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
+def rehearse(
+    *arguments: str, temporary: Path | None = None, home: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command with no terminal; `temporary` is where it makes its copy."""
-    environment = {**os.environ, "COLUMNS": "120", **({"TMPDIR": str(temporary)} if temporary else {})}
+    chosen = {"TMPDIR": temporary, "HOME": home}
+    environment = {
+        **os.environ,
+        "COLUMNS": "120",
+        **{key: str(value) for key, value in chosen.items() if value},
+    }
     return subprocess.run(
         [sys.executable, "-m", "handoffd", "rehearse", *arguments],
         env=environment,
@@ -77,10 +84,21 @@ def test_a_story_that_is_done_is_refused(tmp_path: Path) -> None:
     (project / ".ai").mkdir(exist_ok=True)
     (project / ".ai/history.md").write_text("# History\n\n## US-001 done\n")
 
-    done = rehearse(str(project), "--yes")
+    done = rehearse(str(project), "--yes", "--story", "US-001")
 
     assert 1 == done.returncode
-    assert "US-001 cannot be started: US-001 is done\n  next: handoffd rehearse --story STORY" in done.stderr
+    refused = f"US-001 was worked on here before\n  next: handoffd rehearse {project} --story US-002\n"
+    assert refused in done.stderr
+
+
+def test_a_home_folder_is_not_copied(tmp_path: Path) -> None:
+    """It may hold anything, and a copy of it would stay in /tmp."""
+    (tmp_path / "secret").touch()
+
+    done = rehearse(str(tmp_path), "--yes", home=tmp_path)
+
+    assert 1 == done.returncode
+    assert "cannot be a project: it is your home folder or above that" in done.stderr
 
 
 def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> None:

@@ -59,7 +59,14 @@ def test_an_invalid_file_lists_every_problem() -> None:
     error = InvalidFile((Problem(file="a", message="one"), Problem(file="a", message="two")))
 
     assert ("a: one\na: two", "INVALID_FILE", 1) == (str(error), error.code, error.exit_code)
-    one: dict[str, object] = {"file": "a", "line": None, "key": None, "message": "one", "allowed": []}
+    one: dict[str, object] = {
+        "file": "a",
+        "line": None,
+        "key": None,
+        "message": "one",
+        "allowed": [],
+        "meant": None,
+    }
     assert {"problems": [one, {**one, "message": "two"}]} == error.details
 
 

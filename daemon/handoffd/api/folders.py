@@ -190,7 +190,7 @@ def _resolved(path: str) -> str:
 def folder_at(project: str) -> str:
     """Return the real path of a folder. Raises NotFound for a relative path and if it is not a folder."""
     if not project.startswith("/"):
-        raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+        raise NotFound(f"there is no folder {project[:80]} here, and a path is needed", hint="ls")
     try:
         folder = os.path.realpath(project)
         if stat.S_ISDIR(os.stat(folder).st_mode):

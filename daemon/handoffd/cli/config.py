@@ -48,12 +48,16 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show(place: Place, as_json: bool) -> None:
     """Show every setting with its value and its source: a file, a variable, a flag or the default."""
+    from handoffd.settings.paths import default_files
+
     loaded = _load(place)
     settings = loaded.explain()
     if as_json:
         listed = [{"key": one.key, "value": one.value, "source": str(one.source)} for one in settings]
         print_json({"file": str(loaded.file) if loaded.file else None, "settings": listed})
         return
+    file = loaded.file or f"none; it would be {default_files(place.environ)[0]}"
+    click.echo(f"Settings file: {plain(str(file))}\n")
     rows = [[plain(one.key), shorten(_text(one.value), 60), plain(str(one.source))] for one in settings]
     click.echo("\n".join(table(("SETTING", "VALUE", "FROM"), rows)))
 

@@ -209,7 +209,7 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
 
 def _taken(settings: dict[str, Any]) -> str:
     if not settings["changed"]:
-        return "The settings have not changed."
+        return "The file says what is already in effect."
     return f"Now in effect: {plain(', '.join(settings['changed']))}"
 
 

@@ -159,7 +159,7 @@ abort shop
 pause shop
 resume shop
 note shop "Use the existing date helpers"
-use shop claude-code,codex
+use shop claude,codex
 budget shop --story US-001 --usd 5
 rollback shop sdd-delta
 reopen shop impl --note "The report is empty on Mondays"
@@ -198,7 +198,7 @@ service uninstall --dry-run
 doctor shop
 config check
 config show
-executors check claude-code
+executors check claude
 journal backup ~/journal.backup
 journal repair shop
 journal restore ~/journal.backup

@@ -97,7 +97,8 @@ class GitFacts(Struct, frozen=True, kw_only=True):
 def git_facts(roots: Sequence[str], environ: Mapping[str, str]) -> GitFacts:
     """Return what there is of git. Looks into the folders of `roots` and above."""
     return GitFacts(
-        version=_version(environ), loose=tuple(root for root in roots if repository_of(root) is None)
+        version=_version(environ),
+        loose=tuple(root for root in roots if os.path.isdir(root) and repository_of(root) is None),
     )
 
 
@@ -423,18 +424,24 @@ def _missing(lack: Lack, terminal: Terminal, service: Service) -> Finding:
     return fault(TESTS, what, f"{needed}; no folder of the PATH has it: {lack.path}", action)
 
 
+_RUNNERS: Final = frozenset({"pytest", "tox", "nox", "nose2"})
+"""Modules that run tests, and that pip may be advised to install."""
+
+
 def _no_module(lack: Lack, module: str, users: str, edit: str, here: str | None) -> Finding:
     found = _found(lack.program, lack.path) or lack.program
     what = f"{found} has no module {module}"
+    install = f"{quote(found)} -m pip install {module}"
+    if module not in _RUNNERS:  # perhaps a typing error: installing it would run a stranger's package
+        install = f"{edit}  # test.command; if its name is right: {install}"
     if "/" in lack.program:  # the project's own
-        why = f"the tests of {users} are run with it"
-        return fault(TESTS, what, why, f"{quote(found)} -m pip install {module}")
+        return fault(TESTS, what, f"the tests of {users} are run with it", install)
     what = f"{module} is not in the daemon's PATH: {what}"
     why = f"the tests of {users} are run with it; the daemon gives checks the PATH {lack.path}"
     if here is not None and here != found and _has_module(here, module, lack.path):
         why = f"{why}; {here}, the {lack.program} of this terminal, has it"
         return fault(TESTS, what, why, f"{edit}  # test.command: [{here}, -m, {module}, ...]")
-    return fault(TESTS, what, why, f"{quote(found)} -m pip install {module}")
+    return fault(TESTS, what, why, install)
 
 
 def _need(root: str, command: Sequence[str]) -> tuple[str, str | None]:

@@ -257,7 +257,7 @@ def _not_startable(situation: Situation, event: Started, story: str) -> Decision
 
 def _with_executor(event: Started, track: Track) -> str | None:
     """Return what gives the story in flight the executor that a start asks for, if it asks for one."""
-    if not event.executor:
+    if not event.executor or event.executor == track.ledger.executor:
         return None
     chosen = command("use", ",".join(event.executor))
     return f"{chosen} && {command('resume')}" if track.ledger.paused_by else chosen

@@ -45,7 +45,7 @@ def unsafe_file(path: str | os.PathLike[str], why: str, *, hint: str | None = No
 def project_gone(root: str | os.PathLike[str]) -> StoreError:
     """Return the error for a project whose folder is not there; nothing is made in its place."""
     place = os.fspath(root)
-    hint = f"mount it or move it back; or: handoffd remove {place}"
+    hint = f"ls -ld {place}  # mount it or move it back; or: handoffd remove {place}"
     return StoreError(f"the project {place} is gone", code=PROJECT_GONE, hint=hint)
 
 
@@ -69,5 +69,5 @@ def _hint_for(code: str | None, path: str | os.PathLike[str]) -> str | None:
     if code == DISK_FULL:
         return f"df -h {os.path.dirname(place) or '.'}"
     if code in {NOT_A_JOURNAL, CORRUPT_JOURNAL}:
-        return f"restore a copy of it, or start without its history: mv {place} {place}.unusable"
+        return f"handoffd journal restore FILE  # a backup; without its history: mv {place} {place}.unusable"
     return None

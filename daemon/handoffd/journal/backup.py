@@ -206,7 +206,13 @@ def inspect_backup(file: Path, journal: Path) -> Copy:
     """Return what the backup is. Raises StoreError and Refused when it cannot take the journal's place."""
     if journal.exists() and file.exists() and os.path.samefile(file, journal):
         raise Refused(f"{file} is the journal itself", hint="name a backup")
-    found = inspect(file)
+    try:
+        found = inspect(file)
+    except StoreError as error:
+        if error.code == NOT_A_JOURNAL:
+            message = f"{file} is not a backup of a journal; nothing was changed"
+            raise StoreError(message, code=error.code, hint="handoffd journal restore FILE") from error
+        raise
     refuse_newer(found.schema, str(file))
     return found
 

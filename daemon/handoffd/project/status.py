@@ -219,8 +219,10 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
     if track.shortage is not None:
         return track.shortage.action
     following = _leading_on(track.track, project.files.rules, project.stories_done())
-    if project.condition == "invalid_rules" and following in _BY_ANOTHER:
+    if project.condition == "invalid_rules" and following is not None and following in _BY_ANOTHER:
         return repair_command(project.root, project.condition)
+    if project.files.held and following == command("retry"):
+        following = f"{command('trust')} && {following}"  # the edit may repair it
     return addressed(following, project.root) if following else None
 
 

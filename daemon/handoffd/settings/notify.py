@@ -209,7 +209,7 @@ class SinkSettings(Forms):
         """Why the sink sends nothing; None when it is in use."""
         if self.ntfy is None or self.ntfy.topic.get_secret_value().strip() != EXAMPLE_TOPIC:
             return None
-        return f"its topic, {EXAMPLE_TOPIC}, is the example of the README, which is public"
+        return f"its topic, {EXAMPLE_TOPIC}, is the public one of the examples: choose your own"
 
 
 class RouteSettings(Section):

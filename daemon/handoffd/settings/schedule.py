@@ -192,7 +192,7 @@ def _fault(words: list[str]) -> str:
             CronSim(" ".join(alone), _SAMPLE)
         except CronSimError:
             return (
-                f"{words[place][:40]!r} is not a {name} (allowed: {allowed}; ranges `a-b`, lists `a,b`,"
+                f"{words[place][:40]!r} is not {'an' if name == 'hour' else 'a'} {name} (allowed: {allowed}; ranges `a-b`, lists `a,b`,"
                 " steps `*/n` with n from 1)"
             )
     return _NEVER

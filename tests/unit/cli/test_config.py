@@ -27,7 +27,8 @@ def test_show_has_every_setting_and_its_source(
     text = handoffd("--config", file, "config", "show")
 
     found = {one["key"]: (one["value"], one["source"]) for one in shown["settings"]}
-    assert file == shown["file"]
+    assert (file, f"Settings file: {file}") == (shown["file"], text.lines[0])
+    assert handoffd("config", "show").lines[0].startswith("Settings file: none; it would be /")
     assert (7, f"file {file}:3") == found["execute.slots"]
     assert ("codex", "environment HANDOFFD_EXECUTOR") == found["executor"]
     assert "default" == found["schedule.poll_s"][1]

@@ -151,7 +151,7 @@ def test_a_reload_lists_what_has_changed() -> None:
         "1 project let go",
         "warning: projects: /x is not a folder",
     ] == list(report(changed))
-    assert "The settings have not changed." == next(iter(report(answer())))
+    assert "The file says what is already in effect." == next(iter(report(answer())))
 
 
 def test_refused_settings_are_listed_with_the_next_command() -> None:

@@ -34,6 +34,7 @@ from handoffd.cli.asking import SHELLS, insisted, print_json
 from handoffd.cli.main import EXAMPLES, LAZY, PROGRAMS, SECTIONS, cli
 from handoffd.clock import SystemClock
 from handoffd.errors import StoreError
+from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.protocol.state import Reason
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
@@ -233,6 +234,20 @@ def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
         process.send_signal(signal.SIGINT)
 
         assert (130, b"") == (process.wait(60), process.stderr.read().strip())
+
+
+def test_examples_name_executors_that_exist() -> None:
+    """What is shown in a help is typed as it is."""
+    lines = [line.split() for line in EXAMPLES]
+    named = {
+        name
+        for words in lines
+        if words[:1] == ["use"] or words[:2] == ["executors", "check"]
+        for name in words[-1].split(",")
+    }
+
+    assert named
+    assert named <= {*load_book(shipped_layer()).names, "auto", "default"}
 
 
 # --- errors -----------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_a_project_in_a_repository_is_fine(tmp_path: Path) -> None:
     worktree = tmp_path / "tree"
     worktree.mkdir()
     (worktree / ".git").write_text("gitdir: elsewhere")
-    roots = [str(tmp_path / "whole"), str(below), str(worktree)]
+    roots = [str(tmp_path / "whole"), str(below), str(worktree), str(tmp_path / "gone")]
 
     facts = git_facts(roots, os.environ)
 

@@ -67,6 +67,10 @@ def test_a_start_of_the_story_in_flight_with_an_executor_leads_to_the_command_th
     play = Playbook(track_at("impl", Status.PENDING)).refused(asked, "ALREADY_RUNNING")
     assert "handoffd use {project} codex,claude" == play.decision.result.next_command
 
+    chosen = Ledger(automatic=True, executor=("codex", "claude"))
+    there = Playbook(track_at("impl", Status.PENDING, ledger=chosen)).refused(asked, "ALREADY_RUNNING")
+    assert "handoffd status {project}" == there.decision.result.next_command
+
     play.given(Paused()).refused(asked, "ALREADY_RUNNING")
     both = "handoffd use {project} codex,claude && handoffd resume {project}"
     assert both == play.decision.result.next_command

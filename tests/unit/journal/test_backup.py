@@ -279,9 +279,13 @@ def test_only_a_backup_is_restored(recorded: Path, tmp_path: Path) -> None:
 
     with pytest.raises(Refused):
         inspect_backup(recorded, recorded)
-    for file in (text, tmp_path / "none.db"):
-        with pytest.raises(StoreError):
-            inspect_backup(file, recorded)
+    with pytest.raises(
+        StoreError, match=r"text\.db is not a backup of a journal; nothing was changed"
+    ) as foreign:
+        inspect_backup(text, recorded)
+    assert "handoffd journal restore FILE" == foreign.value.hint
+    with pytest.raises(StoreError):
+        inspect_backup(tmp_path / "none.db", recorded)
 
 
 def test_an_exchange_that_fails_leaves_the_journal(current: Path, target: Path) -> None:

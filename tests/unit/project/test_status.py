@@ -176,6 +176,18 @@ async def test_a_broken_file_is_the_next_thing_to_repair(here: House) -> None:
         assert view.detail == view.tracks[0].waits_for
 
 
+async def test_an_edit_that_waits_is_trusted_before_the_step_is_tried_again(here: House) -> None:
+    """It may be what repairs the test command that failed."""
+    async with project_in(here, Started(story="US-1"), Skipped(by="me")) as project:
+        edited = project.main.track.with_state(status=Status.TIMEOUT)
+        project.main.committed.track = edited
+        at(project.root, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
+        await project.look()
+
+        both = f"handoffd trust {project.root} && handoffd retry {project.root}"
+        assert both == (await main(here, project)).next_command
+
+
 async def test_broken_settings_are_repaired_before_another_story_starts(here: House) -> None:
     """A pause or a decision of a person comes first: the last good ones still apply."""
     async with project_in(here, Started(story="US-1"), Aborted(by="me")) as project:

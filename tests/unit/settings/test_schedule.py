@@ -133,7 +133,7 @@ def test_nicknames_are_understood(nickname: str, meaning: str) -> None:
         ("0 0 * * * *", "has 6"),
         ("@reboot", "or one of @hourly"),
         ("60 * * * *", "'60' is not a minute (allowed: 0 to 59; ranges"),
-        ("* 24 * * *", "'24' is not a hour (allowed: 0 to 23"),
+        ("* 24 * * *", "'24' is not an hour (allowed: 0 to 23"),
         ("* * 0 * *", "'0' is not a day of month (allowed: 1 to 31"),
         ("* * * foo *", "'foo' is not a month (allowed: 1 to 12 or jan to dec; ranges"),
         ("* * * * 8", "'8' is not a day of week (allowed: 0 to 7 or sun to sat, "),

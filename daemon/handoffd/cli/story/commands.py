@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,14 @@ from msgspec.structs import replace
 
 from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
-from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError, remedies
+from handoffd.entrance.requests import ask
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.protocol.yamltext import MAX_BYTES, load
 
 if TYPE_CHECKING:
     from handoffd.cli.story.player import Played
+    from handoffd.entrance.place import Place
     from handoffd.protocol.rules import RuleBook
 
 
@@ -62,8 +65,9 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
         "scheduling": {"min_free_memory_mb": 0},
     }  # fmt: skip
     played = play(
-        project, sample.STORY, base=base, settings=settings, approved_by=_approved_by(yes=yes), by="demo"
-    )
+        project, sample.STORY, base=base, settings=settings, approved_by=_approved_by(yes=yes), by="demo",
+        again="handoffd demo",
+    )  # fmt: skip
     proof = tell(played, as_json=as_json, prove=_prove)
     if not as_json:
         click.echo("\n".join(_next_steps(project, str(proof["pytest"]))))
@@ -131,8 +135,8 @@ _MOST_BYTES = 1024 * 1024
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), default=".")
-@click.option("--story", default="US-001", show_default=True, help="The story's id.")
+@click.argument("project", type=click.Path(path_type=Path), default=".")
+@click.option("--story", help="The story's id (default: one that the project has not used).")
 @click.option(
     "--script",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -140,42 +144,78 @@ _MOST_BYTES = 1024 * 1024
 )
 @click.option("--yes", is_flag=True, help="Approve at human steps instead of asking.")
 @json_option
-def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bool) -> None:
-    """Run a story on a copy of PATH without an agent: no token is spent."""
+@click.pass_obj
+def rehearse(
+    place: Place, project: Path, story: str | None, script: Path | None, yes: bool, as_json: bool
+) -> None:
+    """Run a story on a copy of PROJECT without an agent: no token is spent."""
     from handoffd.cli.story.player import play, progress, tell
 
-    _require(path, story, yes=yes)
-    source = path.resolve()
+    again = f"handoffd rehearse {quote(str(project))}"
+    source = _source(place, project)
+    story = _required(source, story, again, yes=yes)
     acts = None if script is None else _checked_script(script)
     rules, settings = _rules_of(source), own_settings()
     with _new_folder() as base:
         copy_project(source, base / source.name, acts)
         skipped = skip_tests(base / source.name, story)
         unmeasured = _unmeasured(base / source.name, rules)
-    project = str(base / source.name)
-    progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
+    copy = str(base / source.name)
+    progress.print(f"Rehearsing [bold]{story}[/] in a copy: {copy}\n")
     if skipped is not None:
         progress.print(f"The story's tests are skipped: {skipped}\n", soft_wrap=True, markup=False)
     approved_by = "--yes was given" if yes else None
-    played = play(project, story, base=base, settings=settings, approved_by=approved_by, by="rehearse")
+    played = play(
+        copy, story, base=base, settings=settings, approved_by=approved_by, by="rehearse", again=again
+    )
     tell(replace(played, unmeasured=unmeasured, skipped=skipped), as_json=as_json)
     if not as_json:
-        click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
+        click.echo(f"\nThe copy: {copy}\nThe daemon's log: {played.log}")
 
 
-def _require(path: Path, story: str, *, yes: bool) -> None:
-    """Refuse what cannot be rehearsed before anything is copied. Raises HandoffdError."""
+def _source(place: Place, project: Path) -> Path:
+    """Return the folder of a project, given by its path or name. Raises NotFound, and Refused for a home."""
+    from handoffd.inspection.discovery import unfit
+
+    if project.is_dir():
+        source = project.resolve()
+    elif "/" in str(project):
+        raise NotFound(f"{project} is not a folder", hint=f"ls {quote(str(project.absolute().parent))}")
+    else:
+        source = Path(ask(place, "query", project=str(project)).json["root"])
+    if (why := unfit(str(source), place.settings().state_dir)) is not None:
+        raise Refused(f"{source} cannot be a project: {why}", hint="handoffd rehearse PROJECT")
+    return source
+
+
+def _required(source: Path, story: str | None, again: str, *, yes: bool) -> str:
+    """Return the story to rehearse, and refuse what cannot be before anything is copied.
+
+    Raises HandoffdError.
+    """
     from handoffd.cli.story.reviewer import can_ask
     from handoffd.protocol.story import check_story_id
 
-    check_story_id(story, hint=f"handoffd rehearse {quote(str(path))} --story US-001")
+    unused = _unused_story(source)
+    if story is not None:
+        check_story_id(story, hint=f"{again} --story {unused}")
+        if _is_used(source, story):
+            raise Refused(f"{story} was worked on here before", hint=f"{again} --story {unused}")
     if not yes and not can_ask():
-        raise HandoffdError(
-            "human steps ask a person, and there is no terminal",
-            hint=f"handoffd rehearse {quote(str(path))} --yes",
-        )
-    if not path.is_dir():
-        raise NotFound(f"{path} is not a folder", hint=f"ls {quote(str(path.absolute().parent))}")
+        raise HandoffdError("human steps ask a person, and there is no terminal", hint=f"{again} --yes")
+    return story or unused
+
+
+def _unused_story(source: Path) -> str:
+    ids = (f"US-{number:03}" for number in count(1))
+    return next(one for one in ids if not _is_used(source, one))
+
+
+def _is_used(source: Path, story: str) -> bool:
+    """Return whether the project has done a story, or has its scenarios: then its tests may be there, too."""
+    from handoffd.inspection.framework import finished_before
+
+    return story in finished_before(str(source)) or (source / f"docs/bdd/{story}.md").exists()
 
 
 def _checked_script(file: Path) -> str:

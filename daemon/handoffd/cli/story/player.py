@@ -71,15 +71,17 @@ class StoryFailed(HandoffdError):
 
 
 def play(
-    project: str, story: str, *, base: Path, settings: Mapping[str, Any], approved_by: str | None, by: str
-) -> Played:
+    project: str, story: str, *, base: Path, settings: Mapping[str, Any], approved_by: str | None, by: str,
+    again: str,
+) -> Played:  # fmt: skip
     """Return how a story of `project` went on a private daemon that keeps its records below `base`.
 
     `approved_by` is what approves at human steps instead of a person at this terminal, in words; None asks.
+    `again` is the command for the same, to which options can be added.
     """
     changes = Changes(project)
     ask = (
-        ask_at_terminal(progress, changes, f"handoffd {by} --yes")
+        ask_at_terminal(progress, changes, f"{again} --yes")
         if approved_by is None
         else approve_by_itself(progress, changes, approved_by)
     )
@@ -87,8 +89,11 @@ def play(
     with private_daemon(base, settings) as client:
         started = client.post("/v1/verbs/start", {"project": project, "story": story, "by": by})
         if started["type"] == "error":
-            hint = f"handoffd {by} --story STORY"
-            raise Refused(f"{story} cannot be started: {started['message']}", code=started["code"], hint=hint)
+            raise Refused(
+                f"{story} cannot be started: {started['message']}",
+                code=started["code"],
+                hint=f"{again} --help",
+            )
         storyline = Storyline(client, project, progress, ask, by=by)
         track = storyline.follow()
         rows = storyline.rows()
