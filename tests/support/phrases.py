@@ -33,7 +33,7 @@ PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "looked at": (rf"{_BE} looked at", "name who checks it: 'the daemon reads …'"),
     "mend": (r"mend(?:s|ed|ing)?", "fix, repair"),
     "nobody": (r"nobody", "name the actor: 'no client', 'no process', 'the user does not'"),
-    "of those": (r"of those|those who|those of", "name the things again"),
+    "of those": (r"of those|those (?:who|of|that|in|with|given|under)", "name the things again"),
     "once more": (r"once more", "again"),
     "says so": (r"(?:say|says|said|saying) so", "name what is said: 'reports the error'"),
     "so many": (r"so many", "name the number: 'at most N …'"),

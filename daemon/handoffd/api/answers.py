@@ -364,7 +364,7 @@ class Lifted(Struct, frozen=True, kw_only=True, tag_field="type", tag="lifted"):
 
 
 class SettingsRead(Struct, frozen=True, kw_only=True):
-    """The daemon's settings: the keys that took effect, those that need a restart, and problems."""
+    """The daemon's settings: the keys that took effect, the keys that need a restart, and problems."""
 
     file: str | None
     taken: bool

@@ -107,7 +107,7 @@ class Inspecting:
     async def folders_called(
         self, words: tuple[str, ...], bases: tuple[str, ...], sure: str | None
     ) -> Mapping[str, str]:
-        """Return the paths of project folders in `bases` by those `words` that name them."""
+        """Return the paths of project folders in `bases` by the `words` that name them."""
         return await self._look(lambda first: folders_called(words, bases, sure), bases[0]) if bases else {}
 
     async def others_in(self, bases: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class Daemon:
         self._code = 0
 
     def stop(self, executors: bool = False) -> None:
-        """Ask the daemon to end; with `executors`, to end those first. Harmless when repeated."""
+        """Ask the daemon to end; with `executors`, to end them first. Harmless when repeated."""
         self._end_executors = self._end_executors or executors
         self._stop.set()
 

@@ -150,7 +150,7 @@ class Budgets:
             await anyio.sleep(every_s)
 
     def look(self) -> None:
-        """Compare running executors with their caps: warn, and end those above one."""
+        """Compare running executors with their caps: warn, and end executors above one."""
         live = self.live() if self._flights else {}
         for dispatch, flight in self._flights.items():
             flight.usage = live.get(dispatch, flight.usage)
@@ -161,7 +161,7 @@ class Budgets:
                 log.exception("budget of a run not looked at", project=flight.key.project, run=dispatch)
 
     def _in_flight(self) -> Mapping[str, Flight]:
-        """Return the runs that are spending, and forget those that are booked by now."""
+        """Return the runs that are spending, and forget runs that are booked by now."""
         for dispatch, flight in tuple(self._flights.items()):
             current = flight.track().ledger.dispatch
             if current is None or current.id != dispatch or current.phase is Phase.CHECKING:

@@ -43,7 +43,7 @@ _NAMED: Final = 3
 
 
 class Slots:
-    """Those that hold a slot and those that wait for one. `facts` reads how the machine is."""
+    """The tracks that hold a slot, and the ones that wait for one. `facts` reads how the machine is."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Slots:
         self._waiting: dict[TrackKey, tuple[Callable[[], None], float]] = {}
         """Whom to wake, and since when it waits."""
         self._ended: set[TrackKey] = set()
-        """Those that keep their slot for the moment until they ask again."""
+        """Tracks that keep their slot for the moment until they ask again."""
         self._line: Line | None = None
         self._line_until = 0.0
         self._line_changed = True
@@ -225,7 +225,7 @@ class Slots:
         return self._facts
 
     async def run(self) -> None:
-        """Let those in who wait for the machine or for their time, until cancelled."""
+        """Admit tracks that wait for the machine or for their time, until cancelled."""
         while True:
             self._rung = anyio.Event()
             if self._look_at is None:

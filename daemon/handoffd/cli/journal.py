@@ -173,7 +173,7 @@ def journal() -> None:
 @json_option
 @click.pass_obj
 def verify(place: Place, project: str | None, named: str | None, as_json: bool) -> None:
-    """Replay every recorded decision and report those that come out differently.
+    """Replay every recorded decision and report each that comes out differently.
 
     Of PROJECT, or of all projects. The daemon may run. Exit code 1: there are problems.
     """

@@ -192,7 +192,12 @@ def verb_command(spec: VerbSpec) -> click.Command:
         place = click.get_current_context().find_object(Place)
         assert place is not None
         alone = words[0] if words and project is None else None
-        answer = _asked(place, spec, place.project(project), given, alone)
+        try:
+            answer = _asked(place, spec, place.project(project), given, alone)
+        except NotFound as unknown:
+            if spec.name == "start" and len(words) > 1 and words[0].startswith("US-"):
+                unknown.hint = join(("handoffd", "start", ".", *words))  # several stories of the project here
+            raise
         if answer.json["type"] == "initialised":
             answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
         _say(answer, as_json)

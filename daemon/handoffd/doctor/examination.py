@@ -65,7 +65,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     config: str | None = None
     """The settings file, if it was named."""
     secret_files: tuple[Path, ...] = ()
-    """Those that the settings name as `{file: PATH}`."""
+    """The files that the settings name as `{file: PATH}`."""
     answer_s: float = ANSWER_S
 
 

@@ -24,7 +24,7 @@ from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.ports import Undelivered
 from handoffd.settings.notify import NotifySettings, SinkSettings
 
-# --- the settings, those that name executors included -------------------------------------------------
+# --- the settings, also the ones about executors -------------------------------------------------
 SETTINGS = "settings"
 
 
@@ -88,7 +88,7 @@ class SinkFacts(Struct, frozen=True, kw_only=True):
     name: str
     problems: tuple[str, ...] = ()
     open_files: tuple[str, ...] = ()
-    """Those that others may read."""
+    """The files that others may read."""
 
 
 def sink_facts(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> SinkFacts:

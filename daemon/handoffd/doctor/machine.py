@@ -328,7 +328,7 @@ class WatchFacts(Struct, frozen=True, kw_only=True):
 
 
 def check_watches(facts: WatchFacts) -> tuple[Finding, ...]:
-    """Return which projects are only swept and why, and which limit is too low for those there are."""
+    """Return which projects are only swept and why, and which limit is too low for the projects there are."""
     limited = sorted(root for root, why in facts.swept.items() if why == LIMIT_REACHED)
     found: list[Finding] = []
     if limited:

@@ -157,7 +157,7 @@ class Foreign(Struct, frozen=True):
 class HookFacts(Struct, frozen=True):
     """What was found in settings files.
 
-    `unreadable` are those that could not be understood, and why; `unseen` those that were not opened.
+    `unreadable` are files that could not be understood, and why; `unseen` files that were not opened.
     """
 
     foreign: Sequence[Foreign] = ()
@@ -364,7 +364,7 @@ def judge_tests(tried: Mapping[str, Any], terminal: Terminal, service: Service) 
     tests = tried["tests"]
     if tests is not None:
         counts = f"{tests['pass']} pass, {tests['fail']} fail, {tests['skip']} skipped"
-        known = "; those that fail now are known failures from then on" if tests["fail"] else ""
+        known = "; today's failures are known ones from then on" if tests["fail"] else ""
         return fine(TESTS, f"{ran} works in the daemon's environment: {counts} (in {took}){known}")
     if tried["passed"]:
         return fine(TESTS, f"{ran} works in the daemon's environment: exit code 0 (in {took})")

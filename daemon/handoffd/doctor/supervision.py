@@ -392,7 +392,7 @@ CONTROLLERS = {"memory_max": "memory", "tasks_max": "pids"}
 class LimitFacts(Struct, frozen=True, kw_only=True):
     """`limits` are the settings that are set; `launcher`: one runs, as `service` says.
 
-    `offered` are the controllers that runs below it could have, `on` those that they have.
+    `offered` are the controllers that runs below it could have, `on` the ones that they have.
     """
 
     limits: tuple[str, ...]

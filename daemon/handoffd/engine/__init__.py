@@ -9,6 +9,6 @@ subject in `verbs`, `starting`, `dispatching`, `judging`, `ends`, `limits` and `
 It relies on `protocol` alone, and on its arguments: the track, the event, the step table, the time. It
 must never read a clock, a log, a path or a setting, wait, or import anything that does: `replay` makes
 recorded decisions again, and a journal is only proof as long as the same input leads to the same
-decision. What is stored is known by class name, field and `kind`; those never change their meaning, and a
+decision. What is stored is known by class name, field and `kind`; these never change their meaning, and a
 new field has a default.
 """

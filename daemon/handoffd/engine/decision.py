@@ -256,7 +256,7 @@ class Decision(Struct, frozen=True, kw_only=True):
         return replace(self, effects=(*self.effects, *effects))
 
     def because(self, *grounds: Ground) -> Decision:
-        """Return the decision with further grounds, which came before those it has."""
+        """Return the decision with further grounds, before the ones it has."""
         return replace(self, grounds=(*grounds, *self.grounds))
 
 

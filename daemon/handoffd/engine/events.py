@@ -389,7 +389,7 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
     """What a test run proved, already compared with the baseline.
 
     `fault` is set when the runner itself was unusable: then nothing was proved. `new_failing`
-    counts ids outside the baseline that fail or error; `regressed` are those that passed in the
+    counts ids outside the baseline that fail or error; `regressed` are ids that passed in the
     baseline and fail now; `failing` leaves baseline failures out.
     """
 
@@ -424,7 +424,7 @@ class ChecksFinished(Tagged, frozen=True, kw_only=True):
 class HandoffArrived(Tagged, frozen=True, kw_only=True):
     """A settled hand-off is there for an attempt that the daemon did not start (Level 1).
 
-    `dispatch` is the id under which it is judged; `step` and `attempt` are those it was read for, which
+    `dispatch` is the id under which it is judged; `step` and `attempt` are what it was read for, which
     may be over by the time it is decided on. `keeps_gate` as in `Advanced`.
     """
 

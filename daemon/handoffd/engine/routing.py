@@ -418,7 +418,7 @@ def circle(track: Track, entries: Iterable[Queued]) -> tuple[str, ...] | None:
 
 
 def _waits(track: Track) -> dict[str, tuple[str, ...]]:
-    """Return, of every story that is not done, those it waits for."""
+    """Return, of every story that is not done, the stories it waits for."""
     ledger = track.ledger
     waits = {entry.story: unmet(entry, ledger) for entry in ledger.backlog}
     states = [parked.state for parked in ledger.parked] + ([track.state] if track.state is not None else [])

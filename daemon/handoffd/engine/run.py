@@ -35,7 +35,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     """Tokens of one attempt, or the sum of several. The four counts do not overlap."""
 
     input_tokens: int = 0
-    """Sent, without those that a cache had."""
+    """Sent, without tokens that a cache had."""
     output_tokens: int = 0
     """Answered, reasoning included."""
     cache_read_tokens: int = 0

@@ -159,7 +159,7 @@ def _at_its_level(track: Track, event: Started) -> Track:
 
 
 def _queued(track: Track, entries: tuple[Queued, ...]) -> Track:
-    """Return the track with `entries` in its backlog, each behind those that are as urgent."""
+    """Return the track with `entries` in its backlog, each behind stories as urgent."""
     backlog = track.ledger.backlog
     for entry in entries:
         backlog = behind(backlog, entry)
@@ -369,7 +369,7 @@ def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decisio
 
 
 def _passed_over(situation: Situation, upcoming: Queued) -> tuple[Ground, ...]:
-    """Return why those that stand before it are not started, and its own place."""
+    """Return why the stories before it are not started, and its own place."""
     backlog = situation.ledger.backlog
     ahead = backlog[: backlog.index(upcoming)]
     waiting = [f"{one.story} {waits_in_words(situation.track, one) or _UNASKED}" for one in ahead]

@@ -31,7 +31,7 @@ Condition = Literal[
 """Whether a project can be worked on; everything but `ok` comes with a `detail`."""
 
 WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
-"""Those under which something may be dispatched: in place of invalid rules the last good ones hold."""
+"""The conditions under which something may be dispatched: in place of invalid rules the last good ones hold."""
 
 
 class TrackView(Struct, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class QueuedView(Struct, frozen=True, kw_only=True):
     """The schedule that it came from; None: a person asked for it."""
     startable: bool
     waits_for: str | None
-    """What keeps it from being started, in words, but for those before it; None where it may start."""
+    """What keeps it from being started, in words, but for the stories before it; None where it may start."""
 
 
 class BacklogView(Struct, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     why: str
     """What the agent said last."""
     executors: tuple[str, ...]
-    """Those that met the limit."""
+    """The executors that met the limit."""
     tried_by: str | None
     """The root of the project that tries whether it is over, while one does."""
     waiting: int

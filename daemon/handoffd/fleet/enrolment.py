@@ -89,7 +89,7 @@ class _Entry(Struct):
 
 
 class Enrolment:
-    """Adds new projects and removes those that no entry covers. `notes` lists the problems."""
+    """Adds new projects and removes projects that no entry covers. `notes` lists the problems."""
 
     def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:
         self._services = services

@@ -213,7 +213,7 @@ _RECORDED_AT_ONCE = 200
 
 
 class Joining:
-    """Adds projects on a person's request, beside those that the settings bring."""
+    """Adds projects on a person's request, beside projects that the settings bring."""
 
     def __init__(self, members: Membership) -> None:
         self._members = members

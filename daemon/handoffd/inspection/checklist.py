@@ -27,7 +27,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 class Boxes(BaseModel):
-    """The texts of a checklist in one language: by step, and those for every other step."""
+    """The texts of a checklist in one language: by step, and the texts for every other step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Looks for projects: those in one folder, and those that the settings mean, supervised or not.
+"""Looks for projects: in one folder, or in the places that the settings name, supervised or not.
 
 The walk is bounded, follows no symbolic link, and goes into no project: what is in one belongs to it. Of
 projects that are known it asks the disk nothing, so that looking again at a workspace of thousands is a
@@ -371,7 +371,7 @@ def _further(
 def _listed(folder: str, found: Discovered) -> dict[str, bool]:
     """Return the names in a folder that tell something, and of each whether it is a folder and no link.
 
-    Of files, that may be millions, only those that make a project of it.
+    Of files, that may be millions, only the ones that make a project of it.
     """
     found.folders += 1
     try:

@@ -51,7 +51,7 @@ _RULER: Final = re.compile(r"^[\s|:=*_-]*$|^\s*(?:```|~~~)")
 class Quote(Struct, frozen=True, kw_only=True):
     """Lines of one paper, or of one `section` of it.
 
-    `more` lines were left out: behind those that are quoted, of a history before them. `problem` says why the
+    `more` lines were left out: behind the quoted ones, of a history before them. `problem` says why the
     paper is missing (`missing`) or cannot be read; then `others` are files of the project that may answer.
     """
 

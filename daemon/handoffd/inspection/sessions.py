@@ -26,7 +26,7 @@ _ISSUES_BYTES = 64 * 1024
 
 
 class SessionPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt for a session, in Markdown; `issues` are those that a triage is about."""
+    """A prompt for a session, in Markdown; `issues` are what a triage is about."""
 
     type: Literal["review_prompt", "triage_prompt"]
     prompt: str

@@ -342,7 +342,7 @@ def _in_folder(folder: Path, shown: str) -> Iterator[Suite]:
 
 
 def _below(root: Path) -> Iterator[Suite]:
-    """Yield the tests of folders below the root, by name; not those inside of one that has some."""
+    """Yield the tests of folders below the root, by name; not folders inside of one that has some."""
     pending: list[tuple[str, ...]] = [(name,) for name in _folders(root)]
     looked = 0
     while pending and looked < MOST_FOLDERS:

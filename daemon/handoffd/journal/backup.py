@@ -289,7 +289,7 @@ def _numbers_of(journal: Path) -> dict[str, int] | None:
 
 
 def _go_on_above(db: sqlite3.Connection, ahead: dict[str, int] | None, at: datetime) -> None:
-    """Let new numbers begin above those used, and write down which ones are left out."""
+    """Let new numbers begin above the used ones, and write down which ones are left out."""
     ours: dict[str, int] = dict(db.execute("SELECT name, seq FROM sqlite_sequence"))
     (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
     names = {"events", *ours, *(ahead or {})}
@@ -331,7 +331,7 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
-    """The tracks that were made again and those that could not be, each with its fault."""
+    """The tracks that were made again and the tracks that could not be, each with its fault."""
 
     made: Mapping[TrackKey, str]
     left: Mapping[TrackKey, str]

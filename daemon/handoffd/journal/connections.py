@@ -234,7 +234,7 @@ class Writer:
         self._wake(outcomes)
 
     def _wake(self, outcomes: list[_Outcome]) -> None:
-        """Let some callers go on, and the rest when those have had their turn."""
+        """Let some callers go on, and the rest after their turn."""
         if rest := outcomes[_ANSWERED_AT_ONCE:]:
             self._loop.call_soon(self._wake, rest)
         for outcome in outcomes[:_ANSWERED_AT_ONCE]:

@@ -204,7 +204,7 @@ def references(db: sqlite3.Connection) -> Iterator[Fault]:
 
 
 def gaps(db: sqlite3.Connection) -> Iterator[Fault]:
-    """Yield the numbers that no event has, but for those that a restore has left out or that were pruned."""
+    """Yield the numbers that no event has, but for numbers left out by a restore or pruned."""
     return islice(_unexplained(db), _MOST_FAULTS)
 
 
@@ -234,7 +234,7 @@ def projections(db: sqlite3.Connection) -> Iterator[Fault]:
         (SELECT 1 FROM projections AS p WHERE p.project = t.project AND p.track = t.track
         AND p.digest = t.digest) LIMIT ?"""
     for project, track in db.execute(latest, (_MOST_FAULTS,)):
-        message = f"the latest text of STATE.json of {project} ({track}) is not among those remembered"
+        message = f"the latest text of STATE.json of {project} ({track}) is not among the remembered ones"
         yield Fault(kind="projection", message=message)
 
 
@@ -258,7 +258,7 @@ def not_kept(db: sqlite3.Connection) -> list[tuple[int, int]]:
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges of numbers in order, with those that touch each other as one."""
+    """Return ranges of numbers in order, ranges that touch each other as one."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(one for one in ranges if one[0] <= one[1]):
         if found and first <= found[-1][1] + 1:

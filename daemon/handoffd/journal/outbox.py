@@ -123,7 +123,7 @@ class Outbox:
         await self._write("forget what waited", partial(_settle, notices=tuple(notices)))
 
     async def backlog(self, lately_s: float) -> tuple[Backlog, ...]:
-        """Return what each sink has not taken: waiting notices, and those given up in the last `lately_s`."""
+        """Return what each sink has not taken: waiting notices, and ones given up in the last `lately_s`."""
         return await self._read("read the outbox", partial(_backlog, lately_s=lately_s))
 
 

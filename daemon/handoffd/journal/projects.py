@@ -31,7 +31,7 @@ from handoffd.journal.records import Newcomer, Origins, StoredProject
 def put_projects(
     db: sqlite3.Connection, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
 ) -> None:
-    """Add projects, or rename those that are there; what was removed earlier counts from `at` again.
+    """Add projects, or rename known ones; what was removed earlier counts from `at` again.
 
     `untrusted` files of theirs that no person has trusted yet count as trusted while they are empty.
     """

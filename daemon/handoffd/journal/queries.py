@@ -81,7 +81,7 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
 
 
 def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[Row]:
-    """Yield the rows of the tracks, each held against its last event, and those that are gone."""
+    """Yield the rows of the tracks, each held against its last event, and the rows that are gone."""
     # A journal that was put back is older than the files: they are not overtaken by its last decision.
     rows = db.execute(
         f"""SELECT t.project, t.track, t.body, t.seq, t.digest, iif(e.kind = 'restored', NULL, e.at),
@@ -274,8 +274,8 @@ def decoded(decode: Callable[[str], _T], text: str, project: str, track: str) ->
 class Counts(Struct, frozen=True, kw_only=True):
     """Sums over what is supervised now, sizes in bytes.
 
-    `tracks` is by step and status; `deliveries` by sink and outcome; those without one are `held` while they
-    are held back, else `waiting`.
+    `tracks` is by step and status; `deliveries` by sink and outcome; a delivery without one is `held`
+    while it is held back, else `waiting`.
     """
 
     tracks: Mapping[tuple[str, str], int]

@@ -44,7 +44,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(NamedTuple):
-    """Numbers that no event has, between those around them, and why."""
+    """Numbers that no event has, between the numbers around them, and why."""
 
     after: int
     next: int
@@ -109,7 +109,7 @@ class Newcomer(Struct, frozen=True, kw_only=True):
 class Origins(Struct, frozen=True, kw_only=True):
     """How projects came, by root: `brought_by` which entry of the settings; not there: a person added it.
 
-    `kept_out` are those that a person has removed: no entry brings them back.
+    `kept_out` are projects that a person has removed: no entry brings them back.
     """
 
     brought_by: Mapping[str, str]

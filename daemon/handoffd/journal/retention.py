@@ -4,10 +4,10 @@ Which runs go is decided from facts, by `plan`, which does nothing. Kept in any 
 or might be: runs that live, runs that were not judged, the newest ones of each project, and whatever is
 younger than the settings say. Foreign files have no place in these facts, so they cannot be removed.
 
-Notices and events go in small transactions, between those that a decision waits for. A story that ended long
-ago goes whole. First its track's state after it is kept as a snapshot, where a replay begins from then on;
-that alone loses nothing. Then the events before the snapshot go, each with their orders and with a
-note of their numbers, so that a reader learns about the gap and a verification does not take it for a loss.
+Notices and events go in small transactions, between the ones that a decision waits for. A story that ended
+long ago goes whole. First its track's state after it is kept as a snapshot, where a replay begins from then
+on; that alone loses nothing. Then the events before the snapshot go, each with their orders and with a note
+of their numbers, so that a reader learns about the gap and a verification does not take it for a loss.
 Events that a row still points to stay. What is left is a journal as good as one that began later.
 """
 
@@ -111,7 +111,7 @@ def plan(
 ) -> Plan:
     """Return which runs go that ended more than `days` ago (None: none does), but for the `newest`.
 
-    `needed`: those that stay all the same, by id.
+    `needed`: the ones that stay all the same, by id.
     """
     spared = _newest(found, newest)
     doomed, kept = [], Counter[str]()
@@ -344,7 +344,7 @@ def _drop(db: sqlite3.Connection, key: TrackKey, until: int, now: datetime, limi
 
 
 def _note_pruned(db: sqlite3.Connection, numbers: list[int]) -> None:
-    """Add numbers to those that are not kept; ranges that come to touch each other become one."""
+    """Add numbers to the ones that are not kept; ranges that come to touch each other become one."""
     for first, last in merged((number, number) for number in numbers):
         around = {"before": first - 1, "after": last + 1}
         touching = db.execute(

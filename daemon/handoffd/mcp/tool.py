@@ -30,7 +30,7 @@ DATA: Final = (
 class Offer(Struct, frozen=True, kw_only=True):
     """A tool. `run` blocks; it takes arguments that were checked against `schema`.
 
-    Tools with `reads` change nothing. Of the others, those with `adds` remove nothing, and a second call of
+    Tools with `reads` change nothing. Of the others, tools with `adds` remove nothing, and a second call of
     one with `repeats` and the same arguments changes nothing more.
     """
 
@@ -96,7 +96,7 @@ def _understood(shape: Json) -> Json:
 
 
 def checked(tool: str, schema: Json, given: Mapping[str, Any] | None) -> Json:
-    """Return the arguments, without those that are null. Raises Refused (BAD_ARGUMENT)."""
+    """Return the arguments, without nulls. Raises Refused (BAD_ARGUMENT)."""
     found = {name: value for name, value in (given or {}).items() if value is not None}
     properties: Mapping[str, Json] = schema["properties"]
     for name in found:

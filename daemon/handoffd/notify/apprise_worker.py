@@ -2,7 +2,7 @@
 
 It is run by its path, knows nothing of handoffd, and gets everything, secrets too, on its standard
 input. Every address is sent to by itself and answered for by itself, so that a notice that one service
-did not take is not sent again to those that did. Whatever apprise or a plug-in prints is lost.
+did not take is not sent again to services that did. Whatever apprise or a plug-in prints is lost.
 
 A request has `urls` or `config` (a path), `tags`, `title`, `body`, `kind` (apprise's: info, success,
 warning, failure) and `skip` (marks of addresses that have it). The answer has `taken` (marks), `failed`

@@ -240,7 +240,7 @@ class Notifier:
         return not limit.cancelled_caught
 
     async def finish(self, timeout_s: float) -> bool:
-        """Begin no delivery more and wait for those under way; return whether they ended within the limit.
+        """Begin no new delivery, wait for the ones under way; return whether they ended within the limit.
 
         One that is cut short may have told people, and is sent again by the next daemon.
         """

@@ -224,7 +224,7 @@ async def post(address: str, body: bytes, headers: Mapping[str, str], timeout_s:
 
 
 def judge(address: str, status: int, never: frozenset[int]) -> None:
-    """Raise Undelivered unless it is one of the 200s; those in `never` are about this very notice."""
+    """Raise Undelivered unless it is one of the 200s; statuses in `never` are about this very notice."""
     place = place_of(address)
     if 200 <= status < 300:
         return

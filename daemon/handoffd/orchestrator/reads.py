@@ -51,7 +51,7 @@ class BadState(Exception):
 
 
 class Shown(Struct, frozen=True):
-    """A STATE.json as JSON values in the order of the file; `corrections` names those that differ."""
+    """A STATE.json as JSON values in the order of the file; `corrections` names the values that differ."""
 
     values: dict[str, Any]
     corrections: tuple[str, ...] = ()

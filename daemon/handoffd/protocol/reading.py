@@ -1,6 +1,6 @@
 """Whether a hand-off belongs to the running attempt, and what it says.
 
-The one place that decides both, for the executors of the daemon and for those that a person started. A
+The one place that decides both, for the executors of the daemon and for agents that a person started. A
 file that is as it was at the dispatch says nothing; a file that names another story, step, attempt or
 dispatch makes the whole hand-off stale, for both files come from one session. Of two claims that disagree
 the worse counts. Nothing is raised, whatever the bytes: an agent wrote them. A value that cannot be used
@@ -415,7 +415,7 @@ class _Reader(Struct):
         return found[:MAX_ITEMS]
 
     def paths(self, key: str) -> tuple[str, ...]:
-        """Return a list of paths, without those that are none or lead out of the root."""
+        """Return a list of paths, without entries that lead out of the root or are not paths."""
         plain = {written: relative_path(written) for written in self.names(key)}
         for written in (written for written, path in plain.items() if path is None):
             self.warn(key, f"{written[:80]!r} is not a path inside the project, and is ignored")

@@ -130,7 +130,7 @@ class Counts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a session claims. `files` are those it answers for, whether or not it had to change them."""
+    """What a session claims. `files` are the ones it answers for, whether or not it had to change them."""
 
     summary: str
     status: str = "pass"
@@ -195,7 +195,7 @@ def previous_facts(workspace: Workspace, story: str | None) -> tuple[Counts, str
 
 
 def tick(workspace: Workspace, step: str) -> None:
-    """Tick the boxes of `step` in the checklist: those under its heading, else those whose line names it."""
+    """Tick the boxes of `step` in the checklist: under its heading, else where a line names it."""
     text = workspace.read(CHECKLIST)
     if text is None:
         return

@@ -1,6 +1,6 @@
 """The steps that write documents: bootstrap, bdd, sdd-delta, contract, custom, and update-memory.
 
-For the sample's own story the documents are those that ship with it; for every other story they are
+For the sample's own story the documents are the ones that ship with it; for every other story they are
 placeholders in the right form, in the right place. A file that a person wrote is never overwritten.
 """
 
@@ -190,7 +190,7 @@ def update_memory(workspace: Workspace, assignment: Assignment) -> Report:
 
 
 def facts(workspace: Workspace, assignment: Assignment) -> tuple[Counts, str | None]:
-    """Return counts and commit: those the prompt states as measured, else those handed over before."""
+    """Return counts and commit: as the prompt states them as measured, else as handed over before."""
     tests, commit = previous_facts(workspace, assignment.story)
     measured, committed = _MEASURED.search(assignment.prompt), _COMMITTED.search(assignment.prompt)
     if measured:
@@ -203,7 +203,7 @@ def _section(text: str, heading: str) -> re.Match[str] | None:
 
 
 def _without(text: str, heading: str, label: str | None) -> list[str]:
-    """Return the lines of a section, but for blank ones, fillers and those that begin with `label`."""
+    """Return the lines of a section, but for blank ones, fillers and lines that begin with `label`."""
     match = _section(text, heading)
     lines = [line for line in (match[2] if match else "").splitlines() if line.strip()]
     fillers = ("- Nothing in progress", "- Nothing planned")

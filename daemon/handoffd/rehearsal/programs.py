@@ -5,8 +5,8 @@ two steps run anything.
 
 verify: are all scenarios tested, do the tests pass, is the change merged into the design? The tests are
 really run, by the project's own Python if it has one. In the sample these are all of its tests; in any
-other project only those the rehearsal wrote, since nothing here knows what the others need or cost. Tests
-in another language than Python are left to the daemon, which measures them.
+other project only the rehearsal's own, since nothing here knows what the others need or cost. Tests in
+another language than Python are left to the daemon, which measures them.
 
 commit: one conventional commit with the files of the story, and no others. Naming the files keeps a
 person's unfinished work out of it. PROJECT_MEMORY.md and the history are written by the next step and are

@@ -191,8 +191,9 @@ def _fault(words: list[str]) -> str:
         try:
             CronSim(" ".join(alone), _SAMPLE)
         except CronSimError:
+            article = "an" if name == "hour" else "a"
             return (
-                f"{words[place][:40]!r} is not {'an' if name == 'hour' else 'a'} {name} (allowed: {allowed}; ranges `a-b`, lists `a,b`,"
-                " steps `*/n` with n from 1)"
+                f"{words[place][:40]!r} is not {article} {name} (allowed: {allowed}; ranges `a-b`,"
+                " lists `a,b`, steps `*/n` with n from 1)"
             )
     return _NEVER

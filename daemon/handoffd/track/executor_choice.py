@@ -35,7 +35,7 @@ from handoffd.track.services import Files, Services
 
 
 class Choice(NamedTuple):
-    """The executor of an attempt, whose quota it uses, and why those named before it were passed over."""
+    """The executor of an attempt, whose quota it uses, and why the ones named before it were passed over."""
 
     executor: str
     account: str

@@ -1,6 +1,6 @@
 """Carrying out what the engine orders: the only place where a decision touches the world.
 
-Every order may be given twice (after a crash, those not marked done are performed again under the
+Every order may be given twice (after a crash, orders not marked done are performed again under the
 same ids), so each is either harmless when repeated or recognises that it was done. An order whose
 outcome is a fact is marked done only after that fact has been committed.
 """

@@ -95,7 +95,7 @@ class TrackSupervisor:
         """Hand in an event and return what was decided. `request`: the key that is recorded with it.
 
         Raises HandoffdError when it was not recorded: the consumer answers every question, and when
-        it ends or cannot write the journal, it fails those that wait.
+        it ends or cannot write the journal, it fails the ones that wait.
         """
         async with self._alone:
             if self._tasks is None and not self._questions.closed:

@@ -171,7 +171,7 @@ class Visits:
         return frozenset(self._silent)
 
     async def pay(self, roots: Sequence[str], look: Callable[[str], Found]) -> dict[str, Found]:
-        """Return what `look` found by root; those that do not answer are missing. `look` must not raise."""
+        """Return what `look` found by root; a root that does not answer is missing. `look` must not raise."""
         found: dict[str, Found] = {}
         while left := [root for root in roots if root not in found and root not in self._silent]:
             one = _Round[Found]()

@@ -141,7 +141,7 @@ _AWAY = IN_DELETE | IN_MOVED_FROM
 _REST_S = 0.1
 """How long further changes of a project are collected after a hint.
 
-A hand-off is followed by our own writes of STATE.json; looks at those are better made when the next
+A hand-off is followed by our own writes of STATE.json; they are better looked at when the next
 executor has been started.
 """
 _AT_ONCE = 250
@@ -302,7 +302,7 @@ def _why(error: OSError, folder: str = "inotify") -> str:
 
 # --- the pace of one project's hints -----------------------------------------------------------------
 class Pace:
-    """Passes first hints on at once, and those that follow them at the next tick, `rest_s` seconds later.
+    """Passes first hints on at once, and later hints at the next tick, `rest_s` seconds later.
 
     A file that is written to without a pause sends an event each time, and a look costs more than the write.
     And a file that vanishes may be the first of many (`rm -r`, a change of branches): writing it again

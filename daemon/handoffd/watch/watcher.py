@@ -234,7 +234,7 @@ SLICE = 500
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """The roots whose known files changed, and those whose `.ai` folder is not the one expected there."""
+    """The roots whose known files changed, and the roots whose `.ai` folder is not the one expected there."""
 
     changed: frozenset[str]
     moved: frozenset[str]

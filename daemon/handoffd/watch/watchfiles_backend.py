@@ -195,7 +195,7 @@ def _places(roots: list[str], barred: dict[str, str], wary: frozenset[str]) -> l
 
 # --- one watchfiles watcher over many folders, and the thread that waits for it ----------------------
 Deliver = Callable[[frozenset[str], frozenset[str]], None]
-"""Takes the roots whose files were touched and those whose `.ai` folder came, went or moved."""
+"""Takes the roots whose files were touched, and the roots whose `.ai` folder came, went or moved."""
 
 BURST = 1000
 """After a batch of this many changes the kernel's queue may have overflowed (16,384 events, as a rule).

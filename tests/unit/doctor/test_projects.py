@@ -470,7 +470,7 @@ def test_tests_that_can_be_run_are_fine() -> None:
         (
             {"passed": False, "tests": {"pass": 1, "fail": 2, "skip": 0}}, "ok",
             "npm test works in the daemon's environment: 1 pass, 2 fail, 0 skipped (in 2.5 s);"
-            " those that fail now are known failures from then on",
+            " today's failures are known ones from then on",
         ),
         ({"tests": None}, "ok", "npm test works in the daemon's environment: exit code 0 (in 2.5 s)"),
         (

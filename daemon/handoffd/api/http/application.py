@@ -245,7 +245,7 @@ class _Running(Struct, eq=False):
 
 
 class Replies:
-    """Answers to requests with a key: those in progress here, and earlier ones from the journal."""
+    """Answers to requests with a key: requests in progress here, and earlier answers from the journal."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -242,7 +242,7 @@ _SHAPES: Final[Mapping[str, Any]] = {
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
     "apply": AppliedAnswer, "check": CheckedAnswer,
 }  # fmt: skip
-"""Types of the answers of verbs, but for those that answer with a result of the engine."""
+"""Types of the answers of verbs, but for verbs that answer with a result of the engine."""
 
 
 def _beside(spec: VerbSpec) -> tuple[type[Struct], ...]:

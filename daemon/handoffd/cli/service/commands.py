@@ -335,7 +335,7 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
     if not report["removed"] and not report["purged"]:
         lines.append("nothing to remove")
     elif report["removed"] and not report["dry_run"] and not report["purge"]:  # which none outlives
-        lines.append(_line("agents", "those that were running go on to their end or their deadline"))
+        lines.append(_line("agents", "running ones go on to their end or their deadline"))
     if report["linger"]:
         lines.append(_line("lingering", "stays on, for your other services (loginctl disable-linger)"))
     gone = "would remove" if report["dry_run"] else "removed"

@@ -208,7 +208,7 @@ def _groups(place: str) -> list[str]:
 
 
 def _taken(folder: str) -> Taken:
-    """Return a group's limits and counters, including those from before controllers were switched off."""
+    """Return a group's limits and counters, including the ones from before controllers were switched off."""
     before = _kept(folder)
     events = _counts(f"{folder}/memory.events")
     kills = events.get("oom_kill")
