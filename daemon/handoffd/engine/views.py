@@ -31,7 +31,7 @@ Condition = Literal[
 """Whether a project can be worked on; everything but `ok` comes with a `detail`."""
 
 WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
-"""The conditions under which something may be dispatched: in place of invalid rules the last good ones hold."""
+"""The conditions under which something may be dispatched; of invalid rules the last good ones hold."""
 
 
 class TrackView(Struct, frozen=True, kw_only=True):
