@@ -22,7 +22,7 @@ from handoffd.engine.events import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, InvalidFile, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import SETTINGS
-from handoffd.journal.projects import Fire, FireOutcome, StoredSchedule
+from handoffd.journal.records import Fire, FireOutcome, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Due, Lateness, Missed, Planned, due, planned
 from handoffd.settings.loading import load_project
@@ -123,12 +123,13 @@ class Timetable:
 
     async def _enter(self, entries: dict[Key, Planned], roots: frozenset[str], now: datetime) -> None:
         """Replace the schedules. A removed one is forgotten: if it returns, it starts over."""
-        schedules = self._services.journal.schedules
+        journal = self._services.journal
+        schedules = journal.schedules
         left = [key for one in await schedules.all() if (key := (one.project, one.schedule)) not in entries]
         if left:  # a project that is being rebuilt has not left
-            away = {one.root for one in await self._services.journal.projects()} - roots
-            await schedules.forget([key for key in left if key[0] not in away])
-        await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
+            away = {one.root for one in await journal.projects()} - roots
+            await journal.forget([key for key in left if key[0] not in away])
+        await journal.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
         self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
         before, self._entries = self._entries, entries
         starts = self._services.settings.schedule.starts
@@ -267,7 +268,7 @@ class Timetable:
             project=one.root, schedule=one.schedule, due=at, at=self._services.clock.now(), outcome=outcome,
             story=story, why=why,
         )  # fmt: skip
-        await self._services.journal.schedules.settle(fire)
+        await self._services.journal.settle(fire)
         self._stored[one.key] = replace(self._stored[one.key], last=fire)
         log.info("schedule passed over", project=one.root, schedule=one.schedule, outcome=outcome, why=why)
 

@@ -67,25 +67,25 @@ def _encode_anything(value: object) -> str:
 
 def decode_event(text: str) -> Event:
     """Return the event that `encode` wrote; ValueError when it is none."""
-    event: Event = _decode(_EVENT, text)
+    event: Event = decode(_EVENT, text)
     return event
 
 
 def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
-    effect: Effect = _decode(_EFFECT, text)
+    effect: Effect = decode(_EFFECT, text)
     return effect
 
 
 def decode_result(text: str) -> Result:
     """Return the result that `encode` wrote; ValueError when it is none."""
-    result: Result = _decode(_RESULT, text)
+    result: Result = decode(_RESULT, text)
     return result
 
 
 def decode_track(text: str) -> Track:
     """Return the track that `encode` wrote; ValueError when it is none."""
-    return _decode(Track, text)
+    return decode(Track, text)
 
 
 def encode_grounds(grounds: tuple[Ground, ...]) -> str:
@@ -102,17 +102,17 @@ def decode_grounds(text: str) -> tuple[Ground, ...]:
 
 def decode_rules(text: str) -> RuleBook:
     """Return the step table that `encode` wrote; ValueError when it is none."""
-    return _decode(RuleBook, text)
+    return decode(RuleBook, text)
 
 
 def decode_exit(text: str) -> Exit:
     """Return the exit that `encode` wrote; ValueError when it is none."""
-    return _decode(Exit, text)
+    return decode(Exit, text)
 
 
 def decode_tests(text: str) -> TestEvidence:
     """Return the test evidence that `encode` wrote; ValueError when it is none."""
-    return _decode(TestEvidence, text)
+    return decode(TestEvidence, text)
 
 
 def readable(text: str) -> dict[str, Any]:
@@ -122,7 +122,8 @@ def readable(text: str) -> dict[str, Any]:
     return value
 
 
-def _decode(kind: Callable[..., _T], text: str) -> _T:
+def decode(kind: Callable[..., _T], text: str) -> _T:
+    """Return the value of a type or union that `encode` wrote; ValueError when it is none."""
     whole: Any = kind
     if _ESCAPED in text:
         plain = json.loads(text, object_hook=_revive)

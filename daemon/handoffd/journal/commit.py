@@ -30,8 +30,8 @@ from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
 from handoffd.journal.codec import decode_track, encode, encode_grounds, moment
 from handoffd.journal.connections import Run
-from handoffd.journal.projects import Fire, checked_path, write_fire
-from handoffd.journal.records import Committed, PendingEffect, Record
+from handoffd.journal.projects import checked_path, write_fire
+from handoffd.journal.records import Committed, Fire, PendingEffect, Record
 from handoffd.protocol.rules import RuleBook
 
 _PROJECTIONS_KEPT = 200
@@ -131,16 +131,22 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     return cursor.lastrowid
 
 
+_MOST_ORDERS = 64
+"""Orders of one decision, which has four at most: an order is known by its event and its place."""
+
+
 def _add_effects(db: sqlite3.Connection, seq: int, prepared: Prepared) -> tuple[PendingEffect, ...]:
-    key, pending = prepared.record.key, []
-    for effect, text in zip(prepared.record.effects, prepared.effects, strict=True):
-        cursor = db.execute(
-            "INSERT INTO effects (seq, project, track, effect) VALUES (?, ?, ?, ?)", (seq, *key, text)
-        )
-        assert cursor.lastrowid is not None
-        number, at = cursor.lastrowid, prepared.record.at
-        pending.append(PendingEffect(id=number, key=key, seq=seq, at=at, effect=effect))
-    return tuple(pending)
+    key, at, effects = prepared.record.key, prepared.record.at, prepared.record.effects
+    assert len(effects) < _MOST_ORDERS
+    pending = tuple(
+        PendingEffect(id=seq * _MOST_ORDERS + place, key=key, seq=seq, at=at, effect=effect)
+        for place, effect in enumerate(effects)
+    )
+    db.executemany(
+        "INSERT INTO effects (id, seq, project, track, effect) VALUES (?, ?, ?, ?, ?)",
+        [(one.id, seq, *key, text) for one, text in zip(pending, prepared.effects, strict=True)],
+    )
+    return pending
 
 
 def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq: int) -> None:

@@ -13,31 +13,46 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
-from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
-from handoffd.journal import commit, database, dispatches, projects, queries
+from handoffd.journal import commit, database, dispatches, projects, queries, retention
 from handoffd.journal.commit import Requests, RuleTexts
 from handoffd.journal.connections import Readers, Work, Writer
 from handoffd.journal.database import open_database
+from handoffd.journal.log import (
+    BaselineKept,
+    FileTrusted,
+    HistoryCovered,
+    HistoryDropped,
+    Log,
+    Operation,
+    OrderDone,
+    ProjectAdded,
+    ProjectLetGo,
+    ProjectRemoved,
+    ScheduleArmed,
+    ScheduleForgotten,
+    activity,
+)
 from handoffd.journal.outbox import Outbox
 from handoffd.journal.projects import Schedules
 from handoffd.journal.queries import NO_GATES, Counts, counts, gates
 from handoffd.journal.records import (
     Committed,
+    Fire,
     LeftOut,
-    Newcomer,
     Origins,
     PendingEffect,
     Record,
     StoredEvent,
     StoredProject,
     StoredRun,
+    StoredSchedule,
     StoredTrack,
     UsageSum,
 )
@@ -47,7 +62,23 @@ from handoffd.journal.schema import refuse_newer, version_of
 _T = TypeVar("_T")
 
 
-class Journal:
+_WORKS: Mapping[type, Callable[[sqlite3.Connection, Any], object]] = {
+    OrderDone: lambda db, done: commit.finish_effect(db, done.id, done.outcome),
+    ProjectAdded: projects.put_project,
+    ProjectLetGo: lambda db, gone: projects.let_go(db, gone.project, gone.at),
+    ProjectRemoved: lambda db, removed: projects.retire_project(db, removed.project, removed.at),
+    FileTrusted: projects.put_trusted,
+    BaselineKept: projects.put_baseline,
+    ScheduleArmed: projects.arm,
+    ScheduleForgotten: projects.forget,
+    Fire: lambda db, fire: projects.write_fire(db, fire, None),
+    HistoryCovered: retention.cover,
+    HistoryDropped: retention.drop,
+}
+"""What an operation does to the tables; a record is made ready for that by its writer."""
+
+
+class Journal(Log):
     """One SQLite file. All methods raise StoreError, naming path and cause, when it fails them.
 
     A commit that failed has changed nothing, and the next one works once the cause is gone. A
@@ -67,11 +98,11 @@ class Journal:
         """Notices on their way to people."""
         self.cleaning = Cleaning(self._readers.run, self._write)
         """What is dropped of it in time."""
-        self.pruning = Pruning(self._readers.run, self._write)
+        self.pruning = Pruning(self._readers.run, self._write, self.write)
         """How old events are dropped."""
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""
-        self.schedules = Schedules(self._readers.run, self._write)
+        self.schedules = Schedules(self._readers.run)
         """What is started by the clock, and its outcomes."""
 
     @classmethod
@@ -121,18 +152,22 @@ class Journal:
         """Write something of no consequence. Raises StoreError when the journal takes nothing."""
         await self._write("write the journal", commit.touch)
 
-    # --- decisions -------------------------------------------------------------------------------
-    async def commit(self, record: Record) -> Committed:
-        """Return the place of `record` in the order, and its effects with ids, once it is durable."""
-        rules = None if record.rules is None else self._texts.written(record.rules)
-        prepared = commit.prepare(record, rules)
-        activity = f"record {record.event.kind} of {record.key.project} ({record.key.track})"
-        return await self._write(activity, partial(commit.write_record, prepared=prepared))
+    # --- the log ---------------------------------------------------------------------------------
+    async def write(self, *operations: Operation) -> tuple[Any, ...]:
+        """Make operations durable, all or none of them, and return the outcome of each."""
+        if not operations:
+            return ()
+        works = [self._work(one) for one in operations]
+        return await self._write(activity(operations), lambda db: tuple(work(db) for work in works))
 
-    async def effect_done(self, effect_id: int, outcome: str = "done") -> None:
-        """Mark an effect as performed; the first `outcome` stays when it is marked again."""
-        work = partial(commit.finish_effect, effect_id=effect_id, outcome=outcome)
-        await self._write("mark an effect done", work)
+    def _work(self, operation: Operation) -> Work[object]:
+        if isinstance(operation, Record):
+            rules = None if operation.rules is None else self._texts.written(operation.rules)
+            return partial(commit.write_record, prepared=commit.prepare(operation, rules))
+        if isinstance(operation, ProjectAdded):
+            projects.checked_path(operation.project)
+        work = _WORKS[type(operation)]
+        return lambda db: work(db, operation)
 
     async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
         """Return the effects that are committed and not done, oldest first; of one root or of all."""
@@ -214,45 +249,17 @@ class Journal:
         """Return how much of everything it holds."""
         return await self._readers.run("count what is in the journal", partial(counts, path=self._path))
 
-    async def add_project(self, root: str, name: str, at: datetime) -> None:
-        """Look after the project at `root` from now on, as a person wishes; a known one gets its new name."""
-        projects.checked_path(root)
-        newcomers = (Newcomer(root=root, name=name),)
-        await self._write(f"add {root}", partial(projects.put_projects, newcomers=newcomers, at=at))
-
-    async def add_projects(
-        self, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
-    ) -> None:
-        """Look after many projects from now on, all or none of them.
-
-        `untrusted` names the files of theirs that hold nothing a person has trusted, unless one did before.
-        """
-        for one in newcomers:
-            projects.checked_path(one.root)
-        work = partial(projects.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
-        await self._write(f"add {counted(len(newcomers), 'project')}", work)
-
-    async def let_go(self, roots: Sequence[str], at: datetime) -> None:
-        """Look no longer after projects that the settings have brought and name no more."""
-        activity = f"let go of {counted(len(roots), 'project')}"
-        await self._write(activity, partial(projects.let_go, roots=roots, at=at))
-
     async def origins(self) -> Origins:
         """Return which projects the settings have brought, and which ones a person has removed."""
         return await self._readers.run("read how projects came", projects.origins)
-
-    async def remove_project(self, root: str, at: datetime) -> None:
-        """Look after `root` no longer, as a person wishes. NotFound when it is not looked after."""
-        await self._write(f"remove {root}", partial(projects.retire_project, root=root, at=at))
 
     async def projects(self) -> tuple[StoredProject, ...]:
         """Return the projects that are looked after, by root."""
         return await self._readers.run("read the projects", projects.projects)
 
-    async def save_baseline(self, key: TrackKey, story: str | None, body: bytes) -> None:
-        """Keep the results of a story's baseline run, replacing earlier ones."""
-        work = partial(projects.put_baseline, key=key, story=story or "", body=body)
-        await self._write(f"keep a baseline of {key.project}", work)
+    async def armed(self) -> tuple[StoredSchedule, ...]:
+        """Return every schedule that is known, by project and name."""
+        return await self.schedules.all()
 
     async def load_baseline(self, key: TrackKey, story: str | None) -> bytes | None:
         """Return the results kept for a story, or None."""
@@ -260,22 +267,18 @@ class Journal:
             "read a baseline", partial(projects.baseline, key=key, story=story or "")
         )
 
-    async def trust(self, root: str, file: str, text: str, at: datetime) -> None:
-        """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
-        work = partial(projects.put_trusted, root=root, file=file, text=text, at=at)
-        await self._write(f"trust {file} of {root}", work)
-
     async def trusted(self, *roots: str) -> Mapping[str, Mapping[str, str]]:
         """Return the texts that a person has trusted last, by root and file; of these roots, or of all."""
         return await self._readers.run("read what is trusted", partial(projects.trusted, roots=roots or None))
 
-    async def _write(self, activity: str, work: Work[_T]) -> _T:
+    async def _write(self, doing: str, work: Work[_T]) -> _T:
         if self._writer is None:
-            raise StoreError(f"cannot {activity}: {self._path} was opened for reading only")
-        return await self._writer.run(activity, work)
+            raise StoreError(f"cannot {doing}: {self._path} was opened for reading only")
+        return await self._writer.run(doing, work)
 
     def _committed(self, values: Sequence[object]) -> None:
-        newest = max((value.seq for value in values if isinstance(value, Committed)), default=0)
+        outcomes = [one for value in values if isinstance(value, tuple) for one in value]
+        newest = max((one.seq for one in outcomes if isinstance(one, Committed)), default=0)
         if newest > self._newest:
             self._newest = newest
             self._grown.set()

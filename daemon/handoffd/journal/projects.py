@@ -12,48 +12,50 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Any
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, StoreError
 from handoffd.journal.codec import moment
 from handoffd.journal.connections import Run
+from handoffd.journal.log import (
+    BaselineKept,
+    FileTrusted,
+    ProjectAdded,
+    ScheduleArmed,
+    ScheduleForgotten,
+)
 from handoffd.journal.queries import among
-from handoffd.journal.records import Newcomer, Origins, StoredProject
+from handoffd.journal.records import Fire, Origins, StoredProject, StoredSchedule
 
 
 # --- projects -----------------------------------------------------------------------------------------
-def put_projects(
-    db: sqlite3.Connection, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
-) -> None:
-    """Add projects, or rename known ones; what was removed earlier counts from `at` again.
+def put_project(db: sqlite3.Connection, added: ProjectAdded) -> None:
+    """Add a project, or rename a known one; one that was removed earlier counts from now on again.
 
-    `untrusted` files of theirs that no person has trusted yet count as trusted while they are empty.
+    Its `untrusted` files that no person has trusted yet count as trusted while they are empty.
     """
-    db.executemany(
+    at = moment(added.at)
+    db.execute(
         """INSERT INTO projects (root, name, added_at, brought_by) VALUES (?, ?, ?, ?)
         ON CONFLICT (root) DO UPDATE SET name = excluded.name, removed_at = NULL,
         brought_by = excluded.brought_by,
         added_at = iif(removed_at IS NULL, added_at, excluded.added_at)""",
-        [(one.root, one.name, moment(at), one.brought_by) for one in newcomers],
+        (added.project, added.name, at, added.brought_by),
     )
-    db.executemany(
-        "INSERT OR IGNORE INTO trusted VALUES (?, ?, '', ?)",
-        [(one.root, file, moment(at)) for one in newcomers for file in untrusted],
-    )
+    files = [(added.project, file, at) for file in added.untrusted]
+    db.executemany("INSERT OR IGNORE INTO trusted VALUES (?, ?, '', ?)", files)
 
 
-def let_go(db: sqlite3.Connection, roots: Sequence[str], at: datetime) -> None:
-    """Mark projects removed that the settings name no more: they may bring them back."""
-    db.executemany(
+def let_go(db: sqlite3.Connection, root: str, at: datetime) -> None:
+    """Mark a project removed that the settings name no more: they may bring it back."""
+    db.execute(
         """UPDATE projects SET removed_at = ?
         WHERE root = ? AND removed_at IS NULL AND brought_by IS NOT NULL""",
-        [(moment(at), root) for root in roots],
+        (moment(at), root),
     )
 
 
@@ -98,9 +100,10 @@ def origins(db: sqlite3.Connection) -> Origins:
 
 
 # --- trusted texts, and baselines ---------------------------------------------------------------------
-def put_trusted(db: sqlite3.Connection, root: str, file: str, text: str, at: datetime) -> None:
+def put_trusted(db: sqlite3.Connection, trusted: FileTrusted) -> None:
     """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
-    db.execute("INSERT OR REPLACE INTO trusted VALUES (?, ?, ?, ?)", (root, file, text, moment(at)))
+    row = (trusted.project, trusted.file, trusted.text, moment(trusted.at))
+    db.execute("INSERT OR REPLACE INTO trusted VALUES (?, ?, ?, ?)", row)
 
 
 def trusted(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[str, dict[str, str]]:
@@ -113,9 +116,10 @@ def trusted(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[str, di
     return found
 
 
-def put_baseline(db: sqlite3.Connection, key: TrackKey, story: str, body: bytes) -> None:
+def put_baseline(db: sqlite3.Connection, kept: BaselineKept) -> None:
     """Keep the results of a story's baseline run, replacing earlier ones."""
-    db.execute("INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?)", (*key, story, body))
+    row = (kept.project, kept.track, kept.story, kept.body)
+    db.execute("INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?)", row)
 
 
 def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
@@ -127,45 +131,11 @@ def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
 
 
 # --- outcomes of schedules ----------------------------------------------------------------------------
-FireOutcome = Literal["started", "queued", "skipped", "missed"]
-
-
-class Fire(Struct, frozen=True, kw_only=True):
-    """The outcome of a schedule of `project`, the absolute path of its root, when it was `due`."""
-
-    project: str
-    schedule: str
-    due: datetime
-    at: datetime
-    outcome: FireOutcome
-    story: str | None = None
-    why: str | None = None
-
-
-class StoredSchedule(Struct, frozen=True, kw_only=True):
-    """A schedule of a project. `armed_at`: it is known since then, with this fingerprint.
-
-    `last` is its latest outcome; None: it was never due.
-    """
-
-    project: str
-    schedule: str
-    fingerprint: str
-    armed_at: datetime
-    last: Fire | None
-
-    @property
-    def handled(self) -> datetime:
-        """Up to when everything has been dealt with."""
-        return self.armed_at if self.last is None else max(self.armed_at, self.last.due)
-
-
 class Schedules:
     """The schedules that were ever armed and are there still. All methods raise StoreError like `Journal`."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: Run) -> None:
         self._read = read
-        self._write = write
 
     async def all(self) -> tuple[StoredSchedule, ...]:
         """Return every schedule, by project and name."""
@@ -180,26 +150,6 @@ class Schedules:
         found = await self._read("read a schedule", partial(_all, only=(project, schedule)))
         return next(iter(found), None)
 
-    async def arm(self, schedules: Iterable[tuple[str, str, str]], at: datetime) -> None:
-        """Know these (project, name, fingerprint) from now on; one with another fingerprint begins anew.
-
-        So does one that is known since a time to come: the clock was wrong then.
-        """
-        rows = [(*schedule, at.isoformat()) for schedule in schedules]
-        if not rows:
-            return
-        await self._write("arm schedules", partial(_arm, rows=rows))
-
-    async def forget(self, schedules: Iterable[tuple[str, str]]) -> None:
-        """Forget these (project, name): they are in no settings any more."""
-        if rows := list(schedules):
-            await self._write("forget schedules", partial(_forget, rows=rows))
-
-    async def settle(self, fire: Fire) -> None:
-        """Keep the outcome of a schedule that started nothing; it is dealt with up to then."""
-        activity = f"settle {fire.schedule} of {fire.project}"
-        await self._write(activity, partial(write_fire, fire=fire, seq=None))
-
 
 def write_fire(db: sqlite3.Connection, fire: Fire, seq: int | None) -> None:
     """Write the outcome of a schedule; `seq` is the event that it caused, if one."""
@@ -213,18 +163,21 @@ def write_fire(db: sqlite3.Connection, fire: Fire, seq: int | None) -> None:
     )
 
 
-def _arm(db: sqlite3.Connection, rows: list[tuple[str, str, str, str]]) -> None:
-    db.executemany(
+def arm(db: sqlite3.Connection, armed: ScheduleArmed) -> None:
+    """Know a schedule from now on."""
+    db.execute(
         """INSERT INTO schedules (project, schedule, fingerprint, armed_at) VALUES (?, ?, ?, ?)
         ON CONFLICT (project, schedule) DO UPDATE SET fingerprint = excluded.fingerprint,
         armed_at = excluded.armed_at
         WHERE fingerprint <> excluded.fingerprint OR armed_at > excluded.armed_at""",
-        rows,
+        (armed.project, armed.schedule, armed.fingerprint, armed.at.isoformat()),
     )
 
 
-def _forget(db: sqlite3.Connection, rows: list[tuple[str, str]]) -> None:
-    db.executemany("DELETE FROM schedules WHERE project = ? AND schedule = ?", rows)
+def forget(db: sqlite3.Connection, forgotten: ScheduleForgotten) -> None:
+    """Forget a schedule, and what came of it."""
+    wanted = (forgotten.project, forgotten.schedule)
+    db.execute("DELETE FROM schedules WHERE project = ? AND schedule = ?", wanted)
 
 
 def _all(db: sqlite3.Connection, only: tuple[str, str] | None = None) -> tuple[StoredSchedule, ...]:

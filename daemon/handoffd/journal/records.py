@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class Record(Struct, frozen=True, kw_only=True, tag_field="operation", tag=True):
     """One decision, whole: what happened, what followed, and what must be done about it.
 
     `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
@@ -41,6 +41,26 @@ class Record(Struct, frozen=True, kw_only=True):
     rules: RuleBook | None = None
     grounds: tuple[Ground, ...] = ()
     request: str | None = None
+
+    @property
+    def project(self) -> str:
+        """The root of its project."""
+        return self.key.project
+
+
+FireOutcome = Literal["started", "queued", "skipped", "missed"]
+
+
+class Fire(Struct, frozen=True, kw_only=True, tag_field="operation", tag=True):
+    """The outcome of a schedule of `project`, the absolute path of its root, when it was `due`."""
+
+    project: str
+    schedule: str
+    due: datetime
+    at: datetime
+    outcome: FireOutcome
+    story: str | None = None
+    why: str | None = None
 
 
 class LeftOut(NamedTuple):
@@ -201,3 +221,21 @@ class Backlog(Struct, frozen=True, kw_only=True):
     oldest: datetime | None
     last_error: str | None
     given_up: int
+
+
+class StoredSchedule(Struct, frozen=True, kw_only=True):
+    """A schedule of a project. `armed_at`: it is known since then, with this fingerprint.
+
+    `last` is its latest outcome; None: it was never due.
+    """
+
+    project: str
+    schedule: str
+    fingerprint: str
+    armed_at: datetime
+    last: Fire | None
+
+    @property
+    def handled(self) -> datetime:
+        """Up to when everything has been dealt with."""
+        return self.armed_at if self.last is None else max(self.armed_at, self.last.due)

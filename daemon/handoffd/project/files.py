@@ -28,7 +28,7 @@ from handoffd.inspection.own_files import (
     shipped_layers,
     templates_for,
 )
-from handoffd.journal.journal import Journal
+from handoffd.journal.log import Log
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
@@ -46,7 +46,7 @@ Taken = tuple[ProjectSettings, RuleBook, tuple[Problem, ...], tuple[str, ...]]
 class ProjectFiles:
     """The configuration of one project, always usable: `rules` and `settings` are the last valid."""
 
-    def __init__(self, root: str, journal: Journal, clock: Clock, trusted: Trusted | None = None) -> None:
+    def __init__(self, root: str, journal: Log, clock: Clock, trusted: Trusted | None = None) -> None:
         self._root = Path(root)
         self._journal = journal
         self._clock = clock

@@ -223,7 +223,7 @@ class Interpreter:
         """Mark an order done. One that cannot be marked is given again to the next daemon, without harm."""
         reached("before_effect_done")
         try:
-            await self._services.journal.effect_done(effect_id, outcome)
+            await self._services.journal.effect_done(self._key.project, effect_id, outcome)
             reached("after_effect_done")
         except StoreError as error:
             log.warning("order not marked done", project=self._key.project, error=error.message)

@@ -21,8 +21,7 @@ from handoffd.engine.notice import Notice, Opening, Parcel
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
 from handoffd.journal.journal import Journal
-from handoffd.journal.projects import Fire
-from handoffd.journal.records import Newcomer, Record
+from handoffd.journal.records import Fire, Newcomer, Record
 from handoffd.journal.schema import STEPS, migrate
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
@@ -150,22 +149,20 @@ async def _make(path: Path, version: int) -> None:
             await journal.requests.answer("key-2", 200, '{"type": "reloaded"}')
             records = (replace(records[0], request="key-1"), *records[1:])
         if version >= 7:
-            await journal.schedules.arm(
-                [(*SHOP[:1], name, "0 22 * * * UTC") for name in ("nightly", "look")], _at(0)
-            )
+            await journal.arm([(*SHOP[:1], name, "0 22 * * * UTC") for name in ("nightly", "look")], _at(0))
             asked = Started(story="US-005", schedule="nightly", due=_at(0))
             records = (replace(records[0], event=asked), *records[1:])
         for record in records:
             await journal.commit(record)
         if version >= 7:
-            await journal.schedules.settle(
+            await journal.settle(
                 Fire(
                     project=SHOP.project, schedule="look", due=_at(0), at=_at(1), outcome="skipped",
                     why="US-005 is in flight at impl",
                 )
             )  # fmt: skip
-        for effect in (1, 2):
-            await journal.effect_done(effect)
+        for one in (await journal.pending_effects())[:2]:
+            await journal.effect_done(one.key.project, one.id)
         await journal.add_project("/srv/shop", "shop", _at(0))
         await journal.add_project("/srv/blog", "blog", _at(0))
         await journal.remove_project("/srv/blog", _at(20))

@@ -20,7 +20,7 @@ from handoffd.engine.events import Aborted, Paused, Started
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import Timetable, own_starts, schedule_view, started
-from handoffd.journal.projects import Fire, StoredSchedule
+from handoffd.journal.records import Fire, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
 from handoffd.settings.model import ScheduleSettings
@@ -63,7 +63,7 @@ class Projects:
                 project=root, schedule=event.schedule, due=event.due, at=self.services.clock.now(),
                 outcome="started",
             )  # fmt: skip
-            await self.services.journal.schedules.settle(fire)
+            await self.services.journal.settle(fire)
         return self.answer
 
     @property

@@ -58,7 +58,7 @@ async def _write(journal: Journal, root: Path, track: str) -> None:
         _say("C", track, committed.seq)
         write_state(root, track, text)
         _say("W", track, committed.seq)
-        await journal.effect_done(committed.effects[0].id)
+        await journal.effect_done(committed.effects[0].key.project, committed.effects[0].id)
 
 
 async def _live(state_dir: Path, root: Path) -> None:

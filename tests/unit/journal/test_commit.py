@@ -31,8 +31,9 @@ from handoffd.journal.commit import (
     write_record,
 )
 from handoffd.journal.journal import Journal
-from handoffd.journal.projects import put_baseline, put_projects, put_trusted, retire_project
-from handoffd.journal.records import Newcomer, Record
+from handoffd.journal.log import BaselineKept, FileTrusted, ProjectAdded
+from handoffd.journal.projects import put_baseline, put_project, put_trusted, retire_project
+from handoffd.journal.records import Record
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 
@@ -47,12 +48,12 @@ def write(db: sqlite3.Connection, *records: Record) -> list[int]:
 
 
 def test_a_record_gets_the_next_number_and_its_effects_get_ids(db: sqlite3.Connection) -> None:
-    """Numbers rise over all tracks; ids are those that stay pending."""
+    """Numbers rise over all tracks; an order is known by its event and its place there."""
     first = write_record(db, prepare(record(effects=(STOP, CHECKLIST))))
     second = write_record(db, prepare(record(key=KEY._replace(track="US-2"), effects=(STOP,))))
 
     assert (1, 2) == (first.seq, second.seq)
-    assert [(1, STOP), (2, CHECKLIST)] == [(one.id, one.effect) for one in first.effects]
+    assert [(64, STOP), (65, CHECKLIST)] == [(one.id, one.effect) for one in first.effects]
     assert first.effects + second.effects == queries.pending_effects(db)
 
 
@@ -74,7 +75,7 @@ def test_numbers_and_ids_are_never_used_twice(db: sqlite3.Connection) -> None:
 
     again = write_record(db, prepare(record(effects=(STOP,))))
 
-    assert (2, [2]) == (again.seq, [effect.id for effect in again.effects])
+    assert (2, [128]) == (again.seq, [effect.id for effect in again.effects])
 
 
 def test_an_event_keeps_where_the_track_stood_before_and_after(db: sqlite3.Connection) -> None:
@@ -170,8 +171,8 @@ def test_a_track_that_could_not_be_read_back_is_not_written(db: sqlite3.Connecti
 def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
     """Adding twice renames; removing twice is an error; coming back counts from then."""
     later = NOW + timedelta(days=1)
-    put_projects(db, [Newcomer(root="/srv/shop", name="shop")], NOW)
-    put_projects(db, [Newcomer(root="/srv/shop", name="store")], later)
+    put_project(db, ProjectAdded(project="/srv/shop", name="shop", at=NOW))
+    put_project(db, ProjectAdded(project="/srv/shop", name="store", at=later))
     assert [("store", NOW)] == [(project.name, project.added_at) for project in projects.projects(db)]
 
     retire_project(db, "/srv/shop", later)
@@ -179,19 +180,19 @@ def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
     with pytest.raises(NotFound, match="/srv/shop"):
         retire_project(db, "/srv/shop", later)
 
-    put_projects(db, [Newcomer(root="/srv/shop", name="shop")], later)
+    put_project(db, ProjectAdded(project="/srv/shop", name="shop", at=later))
     assert [later] == [project.added_at for project in projects.projects(db)]
 
 
 def test_baselines_and_trusted_texts_are_replaced(db: sqlite3.Connection) -> None:
     """The latest counts, for each story and each file on its own."""
     for body in (b"old", b"new \x00\xff"):
-        put_baseline(db, KEY, "US-1", body)
+        put_baseline(db, BaselineKept(project=KEY.project, track=KEY.track, story="US-1", body=body))
     for text in ("old", "post_check: make"):
-        put_trusted(db, "/srv/shop", ".ai/step-rules.yaml", text, NOW)
+        put_trusted(db, FileTrusted(project="/srv/shop", file=".ai/step-rules.yaml", text=text, at=NOW))
 
     assert (b"new \x00\xff", None) == tuple(projects.baseline(db, KEY, story) for story in ("US-1", "US-2"))
-    put_trusted(db, "/srv/blog", ".ai/handoffd.yaml", "", NOW)
+    put_trusted(db, FileTrusted(project="/srv/blog", file=".ai/handoffd.yaml", text="", at=NOW))
     shop, blog = {".ai/step-rules.yaml": "post_check: make"}, {".ai/handoffd.yaml": ""}
     assert {"/srv/shop": shop} == projects.trusted(db, ["/srv/shop"])
     assert {"/srv/shop": shop, "/srv/blog": blog} == projects.trusted(db, None)

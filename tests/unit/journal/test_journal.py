@@ -33,7 +33,7 @@ async def test_what_was_committed_is_there_after_reopening(place: Path) -> None:
     after = track(status=Status.RUNNING, dispatch=dispatch())
     async with opened(place) as journal:
         committed = await journal.commit(record(after=after, effects=(STOP, STOP), text="projected"))
-        await journal.effect_done(committed.effects[0].id)
+        await journal.effect_done(KEY.project, committed.effects[0].id)
 
     async with opened(place) as journal:
         (stored,) = await journal.tracks()

@@ -13,8 +13,7 @@ from tests.unit.journal.making import KEY, NOW, older, opened
 from handoffd.engine.events import Started
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.projects import Fire, StoredSchedule
-from handoffd.journal.records import Newcomer, Origins, Record
+from handoffd.journal.records import Fire, Newcomer, Origins, Record, StoredSchedule
 
 SHOP = KEY.project
 AT = datetime(2026, 1, 31, 22, tzinfo=UTC)
@@ -108,20 +107,20 @@ def record(event: Started, status: str = "done") -> Record:
 
 async def test_a_schedule_is_known_since_it_was_armed(journal: Journal) -> None:
     """Once; with another fingerprint it begins anew."""
-    await journal.schedules.arm([(SHOP, "nightly", "0 3 * * *")], AT)
-    await journal.schedules.arm([(SHOP, "nightly", "0 3 * * *")], DUE)
+    await journal.arm([(SHOP, "nightly", "0 3 * * *")], AT)
+    await journal.arm([(SHOP, "nightly", "0 3 * * *")], DUE)
     known = StoredSchedule(project=SHOP, schedule="nightly", fingerprint="0 3 * * *", armed_at=AT, last=None)
     assert (known,) == await journal.schedules.all()
     assert AT == known.handled
 
-    await journal.schedules.arm([(SHOP, "nightly", "0 4 * * *")], DUE)
+    await journal.arm([(SHOP, "nightly", "0 4 * * *")], DUE)
     [again] = await journal.schedules.all()
     assert DUE == again.handled
 
 
 async def test_a_start_is_dealt_with_in_the_transaction_of_its_event(journal: Journal) -> None:
     """Whether it began or waits in the backlog."""
-    await journal.schedules.arm([(SHOP, "nightly", "x"), ("/srv/blog", "nightly", "x")], AT)
+    await journal.arm([(SHOP, "nightly", "x"), ("/srv/blog", "nightly", "x")], AT)
 
     await journal.commit(record(Started(story="R-1", schedule="nightly", due=DUE)))
 
@@ -139,7 +138,7 @@ async def test_a_start_is_dealt_with_in_the_transaction_of_its_event(journal: Jo
 
 async def test_a_persons_start_settles_no_schedule(journal: Journal) -> None:
     """Only a start that names the schedule does."""
-    await journal.schedules.arm([(SHOP, "nightly", "x")], AT)
+    await journal.arm([(SHOP, "nightly", "x")], AT)
     await journal.commit(record(Started(story="R-1")))
     [found] = await journal.schedules.all()
     assert found.last is None
@@ -147,20 +146,20 @@ async def test_a_persons_start_settles_no_schedule(journal: Journal) -> None:
 
 async def test_a_schedule_that_started_nothing_is_dealt_with_as_well(journal: Journal) -> None:
     """With the reason."""
-    await journal.schedules.arm([(SHOP, "nightly", "x")], AT)
+    await journal.arm([(SHOP, "nightly", "x")], AT)
     fire = Fire(project=SHOP, schedule="nightly", due=DUE, at=DUE, outcome="skipped", why="US-1 runs")
-    await journal.schedules.settle(fire)
+    await journal.settle(fire)
     [found] = await journal.schedules.all()
     assert (fire, DUE) == (found.last, found.handled)
 
 
 async def test_a_schedule_that_left_the_settings_is_forgotten(journal: Journal) -> None:
     """The others stay."""
-    await journal.schedules.arm([(SHOP, "a", "x"), (SHOP, "b", "x")], AT)
-    await journal.schedules.forget([(SHOP, "a"), (SHOP, "never")])
+    await journal.arm([(SHOP, "a", "x"), (SHOP, "b", "x")], AT)
+    await journal.forget([(SHOP, "a"), (SHOP, "never")])
     assert ["b"] == [one.schedule for one in await journal.schedules.all()]
-    await journal.schedules.forget([])
-    await journal.schedules.arm([], AT)
+    await journal.forget([])
+    await journal.arm([], AT)
     assert await journal.schedules.of(SHOP, "a") is None
 
 

@@ -17,8 +17,8 @@ from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches, queries
 from handoffd.journal.commit import prepare, write_record
 from handoffd.journal.journal import Journal
-from handoffd.journal.projects import put_projects
-from handoffd.journal.records import Newcomer
+from handoffd.journal.log import ProjectAdded
+from handoffd.journal.projects import put_project
 from handoffd.protocol.state import State, Status
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -107,7 +107,8 @@ def test_a_row_that_was_changed_by_hand_is_shown_as_its_last_event_left_it(
     db: sqlite3.Connection, change: str, why: str, story: str | None
 ) -> None:
     """Step and status at least, all of the body if the event vouches for it; other projects are untouched."""
-    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root=BLOG.project, name="blog")], NOW)
+    for key, name in ((KEY, "shop"), (BLOG, "blog")):
+        put_project(db, ProjectAdded(project=key.project, name=name, at=NOW))
     for key in (KEY, KEY, BLOG):
         write_record(db, prepare(record(key=key, text="{}")))
     assert [None, None] == [stored.unsound for stored in queries.tracks(db)]
@@ -132,7 +133,7 @@ def test_an_order_that_cannot_be_read_makes_its_track_unsound(db: sqlite3.Connec
     db.execute("UPDATE effects SET effect = ? WHERE project = ?", (order, KEY.project))
 
     unsound = {stored.key: stored.unsound for stored in queries.tracks(db)}
-    assert {KEY: "order 1, of event 1, cannot be read", BLOG: None} == unsound
+    assert {KEY: "order 64, of event 1, cannot be read", BLOG: None} == unsound
     assert [BLOG] == [pending.key for pending in queries.pending_effects(db)]
     db.execute("UPDATE effects SET outcome = 'done'")
     assert {None} == {stored.unsound for stored in queries.tracks(db)}

@@ -216,7 +216,7 @@ def played(key: TrackKey = SHOP, *, stories: int = 2, finished: bool = False) ->
 async def carried_out(journal: Journal) -> None:
     """Mark every order as done: a pending one keeps its event."""
     for effect in await journal.pending_effects():
-        await journal.effect_done(effect.id)
+        await journal.effect_done(effect.key.project, effect.id)
 
 
 def verify(path: Path) -> int:
@@ -305,10 +305,10 @@ async def test_an_order_that_is_not_done_keeps_its_story(place: Path) -> None:
     async with opened_sound(place) as journal:
         first, *others = await journal.pending_effects()
         for effect in others:
-            await journal.effect_done(effect.id)
+            await journal.effect_done(effect.key.project, effect.id)
 
         assert 0 == await prune(journal, place, end_of(play))
-        await journal.effect_done(first.id)
+        await journal.effect_done(first.key.project, first.id)
         assert 0 < await prune(journal, place, end_of(play))
 
 

@@ -1,0 +1,209 @@
+"""The contract of a log: what is written is there, in order, all or none, and the same again elsewhere.
+
+Each test runs with the journal in SQLite and with a toy in memory that keeps operations as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.memory_log import MemoryLog
+from tests.support.recorded import BLOG, SHOP, story
+from tests.unit.journal.making import KEY, NOW, opened, record, track
+
+from handoffd.api.verification import Verification
+from handoffd.engine.decision import WriteChecklist
+from handoffd.errors import NotFound, StoreError
+from handoffd.files.atomic import digest_of
+from handoffd.journal.codec import encode
+from handoffd.journal.journal import Journal
+from handoffd.journal.log import (
+    BaselineKept,
+    FileTrusted,
+    HistoryCovered,
+    HistoryDropped,
+    Log,
+    Operation,
+    OrderDone,
+    ProjectAdded,
+    ProjectLetGo,
+    ProjectRemoved,
+    ScheduleArmed,
+    ScheduleForgotten,
+    activity,
+    decode_operation,
+)
+from handoffd.journal.records import Fire, Newcomer, Origins, StoredSchedule
+from handoffd.journal.replay import Recordings
+from handoffd.protocol.state import Status
+
+LATER = NOW + timedelta(hours=1)
+ORDER = WriteChecklist(story="US-1", task_type="story")
+FIRE = Fire(project="/srv/shop", schedule="night", due=NOW, at=LATER, outcome="skipped", why="busy")
+
+EACH: tuple[Operation, ...] = (
+    record(effects=(ORDER,), text="{}"),
+    OrderDone(project="/srv/shop", id=64),
+    ProjectAdded(project="/srv/shop", name="shop", at=NOW, brought_by="~/src/*", untrusted=("a",)),
+    ProjectLetGo(project="/srv/shop", at=NOW),
+    ProjectRemoved(project="/srv/shop", at=NOW),
+    FileTrusted(project="/srv/shop", file=".ai/handoffd.yaml", text="auto: true\n", at=NOW),
+    BaselineKept(project="/srv/shop", track="main", story="US-1", body=b"\x00\xff"),
+    ScheduleArmed(project="/srv/shop", schedule="night", fingerprint="f", at=NOW),
+    ScheduleForgotten(project="/srv/shop", schedule="night"),
+    FIRE,
+    HistoryCovered(project="/srv/shop", track="main", until=7, standing=track()),
+    HistoryDropped(project="/srv/shop", track="main", until=7, at=NOW, limit=200),
+)
+
+
+@pytest.fixture(params=["SQLite", "memory"])
+async def log(request: pytest.FixtureRequest, place: Path) -> AsyncIterator[Log]:
+    """A new log of each kind."""
+    if request.param == "memory":
+        yield MemoryLog()
+        return
+    async with opened(place) as journal:
+        yield journal
+
+
+async def answers(log: Log) -> tuple[Any, ...]:
+    """Return what a log says to every question that takes no digest or story."""
+    return (
+        await log.tracks(), await log.pending_effects(), await log.events(), await log.projects(),
+        await log.origins(), await log.trusted(), await log.armed(),
+    )  # fmt: skip
+
+
+# --- decisions ----------------------------------------------------------------------------------------
+async def test_records_are_numbered_in_their_order(log: Log) -> None:
+    """Over all projects; an order is known by its event and its place."""
+    first, second = await log.write(record(effects=(ORDER, ORDER), text="{}"), record(key=BLOG))
+    third = await log.commit(record(after=track(status=Status.PASS), effects=(ORDER,)))
+
+    assert [1, 2, 3] == [first.seq, second.seq, third.seq]
+    assert [64, 65, 192] == [one.id for one in await log.pending_effects()]
+    assert [(BLOG, 2, None), (KEY, 3, digest_of("{}"))] == [
+        (one.key, one.seq, one.digest) for one in await log.tracks()
+    ]
+    assert (True, False) == (
+        await log.projected_before(KEY, digest_of("{}")), await log.projected_before(BLOG, digest_of("{}"))
+    )  # fmt: skip
+    (last,) = await log.events(after=1, project=KEY.project)
+    assert (3, ("bdd", "pending"), ("bdd", "pass")) == (last.seq, last.before, last.after)
+    assert 1 == len(await log.tracks([BLOG.project]))
+
+
+async def test_an_order_is_done_once(log: Log) -> None:
+    """Marking it again changes nothing, and another one is still open."""
+    done, open_ = (await log.commit(record(effects=(ORDER, ORDER)))).effects
+    await log.effect_done(KEY.project, done.id)
+    await log.effect_done(KEY.project, done.id, "refused")
+
+    assert (open_,) == await log.pending_effects(KEY.project)
+    assert () == await log.pending_effects(BLOG.project)
+
+
+# --- projects -----------------------------------------------------------------------------------------
+async def test_projects_come_and_go(log: Log) -> None:
+    """What a person removed stays out until a person adds it; what the settings let go may come back."""
+    brought = [Newcomer(root=f"/srv/{name}", name=name, brought_by="/srv/*") for name in ("a", "b")]
+    await log.add_projects(brought, NOW, untrusted=(".ai/handoffd.yaml",))
+    await log.add_project("/srv/mine", "mine", NOW)
+    await log.let_go(["/srv/a", "/srv/mine"], LATER)
+    await log.remove_project("/srv/b", LATER)
+
+    assert ["/srv/mine"] == [one.root for one in await log.projects()]
+    assert Origins(brought_by={}, kept_out=frozenset({"/srv/b"})) == await log.origins()
+    await log.add_projects(brought, LATER)
+    await log.add_project("/srv/mine", "renamed", LATER)
+    names = [(one.name, one.added_at) for one in await log.projects()]
+    assert [("a", LATER), ("b", LATER), ("renamed", NOW)] == names
+    assert set() == (await log.origins()).kept_out
+
+
+async def test_all_operations_of_a_write_are_done_or_none(log: Log) -> None:
+    """Also where only the last one cannot be."""
+    with pytest.raises(NotFound):
+        await log.write(
+            ProjectAdded(project="/srv/a", name="a", at=NOW), ProjectRemoved(project="/srv/none", at=NOW)
+        )
+
+    assert () == await log.projects()
+    assert () == await log.write()
+
+
+async def test_what_is_kept_for_a_project_is_replaced(log: Log) -> None:
+    """Trusted texts by file, baselines by story."""
+    for text in ("old", "new"):
+        await log.trust("/srv/shop", ".ai/handoffd.yaml", text, NOW)
+        await log.save_baseline(KEY, None, text.encode())
+    await log.trust("/srv/blog", ".ai/handoffd.yaml", "", NOW)
+
+    assert {"/srv/shop": {".ai/handoffd.yaml": "new"}} == await log.trusted("/srv/shop")
+    assert {"/srv/shop", "/srv/blog"} == set(await log.trusted())
+    assert (b"new", None) == (await log.load_baseline(KEY, None), await log.load_baseline(KEY, "US-1"))
+
+
+async def test_a_schedule_keeps_its_outcome_until_it_is_forgotten(log: Log) -> None:
+    """Armed again, it is as it was; with another fingerprint it begins anew."""
+    await log.arm([("/srv/shop", "night", "f"), ("/srv/shop", "day", "f")], NOW)
+    await log.settle(FIRE)
+    await log.arm([("/srv/shop", "night", "f"), ("/srv/shop", "day", "g")], LATER)
+    await log.forget([("/srv/none", "night")])
+
+    day, night = (
+        StoredSchedule(
+            project="/srv/shop", schedule=name, fingerprint=fingerprint, armed_at=at, last=last
+        )
+        for name, fingerprint, at, last in (("day", "g", LATER, None), ("night", "f", NOW, FIRE))
+    )  # fmt: skip
+    assert (day, night) == await log.armed()
+    await log.forget([("/srv/shop", "night"), ("/srv/shop", "day")])
+    assert () == await log.armed()
+
+
+# --- the same elsewhere -------------------------------------------------------------------------------
+@pytest.mark.parametrize("operation", EACH, ids=lambda one: type(one).__name__)
+def test_every_operation_comes_back_from_its_text(operation: Operation) -> None:
+    """Equal, with its project, and with words for an error."""
+    assert operation == decode_operation(encode(operation))
+    assert "/srv/shop" == operation.project
+    assert "/srv/shop" in activity([operation])
+    assert activity([operation, operation]).endswith(" and 1 more")
+
+
+async def test_operations_written_again_elsewhere_make_the_same_journal(tmp_path: Path) -> None:
+    """A real story, logged as text first: the journal made of that is as good as the other, and verifies."""
+    first, then = MemoryLog(), tmp_path / "then.db"
+    async with opened(tmp_path / "journal.db") as journal:
+        for log in (first, journal):
+            await log.add_project(SHOP.project, "shop", NOW)
+            await log.arm([(SHOP.project, "night", "f")], NOW)
+            for one in story().records:
+                for order in (await log.commit(one)).effects[:1]:
+                    await log.effect_done(SHOP.project, order.id)
+            await log.trust(SHOP.project, ".ai/handoffd.yaml", "auto: true\n", NOW)
+        async with opened(then) as other:
+            for line in first.lines:
+                await other.write(decode_operation(line))
+
+            assert await answers(journal) == await answers(other)
+            assert await answers(first) == await answers(other)
+    assert len(story().records) > 5
+    with closing(Recordings(then)) as recordings:
+        assert Verification(recordings).run().clean
+
+
+async def test_a_journal_that_is_only_read_takes_nothing(place: Path) -> None:
+    """It says what it did not do."""
+    async with opened(place):
+        reading = await Journal.open_to_read(place)
+        with pytest.raises(StoreError, match=r"cannot add /srv/a and 1 more: .* for reading only"):
+            await reading.add_projects([Newcomer(root=f"/srv/{name}", name=name) for name in "ab"], NOW)
+        await reading.close()
