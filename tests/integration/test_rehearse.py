@@ -78,6 +78,17 @@ def test_a_script_makes_it_misbehave_and_the_rules_answer(tmp_path: Path) -> Non
     assert "daemon.log" in done.stderr
 
 
+def test_a_script_for_a_step_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """It would change nothing, and look as if the rules had."""
+    script = tmp_path / "script.json"
+    script.write_text('{"verfy": "crash"}')
+
+    done = rehearse(str(create(tmp_path / "shop")), "--yes", "--script", str(script))
+
+    assert 1 == done.returncode
+    assert "script.json: verfy: is not a step (allowed: bootstrap, bdd," in done.stderr
+
+
 def test_a_story_that_is_done_is_refused(tmp_path: Path) -> None:
     """A start that is refused would otherwise be waited for."""
     project = create(tmp_path / "shop")

@@ -30,8 +30,15 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
 
     Settings that are valid but have no effect, or a surprising one, are warnings.
     """
+    from handoffd.engine.wording import command_for
+    from handoffd.errors import Refused
     from handoffd.fleet.name_checks import misfits
+    from handoffd.inspection.own_files import SETTINGS
 
+    if given is not None and os.path.abspath(given).endswith(f"/{SETTINGS}"):
+        root = os.path.abspath(given).removesuffix(f"/{SETTINGS}")
+        message = f"{given} has the settings of a project, not of the daemon"
+        raise Refused(message, hint=command_for(root, "rules check"))
     loaded = _load(place if given is None else Place(config=given, environ=place.environ), misfits)
     file = str(loaded.file) if loaded.file is not None else None
     warnings = loaded.settings.notify.warnings

@@ -371,6 +371,8 @@ def _out_of_place(situation: Situation, event: Event, status: Status | None) -> 
         return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs", way_on(track, rules))
     if isinstance(event, Approved | Rejected):
         message = f"{situation.state.step} waits for no decision"
+        if event.story not in {None, situation.state.story}:
+            message = f"{event.story} waits at no gate, and {message}"
         return refuse(situation, "WRONG_STEP", message, way_on(track, rules))
     if isinstance(event, Reopened):
         return verbs.not_done(situation, event)

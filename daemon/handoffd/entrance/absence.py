@@ -10,7 +10,9 @@ from pathlib import Path
 
 from handoffd.doctor.service import SYSTEM_UNITS, Trouble, Unit, elsewhere, installed, units_of
 from handoffd.entrance.place import Place
-from handoffd.errors import NoDaemon
+from handoffd.errors import InvalidFile, NoDaemon
+from handoffd.fleet.name_checks import misfits
+from handoffd.settings.loading import Given
 
 _NONE = "No daemon runs"
 _SILENT = "The daemon does not answer here"
@@ -22,10 +24,16 @@ def absences(place: Place, system_units: Path | None = None) -> tuple[Trouble, .
     if service.unit is None and (others := elsewhere(place.environ, system_units or SYSTEM_UNITS)):
         return tuple(map(_elsewhere, others))
     units = units_of(service, place.environ)
-    return (_absent(service.start) if units is None else _of(units[0], place),)
+    return (_absent(service.start, place) if units is None else _of(units[0], place),)
 
 
-def _absent(start: str) -> Trouble:
+def _absent(start: str, place: Place) -> Trouble:
+    given = Given(flags={"config": place.config}, environ=place.environ)
+    try:
+        if any(file.exists() for file in given.files()):
+            given.load(misfits, daemon=False)
+    except InvalidFile:
+        return Trouble(what=_NONE, why="its settings cannot be used", action="handoffd config check")
     return Trouble(what=_NONE, why="", action=start)
 
 
@@ -35,7 +43,7 @@ def _of(daemon: Unit, place: Place) -> Trouble:
     if daemon.starts:
         return _early(daemon)
     if not daemon.runs:
-        return _absent(daemon.service.start)
+        return _absent(daemon.service.start, place)
     if daemon.service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
         why = f"{daemon.name} runs, and this shell has no session of its own that would lead there"
         return Trouble(what=_SILENT, why=why, action="export XDG_RUNTIME_DIR=/run/user/$(id -u)")

@@ -29,7 +29,7 @@ from handoffd.engine.views import (
     SlotsView,
     Tried,
 )
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
 from handoffd.files.state_file import MAIN
@@ -310,7 +310,8 @@ class Roster:
         if found.unsound is not None:
             raise found.unsound
         if found.condition == "invalid_state" or not found.files.loaded:
-            raise StoreError(found.detail or found.condition, hint=command_for(project, "status"))
+            hint = repair_command(project, found.condition) or command_for(project, "status")
+            raise StoreError(found.detail or found.condition, hint=hint)
         return found
 
     def executors(self) -> tuple[str, ...]:

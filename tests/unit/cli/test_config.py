@@ -52,6 +52,14 @@ def test_check_lists_all_problems(configure: Configure, handoffd: Commands) -> N
     assert ("INVALID_FILE", f"${{EDITOR:-vi}} +2 {file}") == (error["code"], error["hint"])
 
 
+def test_the_settings_of_a_project_are_checked_elsewhere(handoffd: Commands, tmp_path: Path) -> None:
+    """Each of their keys would be unknown here."""
+    said = handoffd("config", "check", str(tmp_path / ".ai/handoffd.yaml")).err
+
+    assert "has the settings of a project, not of the daemon" in said
+    assert f"next: handoffd rules check {tmp_path}" in said
+
+
 def test_check_of_valid_settings(configure: Configure, handoffd: Commands) -> None:
     """A file, or none."""
     assert ["There is no settings file; the defaults apply."] == handoffd("config", "check").lines

@@ -172,6 +172,18 @@ def test_without_a_service_the_program_is_started(tmp_path: Path) -> None:
     assert "No daemon runs: `handoffd run` goes on from here." == closing(nowhere)
 
 
+def test_settings_that_cannot_be_used_are_told_before_a_start_is_advised(tmp_path: Path) -> None:
+    """The start would be refused; only a daemon's own checks know which names exist."""
+    file = tmp_path / "own.yaml"
+    file.write_text("executor: rehersal\n")
+    place = Place(config=str(file), environ={"HOME": str(tmp_path)})
+    broken = "No daemon runs: its settings cannot be used.\n  next: handoffd config check"
+    assert broken == closing(place)
+
+    file.write_text("executor: rehearsal\n")
+    assert "No daemon runs: `handoffd run` goes on from here." == closing(place)
+
+
 SILENT = "The daemon does not answer here"
 STOPPED = Trouble(what="No daemon runs", why="", action="systemctl --user start handoffd")
 WITHIN = {"XDG_RUNTIME_DIR": "/run/user/7"}

@@ -154,8 +154,8 @@ def rehearse(
     again = f"handoffd rehearse {quote(str(project))}"
     source = _source(place, project)
     story = _required(source, story, again, yes=yes)
-    acts = None if script is None else _checked_script(script)
     rules, settings = _rules_of(source), own_settings()
+    acts = None if script is None else _checked_script(script, rules)
     with _new_folder() as base:
         copy_project(source, base / source.name, acts)
         skipped = skip_tests(base / source.name, story)
@@ -218,16 +218,16 @@ def _is_used(source: Path, story: str) -> bool:
     return story in finished_before(str(source)) or (source / f"docs/bdd/{story}.md").exists()
 
 
-def _checked_script(file: Path) -> str:
+def _checked_script(file: Path, rules: RuleBook) -> str:
     """Return the text of a script that the rehearsal will understand. Raises InvalidFile."""
-    from handoffd.rehearsal.script import BadScript, parse
+    from handoffd.rehearsal.script import ANY_STEP, STREAM, BadScript, parse
 
     name = str(file.absolute())
     with remedies("/"):
         try:
             with file.open("rb") as opened:  # once: it may be a pipe
                 text = opened.read(_MOST_BYTES).decode("utf-8", "replace")
-            parse(text, name)
+            script = parse(text, name)
         except OSError as error:
             raise InvalidFile((Problem(file=name, message=f"cannot be read ({error.strerror})"),)) from error
         except BadScript as bad:
@@ -235,6 +235,9 @@ def _checked_script(file: Path) -> str:
                 file=bad.file, line=bad.line, key=bad.key, message=bad.message, allowed=bad.allowed
             )
             raise InvalidFile((problem,)) from None
+        if unknown := script.keys() - {*rules.steps, ANY_STEP, STREAM}:
+            steps = tuple(rules.steps)
+            raise InvalidFile((Problem(file=name, key=min(unknown), message="is not a step", allowed=steps),))
     return text
 
 
