@@ -114,15 +114,18 @@ class ProjectFiles:
     async def trust(self, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept the current contents of all files; return the dotted keys that were pending.
 
-        `written`: accept these texts alone; what else is in the files still waits.
+        `written`: accept these texts alone, and only in place of files that held nothing a person trusted;
+        what else is in the files still waits.
         Raises InvalidFile when the files cannot be used: then there is nothing to trust.
         """
         async with self._turn:
             texts = await to_thread.run_sync(read_texts, self._root)
             await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
             await self._take(texts)  # of a project that was at rest it is not known what is held
+            known = await self._known()
+            fresh = {name: text for name, text in (written or {}).items() if not known.get(name)}
             self._trusted = None
-            for name, text in (texts if written is None else written).items():
+            for name, text in (texts if written is None else fresh).items():
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
             before, self._texts = self.held, {}
             await self._take(texts)

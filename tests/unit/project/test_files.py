@@ -40,7 +40,7 @@ async def test_without_own_files_the_shipped_table_applies(here: House, tmp_path
 
 
 async def test_only_what_a_person_had_written_is_trusted(here: House) -> None:
-    """Another file may have been edited meanwhile, and the written one, too."""
+    """Not another file, and not a new text in place of one that a person trusted and an agent deleted."""
     root, files = await trusting(here)
     write(root, RULES, "steps: {impl: {post_check: make lint}}\n")
     write(root, SETTINGS, "test: {command: [make]}\n")
@@ -49,6 +49,15 @@ async def test_only_what_a_person_had_written_is_trusted(here: House) -> None:
     assert ("steps.impl.post_check" in files.held, ("make",)) == (True, files.settings.test.command)
 
     write(root, SETTINGS, "test: {command: [evil]}\n")
+    await files.trust({SETTINGS: "test: {command: [evil]}\n"})
+    assert ("test.command" in files.held, ("make",)) == (True, files.settings.test.command)
+
+
+async def test_a_text_that_was_changed_since_it_was_written_is_not_trusted(here: House) -> None:
+    """An agent may have been quicker than the person's command."""
+    root, files = await trusting(here)
+    write(root, SETTINGS, "test: {command: [evil]}\n")
+
     await files.trust({SETTINGS: "test: {command: [tox]}\n"})
     assert ("test.command" in files.held, ("tox",)) == (True, files.settings.test.command)
 
