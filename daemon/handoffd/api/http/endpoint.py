@@ -51,11 +51,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answer` turns a request into a struct, into a JSON object (409 when its `type` is `error`), or into a
-    response of its own. `shape` is the type of the first two, `beside` types whose keys a JSON object also
-    has, `media` the media types. `body` None: the
-    endpoint takes no body. `raw`: `answer` checks the body itself. `keyed`: it accepts an idempotency key.
-    `one_event`: it commits at most one event, whose result is the answer. `long` names a list in the answer
-    that may have thousands of entries. `hint`: the command line for the same, shown after a bad request.
+    response of its own. `shape` is the type of the first two, `beside` types whose keys a result of the engine
+    also has, `media` the media types. `body` None: the endpoint takes no body. `raw`: `answer` checks the body
+    itself. `keyed`: it accepts an idempotency key. `one_event`: it commits at most one event, whose result is
+    the answer. `long` names a list in the answer that may have thousands of entries. `hint`: the command line
+    for the same, shown after a bad request.
     """
 
     name: str
@@ -270,10 +270,12 @@ def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:
 def _operation(endpoint: Endpoint, shape: Json) -> Json:
     content: Json = {media: {"schema": {"type": "string"}} for media in endpoint.media}
     if JSON in content:
-        content[JSON] = {"schema": shape}
+        content[JSON] = {"schema": _granted(shape) if endpoint.beside else shape}
     responses: Json = {"200": {"description": "Done.", "content": content}}
     for problem in ERRORS:
         responses[str(problem.status)] = {"$ref": f"#/components/responses/{problem.name}"}
+    if endpoint.beside:
+        responses["409"] = _conflict(shape)
     operation: Json = {"operationId": endpoint.name, "summary": endpoint.help, "responses": responses}
     parameters = [url_parameter(one) for one in endpoint.url]
     if endpoint.method == "POST" and endpoint.keyed:
@@ -285,6 +287,27 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
         content = {JSON: {"schema": body_schema(endpoint.body)}}
         operation["requestBody"] = {"required": needed, "content": content}
     return operation
+
+
+_REFUSAL: Final = {"$ref": _REF.format(model="Refusal")}
+
+
+def _granted(shape: Json) -> Json:
+    """Return the schema of a result of the engine that is no refusal, with the keys beside it."""
+    result, *beside = shape["allOf"]
+    kinds = [one for one in result["anyOf"] if one != _REFUSAL]
+    mapping = {tag: to for tag, to in result["discriminator"]["mapping"].items() if to != _REFUSAL["$ref"]}
+    return {
+        "allOf": [{"anyOf": kinds, "discriminator": {"propertyName": "type", "mapping": mapping}}, *beside]
+    }
+
+
+def _conflict(shape: Json) -> Json:
+    """Return the response of a verb that the engine refused, or that did not get there."""
+    response = _response(next(one for one in ERRORS if one.status == 409))
+    content = response["content"][JSON]
+    content["schema"] = {"anyOf": [{"allOf": [_REFUSAL, *shape["allOf"][1:]]}, content["schema"]]}
+    return response
 
 
 def _response(problem: ErrorStatus) -> Json:

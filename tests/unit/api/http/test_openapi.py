@@ -16,6 +16,7 @@ from handoffd.api.http.application import ENDPOINTS, described
 from handoffd.api.http.endpoint import body_schema, url_parameter
 from handoffd.api.questions import UrlParameter
 from handoffd.api.verbs import Parameter
+from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Advanced
 from handoffd.errors import HandoffdError, Refused
 from handoffd.protocol.state import Status
@@ -81,14 +82,44 @@ def told(
 
 
 def closed(schema: Any) -> Any:
-    """Return a schema whose objects have no keys but those that it names."""
+    """Return a schema whose objects have no keys but those that it names.
+
+    Parts that one object is made of are joined first: each part alone names only some of its keys.
+    """
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
+    if "allOf" in schema:
+        return {"anyOf": [closed(one) for one in joined(schema["allOf"])]}
     found = {key: closed(value) for key, value in schema.items()}
     named = found.get("type") == "object" and "properties" in found
     return {"additionalProperties": False, **found} if named else found
+
+
+def joined(parts: list[Any]) -> list[Any]:
+    """Return every object that can be made of one alternative of each part."""
+    objects = [{"type": "object", "properties": {}, "required": []}]
+    for part in parts:
+        kinds = [
+            described()["components"]["schemas"][one["$ref"].rpartition("/")[2]] for one in kinds_of(part)
+        ]
+        objects = [
+            {
+                "type": "object",
+                "properties": {**one["properties"], **kind["properties"]},
+                "required": [*one["required"], *kind.get("required", ())],
+            }
+            for one in objects
+            for kind in kinds
+        ]
+    return objects
+
+
+def kinds_of(part: Any) -> list[Any]:
+    """Return the references of a part: one, or one for each alternative."""
+    found: list[Any] = part.get("anyOf", [part])
+    return found
 
 
 @pytest.mark.parametrize(
@@ -151,8 +182,23 @@ def test_a_verb_names_the_project_beside_its_result(control: Controlled) -> None
     answer = control.client.post("/v1/verbs/pause", {"project": "/srv/shop"})
     cut = {key: value for key, value in answer.items() if key != "waits_for"}
 
-    assert [] == told(answer, "/v1/verbs/pause", "post")
+    assert [] == told(answer, "/v1/verbs/pause", "post", whole=True)
     assert told(cut, "/v1/verbs/pause", "post")
+    prompt = control.client.post("/v1/verbs/dispatch", {"project": "/srv/shop"})
+    assert [] == told(prompt, "/v1/verbs/dispatch", "post", whole=True)
+    assert told(prompt, "/v1/verbs/pause", "post", whole=True)
+
+
+def test_a_refusal_of_the_engine_is_a_conflict(control: Controlled) -> None:
+    """It has the keys of every verb's answer, which other conflicts lack; success is something else."""
+    control.supervision.answer = Refusal(
+        code="WRONG_STEP", message="no gate", caller_instruction="x", next_command=None
+    )
+    refusal = control.client.post("/v1/verbs/approve", {"project": "/srv/shop"})
+
+    assert [] == told(refusal, "/v1/verbs/approve", "post", "409", whole=True)
+    assert [] == told({"type": "error", "code": "LOCKED", "message": "x"}, "/v1/verbs/approve", "post", "409")
+    assert told(refusal, "/v1/verbs/approve", "post")
 
 
 # --- parameters: what is described is what is checked -------------------------------------------------
