@@ -51,11 +51,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     `answer` turns a request into a struct, into a JSON object (409 when its `type` is `error`), or into a
-    response of its own. `shape` is the type of the first two, `beside` types whose keys a result of the engine
-    also has, `media` the media types. `body` None: the endpoint takes no body. `raw`: `answer` checks the body
-    itself. `keyed`: it accepts an idempotency key. `one_event`: it commits at most one event, whose result is
-    the answer. `long` names a list in the answer that may have thousands of entries. `hint`: the command line
-    for the same, shown after a bad request.
+    response of its own. `shape` is the type of the first two, `beside` types whose keys a result of the
+    engine also has, `media` the media types. `body` None: the endpoint takes no body. `raw`: `answer` checks
+    the body itself. `keyed`: it accepts an idempotency key. `one_event`: it commits at most one event, whose
+    result is the answer. `long` names a list in the answer that may have thousands of entries. `hint`: the
+    command line for the same, shown after a bad request.
     """
 
     name: str

@@ -99,11 +99,10 @@ def closed(schema: Any) -> Any:
 
 def joined(parts: list[Any]) -> list[Any]:
     """Return every object that can be made of one alternative of each part."""
-    objects = [{"type": "object", "properties": {}, "required": []}]
+    schemas = described()["components"]["schemas"]
+    objects: list[dict[str, Any]] = [{"type": "object", "properties": {}, "required": []}]
     for part in parts:
-        kinds = [
-            described()["components"]["schemas"][one["$ref"].rpartition("/")[2]] for one in kinds_of(part)
-        ]
+        kinds = [schemas[one["$ref"].rpartition("/")[2]] for one in kinds_of(part)]
         objects = [
             {
                 "type": "object",
