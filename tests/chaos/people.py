@@ -159,7 +159,10 @@ def doomed(house: House) -> Iterator[str]:
     started: dict[tuple[str, str, str], list[str]] = {}
     roots = _roots(house)
     for line in _lines(house.starts):
-        start = json.loads(line)
+        try:
+            start = json.loads(line)
+        except ValueError:  # its agent was killed while it wrote that, or writes it now
+            continue
         started.setdefault((roots.get(start["dispatch"], ""), start["story"], start["step"]), []).append(
             start["dispatch"]
         )

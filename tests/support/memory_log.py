@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import replace
 
 from handoffd.engine.track import TrackKey
-from handoffd.errors import NotFound
+from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.codec import encode, readable
+from handoffd.journal.commit import fire_of
 from handoffd.journal.log import (
     BaselineKept,
     FileTrusted,
-    HistoryDropped,
     Log,
     Operation,
     OrderDone,
@@ -29,6 +30,7 @@ from handoffd.journal.log import (
     ScheduleForgotten,
     decode_operation,
 )
+from handoffd.journal.projects import checked_path
 from handoffd.journal.records import (
     Committed,
     Fire,
@@ -43,7 +45,7 @@ from handoffd.journal.records import (
 
 
 class MemoryLog(Log):
-    """Holds everything in dictionaries. Only dropping history is beyond it."""
+    """Holds everything in dictionaries."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -51,6 +53,7 @@ class MemoryLog(Log):
         self._tracks: dict[TrackKey, StoredTrack] = {}
         self._shown: set[tuple[TrackKey, str]] = set()
         self._orders: dict[int, PendingEffect] = {}
+        self._ordered: set[tuple[str, int]] = set()
         self._projects: dict[str, ProjectAdded] = {}
         self._kept_out: set[str] = set()
         self._trusted: dict[str, dict[str, str]] = defaultdict(dict)
@@ -58,26 +61,29 @@ class MemoryLog(Log):
         self._schedules: dict[tuple[str, str], StoredSchedule] = {}
 
     async def write(self, *operations: Operation) -> tuple[Any, ...]:
-        """Keep operations as text and do what they say, all or none."""
-        gone = [one.project for one in operations if isinstance(one, ProjectRemoved)]
-        if unknown := [root for root in gone if root not in self._projects]:
-            raise NotFound(f"no project at {unknown[0]}")
-        lines = [encode(one) for one in operations]
-        self.lines += lines
-        return tuple(self._done(decode_operation(line)) for line in lines)
+        """Do what operations say on a copy, from their text, and become the copy if all could be done."""
+        copy, outcomes = deepcopy(self), []
+        for one in operations:
+            checked_path(one.project)
+            copy.lines.append(encode(one))
+            outcomes.append(copy._done(decode_operation(copy.lines[-1])))
+        vars(self).update(vars(copy))
+        return tuple(outcomes)
 
     def _done(self, operation: Operation) -> object:
         match operation:
             case Record():
                 return self._recorded(operation)
             case OrderDone():
-                self._orders.pop(operation.id, None)
+                self._order_done(operation)
             case ProjectAdded():
                 self._added(operation)
             case ProjectLetGo():
                 if (known := self._projects.get(operation.project)) and known.brought_by is not None:
                     del self._projects[operation.project]
             case ProjectRemoved():
+                if operation.project not in self._projects:
+                    raise NotFound(f"no project at {operation.project}")
                 del self._projects[operation.project]
                 self._kept_out.add(operation.project)
             case FileTrusted():
@@ -90,8 +96,6 @@ class MemoryLog(Log):
                 self._schedules.pop((operation.project, operation.schedule), None)
             case Fire():
                 self._fired(operation)
-            case HistoryDropped():
-                raise NotImplementedError("a log in memory keeps its history")
         return None
 
     def _recorded(self, record: Record) -> Committed:
@@ -118,7 +122,15 @@ class MemoryLog(Log):
         if digest is not None:
             self._shown.add((record.key, digest))
         self._orders |= {order.id: order for order in orders}
+        self._ordered |= {(record.project, order.id) for order in orders}
+        if (fire := fire_of(record)) is not None:
+            self._fired(fire)
         return Committed(seq=seq, effects=tuple(orders))
+
+    def _order_done(self, done: OrderDone) -> None:
+        if (done.project, done.id) not in self._ordered:
+            raise StoreError(f"effect {done.id} is not there", code="UNKNOWN_EFFECT")
+        self._orders.pop(done.id, None)
 
     def _added(self, added: ProjectAdded) -> None:
         known = self._projects.get(added.project)

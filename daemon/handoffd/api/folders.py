@@ -284,8 +284,8 @@ _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTA
 class Prepared(Struct, frozen=True, kw_only=True):
     """What `init` wrote into a project, which expected files it lacks, and what tests it.
 
-    `settings` is the text written as its settings; None: it had some. `test_command` is the one that they
-    name, detected now or written before; None: there is none.
+    `settings` is the text of its settings if they are as `init` writes them, now or earlier; else None.
+    `test_command` is the one that they name, detected now or written before; None: there is none.
     `others` are test suites that were found and that it does not run. They are left out when a person's own
     settings name a command.
     """
@@ -312,34 +312,40 @@ def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
 def prepare_project(root: str) -> Prepared:
     """Write the files that a supervised project needs and lacks. Raises StoreError, InvalidFile."""
     found = find_suites(Path(root))
-    settings = _write_settings(root, found)
-    created = [SETTINGS] if settings is not None else []
+    created = [SETTINGS] if _write_settings(root, found) else []
     with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
             created.append(POINTER)
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
     command = _test_command(root)
-    others = found.others if settings is not None or command is None else ()
+    others = found.others if SETTINGS in created or command is None else ()
     if command is None and found.chosen is not None:  # the settings are a person's, and name none
         others = (found.chosen, *others)
+    ours = settings_text(found)
     return Prepared(
-        settings=settings, created=tuple(created), missing=missing, test_command=command, others=others
+        settings=ours if _text_of(root) == ours else None,
+        created=tuple(created),
+        missing=missing,
+        test_command=command,
+        others=others,
     )
 
 
 def _test_command(root: str) -> tuple[str, ...] | None:
+    return load_project(_text_of(root), SETTINGS).test.command
+
+
+def _text_of(root: str) -> str | None:
+    """Return the text of a project's settings; None without any."""
     seen = read_project_file(Path(root), SETTINGS, MAX_BYTES)
-    text = None if seen is None else seen.content.decode("utf-8", errors="replace")
-    return load_project(text, SETTINGS).test.command
+    return None if seen is None else seen.content.decode("utf-8", errors="replace")
 
 
-def _write_settings(root: str, found: Suites) -> str | None:
-    """Write first settings and return their text; None for a project that has some."""
-    if read_project_file(Path(root), SETTINGS, MAX_BYTES) is not None:
-        return None
-    text = settings_text(found)
-    write_project_file(Path(root), SETTINGS, text)
-    return text
+def _write_settings(root: str, found: Suites) -> bool:
+    if _text_of(root) is not None:
+        return False
+    write_project_file(Path(root), SETTINGS, settings_text(found))
+    return True
 
 
 def settings_text(found: Suites) -> str:

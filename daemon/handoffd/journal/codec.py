@@ -9,6 +9,7 @@ structs, and pydantic the models in them. Fields that a later release adds must 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -195,6 +196,7 @@ _FORMS: dict[type, Callable[[Any], Any]] = {
     Problem: lambda problem: _plain(asdict(problem)),
     Mapping: lambda values: {_escaped(key): _plain(item) for key, item in values.items()},
     datetime: _plain_moment,
+    bytes: lambda raw: b64encode(raw).decode(),
     str: lambda text: text,
     int: lambda number: number,
     float: lambda number: number,

@@ -37,6 +37,9 @@ from handoffd.protocol.rules import RuleBook
 _PROJECTIONS_KEPT = 200
 """Digests remembered per track: older texts of ours count as edited outside."""
 
+_MOST_ORDERS = 64
+"""Orders of one decision, which has four at most: an order is known by its event and its place there."""
+
 _REMEMBERED = 64
 """Step tables whose text is kept at hand: encoding one takes longer than a commit."""
 
@@ -64,6 +67,7 @@ def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
     `rules` is what `written` makes of the record's rules.
     """
     checked_path(record.key.project)
+    assert len(record.effects) <= _MOST_ORDERS
     try:
         return _prepared(record, rules)
     except (ValueError, RecursionError) as error:
@@ -107,7 +111,7 @@ def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
     if prepared.digest is not None:
         _remember_projection(db, key, prepared.digest, seq)
     dispatches.write_dispatches(db, key, seq, prepared.begun, prepared.learned, prepared.verdict)
-    if (fire := _fire_of(prepared.record)) is not None:
+    if (fire := fire_of(prepared.record)) is not None:
         write_fire(db, fire, seq)
     if prepared.record.request is not None:
         db.execute("UPDATE requests SET seq = coalesce(seq, ?) WHERE key = ?", (seq, prepared.record.request))
@@ -131,13 +135,8 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     return cursor.lastrowid
 
 
-_MOST_ORDERS = 64
-"""Orders of one decision, which has four at most: an order is known by its event and its place."""
-
-
 def _add_effects(db: sqlite3.Connection, seq: int, prepared: Prepared) -> tuple[PendingEffect, ...]:
     key, at, effects = prepared.record.key, prepared.record.at, prepared.record.effects
-    assert len(effects) < _MOST_ORDERS
     pending = tuple(
         PendingEffect(id=seq * _MOST_ORDERS + place, key=key, seq=seq, at=at, effect=effect)
         for place, effect in enumerate(effects)
@@ -159,7 +158,7 @@ def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq
     )
 
 
-def _fire_of(record: Record) -> Fire | None:
+def fire_of(record: Record) -> Fire | None:
     """Return the outcome of the schedule that asked for a start, if one did."""
     event, state = record.event, record.track.state
     if not isinstance(event, Started) or event.schedule is None or event.due is None or state is None:
@@ -172,11 +171,14 @@ def _fire_of(record: Record) -> Fire | None:
     )  # fmt: skip
 
 
-def finish_effect(db: sqlite3.Connection, effect_id: int, outcome: str) -> None:
-    """Mark an effect done; the first outcome stays. StoreError when there is no such effect."""
-    db.execute("UPDATE effects SET outcome = ? WHERE id = ? AND outcome IS NULL", (outcome, effect_id))
-    if db.execute("SELECT 1 FROM effects WHERE id = ?", (effect_id,)).fetchone() is None:
-        raise StoreError(f"effect {effect_id} is not in the journal", code="UNKNOWN_EFFECT")
+def finish_effect(db: sqlite3.Connection, project: str, effect_id: int, outcome: str) -> None:
+    """Mark an effect done; the first outcome stays. StoreError when the project has no such effect."""
+    one = (effect_id, project)
+    db.execute(
+        "UPDATE effects SET outcome = ? WHERE id = ? AND project = ? AND outcome IS NULL", (outcome, *one)
+    )
+    if db.execute("SELECT 1 FROM effects WHERE id = ? AND project = ?", one).fetchone() is None:
+        raise StoreError(f"effect {effect_id} of {project} is not in the journal", code="UNKNOWN_EFFECT")
 
 
 def touch(db: sqlite3.Connection) -> None:

@@ -20,15 +20,13 @@ import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
-from handoffd.journal import commit, database, dispatches, projects, queries, retention
+from handoffd.journal import commit, database, dispatches, projects, queries
 from handoffd.journal.commit import Requests, RuleTexts
 from handoffd.journal.connections import Readers, Work, Writer
 from handoffd.journal.database import open_database
 from handoffd.journal.log import (
     BaselineKept,
     FileTrusted,
-    HistoryCovered,
-    HistoryDropped,
     Log,
     Operation,
     OrderDone,
@@ -63,7 +61,7 @@ _T = TypeVar("_T")
 
 
 _WORKS: Mapping[type, Callable[[sqlite3.Connection, Any], object]] = {
-    OrderDone: lambda db, done: commit.finish_effect(db, done.id, done.outcome),
+    OrderDone: lambda db, done: commit.finish_effect(db, done.project, done.id, done.outcome),
     ProjectAdded: projects.put_project,
     ProjectLetGo: lambda db, gone: projects.let_go(db, gone.project, gone.at),
     ProjectRemoved: lambda db, removed: projects.retire_project(db, removed.project, removed.at),
@@ -72,8 +70,6 @@ _WORKS: Mapping[type, Callable[[sqlite3.Connection, Any], object]] = {
     ScheduleArmed: projects.arm,
     ScheduleForgotten: projects.forget,
     Fire: lambda db, fire: projects.write_fire(db, fire, None),
-    HistoryCovered: retention.cover,
-    HistoryDropped: retention.drop,
 }
 """What an operation does to the tables; a record is made ready for that by its writer."""
 
@@ -98,7 +94,7 @@ class Journal(Log):
         """Notices on their way to people."""
         self.cleaning = Cleaning(self._readers.run, self._write)
         """What is dropped of it in time."""
-        self.pruning = Pruning(self._readers.run, self._write, self.write)
+        self.pruning = Pruning(self._readers.run, self._write)
         """How old events are dropped."""
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""

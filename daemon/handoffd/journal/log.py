@@ -1,11 +1,13 @@
 """What others see of a journal: a log of operations, and a few questions about what they made.
 
-An operation is a frozen value about one project. The same operations in the same order make the same journal,
-with the same numbers of events and orders, wherever they are written, and each has a form as text. Notices on
-their way to people, keys of requests and housekeeping are the daemon's own, and no operations.
+An operation is a frozen value about one project, and has a form as text. The same operations, written into an
+empty log in the same order, make the same journal, with the same numbers of events and orders. So another log
+can take them first and hand them on. All that a running daemon keeps about projects is written by operations;
+notices on their way to people, keys of requests and housekeeping are its own, and a restore or a repair works
+on the file itself.
 
-`Journal` is the log in SQLite. Any class that keeps the contract in `tests/unit/journal/test_log.py` can
-replace it, or take the operations first and hand them on.
+`Journal` is the log in SQLite; it has further questions, for reports. The contract of every log is
+`tests/unit/journal/test_log.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import Struct
 
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.track import TrackKey
 from handoffd.journal.codec import decode
 from handoffd.journal.records import (
     Committed,
@@ -103,23 +105,6 @@ class ScheduleForgotten(_Operation, frozen=True, kw_only=True):
     schedule: str
 
 
-class HistoryCovered(_Operation, frozen=True, kw_only=True):
-    """A replay of the track begins after event `until`, which left it as `standing`."""
-
-    track: str
-    until: int
-    standing: Track
-
-
-class HistoryDropped(_Operation, frozen=True, kw_only=True):
-    """At most `limit` events of the track before `until` are dropped; the outcome is how many were."""
-
-    track: str
-    until: int
-    at: datetime
-    limit: int
-
-
 Operation = (
     Record
     | OrderDone
@@ -131,8 +116,6 @@ Operation = (
     | ScheduleArmed
     | ScheduleForgotten
     | Fire
-    | HistoryCovered
-    | HistoryDropped
 )
 
 
@@ -144,40 +127,27 @@ def decode_operation(text: str) -> Operation:
 
 
 _ACTIVITIES: Final = {
-    OrderDone: "mark an order done",
-    ProjectAdded: "add",
-    ProjectLetGo: "let go of",
-    ProjectRemoved: "remove",
-    FileTrusted: "trust a file of",
-    BaselineKept: "keep a baseline of",
-    ScheduleArmed: "arm a schedule of",
-    ScheduleForgotten: "forget a schedule of",
-    Fire: "settle a schedule of",
-    HistoryCovered: "write a snapshot of",
-    HistoryDropped: "drop old events of",
+    "Record": "record {0.event.kind} of {0.project} ({0.key.track})",
+    "OrderDone": "mark order {0.id} of {0.project} done",
+    "ProjectAdded": "add {0.project}",
+    "ProjectLetGo": "let go of {0.project}",
+    "ProjectRemoved": "remove {0.project}",
+    "FileTrusted": "trust {0.file} of {0.project}",
+    "BaselineKept": "keep a baseline of {0.project}",
+    "ScheduleArmed": "arm {0.schedule} of {0.project}",
+    "ScheduleForgotten": "forget {0.schedule} of {0.project}",
+    "Fire": "settle {0.schedule} of {0.project}",
 }
 
 
 def activity(operations: Sequence[Operation]) -> str:
     """Return what is being done in words, for an error: `add /srv/shop and 2 more`."""
     first = operations[0]
-    if isinstance(first, Record):
-        text = f"record {first.event.kind} of {first.project} ({first.key.track})"
-    elif isinstance(first, OrderDone):
-        text = f"{_ACTIVITIES[OrderDone]} of {first.project}"
-    else:
-        text = f"{_ACTIVITIES[type(first)]} {first.project}"
+    text = _ACTIVITIES[type(first).__name__].format(first)
     return f"{text} and {len(operations) - 1} more" if len(operations) > 1 else text
 
 
 # --- the log ------------------------------------------------------------------------------------------
-class Write(Protocol):
-    """How operations get into a log."""
-
-    async def __call__(self, *operations: Operation) -> tuple[Any, ...]:
-        """Do what `Log.write` does."""
-
-
 class Log(ABC):
     """A durable, ordered log of operations. All methods raise StoreError when it fails them."""
 
@@ -185,7 +155,7 @@ class Log(ABC):
     async def write(self, *operations: Operation) -> tuple[Any, ...]:
         """Make operations durable, all or none of them, and return the outcome of each.
 
-        That is `Committed` for a record, the number of dropped events for `HistoryDropped`, else None.
+        That is `Committed` for a record, else None.
         """
 
     # --- questions -------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def _keep(db: sqlite3.Connection, parcels: tuple[Parcel, ...], lived_s: float) -
         if parcel.climbed is not None:
             _climb(db, *parcel.climbed)
         if parcel.order is not None:
-            finish_effect(db, parcel.order, "done")
+            finish_effect(db, parcel.notice.project, parcel.order, "done")
     _set_clock(db, lived_s)
     return tuple(opened)
 

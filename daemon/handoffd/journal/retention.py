@@ -29,7 +29,6 @@ from handoffd.journal.codec import encode, moment
 from handoffd.journal.commit import KEPT
 from handoffd.journal.connections import Run
 from handoffd.journal.database import merged
-from handoffd.journal.log import HistoryCovered, HistoryDropped, Write
 
 Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""
@@ -269,10 +268,9 @@ class Old(Struct, frozen=True, kw_only=True):
 class Pruning:
     """Old events. All methods raise StoreError like `Journal`."""
 
-    def __init__(self, read: Run, write: Run, log: Write) -> None:
+    def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
-        self._log = log
 
     async def old(self, before: datetime) -> tuple[Old, ...]:
         """Return what may go of each track: stories that ended before that time, all their orders done."""
@@ -280,14 +278,13 @@ class Pruning:
 
     async def cover(self, key: TrackKey, until: int, standing: Track) -> None:
         """Let a replay of a track begin after event `until`, which left it as `standing`."""
-        await self._log(HistoryCovered(project=key.project, track=key.track, until=until, standing=standing))
+        body = encode(standing)
+        await self._write("write a snapshot", partial(_cover, key=key, until=until, body=body))
 
     async def drop(self, key: TrackKey, until: int, now: datetime, limit: int = _EVENTS_AT_ONCE) -> int:
         """Drop at most `limit` events of a track before `until`; return how many, 0 when none is left."""
-        dropped = HistoryDropped(project=key.project, track=key.track, until=until, at=now, limit=limit)
-        (count,) = await self._log(dropped)
-        assert isinstance(count, int)
-        return count
+        work = partial(_drop, key=key, until=until, now=now, limit=limit)
+        return await self._write("drop old events", work)
 
     async def tidy(self) -> None:
         """Drop the step tables that no event was decided by, and give room back to the disk."""
@@ -331,18 +328,13 @@ def _old(db: sqlite3.Connection, before: datetime) -> tuple[Old, ...]:
     return tuple(found)
 
 
-def cover(db: sqlite3.Connection, covered: HistoryCovered) -> None:
-    """Keep the state of a track after an event, where a replay begins."""
-    row = (covered.project, covered.track, covered.until, encode(covered.standing))
-    db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", row)
+def _cover(db: sqlite3.Connection, key: TrackKey, until: int, body: str) -> None:
+    db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (*key, until, body))
 
 
-def drop(db: sqlite3.Connection, dropped: HistoryDropped) -> int:
-    """Drop events of a track that its snapshot covers; return how many."""
-    db.execute("DELETE FROM requests WHERE at < ?", (moment(dropped.at - KEPT),))
-    wanted = {
-        "project": dropped.project, "track": dropped.track, "until": dropped.until, "limit": dropped.limit
-    }  # fmt: skip
+def _drop(db: sqlite3.Connection, key: TrackKey, until: int, now: datetime, limit: int) -> int:
+    db.execute("DELETE FROM requests WHERE at < ?", (moment(now - KEPT),))
+    wanted = {"project": key.project, "track": key.track, "until": until, "limit": limit}
     numbers = db.execute(f"SELECT e.seq {_FREE} ORDER BY e.seq LIMIT :limit", wanted).fetchall()
     db.executemany("DELETE FROM effects WHERE seq = ?", numbers)
     db.executemany("DELETE FROM projections WHERE seq = ?", numbers)

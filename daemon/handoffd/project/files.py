@@ -116,11 +116,12 @@ class ProjectFiles:
 
         `written`: accept these texts alone, and only in place of files that held nothing a person trusted;
         what else is in the files still waits.
-        Raises InvalidFile when the files cannot be used: then there is nothing to trust.
+        Raises InvalidFile when the files to trust cannot be used: then there is nothing to trust.
         """
         async with self._turn:
             texts = await to_thread.run_sync(read_texts, self._root)
-            await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
+            if written is None:
+                await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
             await self._take(texts)  # of a project that was at rest it is not known what is held
             known = await self._known()
             fresh = {name: text for name, text in (written or {}).items() if not known.get(name)}
@@ -129,7 +130,7 @@ class ProjectFiles:
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
             before, self._texts = self.held, {}
             await self._take(texts)
-            return before
+            return tuple(key for key in before if key not in self.held)
 
     async def bring_back(self) -> None:
         """Write what a person has trusted where nothing of it is left: the whole `.ai` was deleted.

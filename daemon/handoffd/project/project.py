@@ -309,9 +309,10 @@ class Project:
     async def trust(self, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept the current contents of its files, in the current folder; return what was pending.
 
-        `written`: accept these texts alone.
+        `written`: accept these texts alone, and no other folder.
         """
-        self._folder.accept()
+        if written is None:
+            self._folder.accept()
         return await self.files.trust(written)
 
     # --- the clock -------------------------------------------------------------------------------

@@ -127,12 +127,15 @@ async def test_init_lists_what_it_wrote_and_what_is_missing(
 async def test_init_trusts_the_settings_that_it_wrote_and_nothing_else(
     supervision: MemorySupervision, service: Service, root: str
 ) -> None:
-    """The project may have been taken in without any, and a person has just asked for these."""
+    """The project may have been taken in without any; an init that was cut short is made good by the next."""
     first = await service.call("init", root, {}, EVE)
     await service.call("init", root, {}, EVE)
 
     text = Path(root, ".ai/handoffd.yaml").read_text()  # noqa: ASYNC240
-    assert [(root, {".ai/handoffd.yaml": text})] == supervision.written
+    assert [(root, {".ai/handoffd.yaml": text})] * 2 == supervision.written
+    Path(root, ".ai/handoffd.yaml").write_text("auto: true\n")  # noqa: ASYNC240
+    await service.call("init", root, {}, EVE)
+    assert 2 == len(supervision.written)
     assert f"handoffd start {root} STORY" == first["next_command"]
 
 

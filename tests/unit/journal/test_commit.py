@@ -148,13 +148,13 @@ def test_an_effect_is_done_once(db: sqlite3.Connection) -> None:
     """The first outcome stays; marking it again is harmless; an unknown id is an error."""
     (effect,) = write_record(db, prepare(record(effects=(STOP,)))).effects
 
-    finish_effect(db, effect.id, "done")
-    finish_effect(db, effect.id, "lost")
+    finish_effect(db, KEY.project, effect.id, "done")
+    finish_effect(db, KEY.project, effect.id, "lost")
 
     assert () == queries.pending_effects(db)
     assert [("done",)] == db.execute("SELECT outcome FROM effects").fetchall()
     with pytest.raises(StoreError, match="effect 99"):
-        finish_effect(db, 99, "done")
+        finish_effect(db, KEY.project, 99, "done")
 
 
 def test_a_track_that_could_not_be_read_back_is_not_written(db: sqlite3.Connection) -> None:

@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 from tests.support.memory_log import MemoryLog
 from tests.support.recorded import BLOG, SHOP, story
 from tests.unit.journal.making import KEY, NOW, opened, record, track
 
 from handoffd.api.verification import Verification
 from handoffd.engine.decision import WriteChecklist
+from handoffd.engine.events import Started
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.codec import encode
@@ -25,8 +27,6 @@ from handoffd.journal.journal import Journal
 from handoffd.journal.log import (
     BaselineKept,
     FileTrusted,
-    HistoryCovered,
-    HistoryDropped,
     Log,
     Operation,
     OrderDone,
@@ -57,8 +57,7 @@ EACH: tuple[Operation, ...] = (
     ScheduleArmed(project="/srv/shop", schedule="night", fingerprint="f", at=NOW),
     ScheduleForgotten(project="/srv/shop", schedule="night"),
     FIRE,
-    HistoryCovered(project="/srv/shop", track="main", until=7, standing=track()),
-    HistoryDropped(project="/srv/shop", track="main", until=7, at=NOW, limit=200),
+    BaselineKept(project="/srv/shop", track="main", story="$1", body=b"with half a character \xed\xa0\xbd"),
 )
 
 
@@ -107,6 +106,23 @@ async def test_an_order_is_done_once(log: Log) -> None:
 
     assert (open_,) == await log.pending_effects(KEY.project)
     assert () == await log.pending_effects(BLOG.project)
+    for project, number in ((BLOG.project, open_.id), (KEY.project, 99)):
+        with pytest.raises(StoreError, match="effect"):
+            await log.effect_done(project, number)
+    assert (open_,) == await log.pending_effects()
+
+
+async def test_a_start_by_the_clock_settles_its_schedule(log: Log) -> None:
+    """In the same write: else the next daemon would start the story again."""
+    await log.arm([(KEY.project, "night", "f")], NOW)
+    started = Started(story="US-1", schedule="night", due=LATER, by="clock")
+    await log.commit(record(started, at=LATER))
+
+    (night,) = await log.armed()
+    assert night.last is not None
+    assert Fire(
+        project=KEY.project, schedule="night", due=LATER, at=LATER, outcome="started", story="US-1"
+    ) == replace(night.last, why=None)
 
 
 # --- projects -----------------------------------------------------------------------------------------
@@ -124,7 +140,30 @@ async def test_projects_come_and_go(log: Log) -> None:
     await log.add_project("/srv/mine", "renamed", LATER)
     names = [(one.name, one.added_at) for one in await log.projects()]
     assert [("a", LATER), ("b", LATER), ("renamed", NOW)] == names
-    assert set() == (await log.origins()).kept_out
+    brought_by = {"/srv/a": "/srv/*", "/srv/b": "/srv/*"}
+    assert Origins(brought_by=brought_by, kept_out=frozenset()) == await log.origins()
+    await log.add_project("/srv/a", "a", LATER)
+    assert {"/srv/b": "/srv/*"} == (await log.origins()).brought_by
+    await log.write(
+        ProjectAdded(project="/srv/c", name="c", at=NOW), ProjectRemoved(project="/srv/c", at=NOW)
+    )
+    assert {"/srv/c"} == (await log.origins()).kept_out
+
+
+async def test_files_are_untrusted_only_where_nothing_was_trusted(log: Log) -> None:
+    """The settings may bring a project whose files a person has trusted before."""
+    await log.trust("/srv/a", ".ai/handoffd.yaml", "auto: true\n", NOW)
+    brought = [Newcomer(root=f"/srv/{name}", name=name, brought_by="/srv/*") for name in ("a", "b")]
+    await log.add_projects(brought, NOW, untrusted=(".ai/handoffd.yaml",))
+
+    texts = {root: files[".ai/handoffd.yaml"] for root, files in (await log.trusted()).items()}
+    assert {"/srv/a": "auto: true\n", "/srv/b": ""} == texts
+
+
+async def test_a_path_that_is_no_text_is_refused(log: Log) -> None:
+    """It could not come back as it was."""
+    with pytest.raises(StoreError, match="not UTF-8"):
+        await log.add_project("/srv/caf\udce9", "caf", NOW)
 
 
 async def test_all_operations_of_a_write_are_done_or_none(log: Log) -> None:
@@ -155,13 +194,15 @@ async def test_a_schedule_keeps_its_outcome_until_it_is_forgotten(log: Log) -> N
     await log.arm([("/srv/shop", "night", "f"), ("/srv/shop", "day", "f")], NOW)
     await log.settle(FIRE)
     await log.arm([("/srv/shop", "night", "f"), ("/srv/shop", "day", "g")], LATER)
+    await log.arm([("/srv/shop", "day", "g")], NOW)  # it was known since a time to come
+    await log.arm([("/srv/shop", "day", "g")], LATER)
     await log.forget([("/srv/none", "night")])
 
     day, night = (
         StoredSchedule(
             project="/srv/shop", schedule=name, fingerprint=fingerprint, armed_at=at, last=last
         )
-        for name, fingerprint, at, last in (("day", "g", LATER, None), ("night", "f", NOW, FIRE))
+        for name, fingerprint, at, last in (("day", "g", NOW, None), ("night", "f", NOW, FIRE))
     )  # fmt: skip
     assert (day, night) == await log.armed()
     await log.forget([("/srv/shop", "night"), ("/srv/shop", "day")])
@@ -169,6 +210,11 @@ async def test_a_schedule_keeps_its_outcome_until_it_is_forgotten(log: Log) -> N
 
 
 # --- the same elsewhere -------------------------------------------------------------------------------
+def test_each_kind_of_operation_is_tried() -> None:
+    """Below."""
+    assert {*get_args(Operation)} == {type(one) for one in EACH}
+
+
 @pytest.mark.parametrize("operation", EACH, ids=lambda one: type(one).__name__)
 def test_every_operation_comes_back_from_its_text(operation: Operation) -> None:
     """Equal, with its project, and with words for an error."""

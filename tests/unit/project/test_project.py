@@ -16,6 +16,7 @@ from tests.unit.project.living import at_level_1, edit, living, shown
 from handoffd.clock import rfc3339
 from handoffd.engine.events import EditConfirmed, Initialised, Started
 from handoffd.files.locks import acquire_project, project_lock_path
+from handoffd.inspection.own_files import SETTINGS
 from handoffd.project.project import Project
 from handoffd.project.reconciler import LASTING_S
 
@@ -288,3 +289,20 @@ async def test_a_look_during_or_after_dismissal_takes_no_lock(here: House, root:
     await next_one.look()
     assert ("ok", None) == (next_one.condition, next_one.detail)
     next_one.dismiss()
+
+
+async def test_texts_that_were_written_vouch_for_no_other_folder(
+    here: House, root: str, tmp_path: Path
+) -> None:
+    """`init` in an empty folder, such as one whose disk is not mounted, does not make it the project."""
+    async with at_level_1(here, root) as project:
+        shutil.move(root, f"{root}-away")
+        (tmp_path / "shop/.ai").mkdir(parents=True)
+        await project.look()
+        found = [str(project.condition)]
+        for written in ({SETTINGS: "language: en\n"}, None):
+            await project.trust(written)
+            await project.look()
+            found.append(str(project.condition))
+
+        assert ["missing", "missing", "ok"] == found

@@ -19,7 +19,6 @@ from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import Initialised, Started, TestEvidence
 from handoffd.engine.track import Ledger, Track, TrackKey, Workspace
 from handoffd.execute.base import RunSpec
-from handoffd.inspection.own_files import SETTINGS
 from handoffd.journal.records import StoredTrack
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
@@ -172,4 +171,3 @@ async def test_tests_are_judged_by_the_files_of_the_workspace(tmp_path: Path) ->
     assert HandoffFiles(str(clone)).mark() == before.mark
     assert isinstance(after.tests, TestEvidence)
     assert (("test_new.py",), 1, ()) == (after.tests.failing, after.tests.new_failing, after.tests.regressed)
-    assert SETTINGS in project.files.texts

@@ -293,7 +293,7 @@ _REFUSAL: Final = {"$ref": _REF.format(model="Refusal")}
 
 
 def _granted(shape: Json) -> Json:
-    """Return the schema of a result of the engine that is no refusal, with the keys beside it."""
+    """Return the schema of a result of the engine other than a refusal, with the keys beside it."""
     result, *beside = shape["allOf"]
     kinds = [one for one in result["anyOf"] if one != _REFUSAL]
     mapping = {tag: to for tag, to in result["discriminator"]["mapping"].items() if to != _REFUSAL["$ref"]}
