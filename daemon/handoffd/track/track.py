@@ -8,7 +8,9 @@ even if this process dies; before it, nothing has.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
+from shlex import quote
 from typing import Any
 from weakref import proxy
 
@@ -286,7 +288,9 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)
             self._services.recorder.waited(self.key)
             return
-        self._shortage = descriptor_shortage(self._services) or await self._room.shortage()
+        self._shortage = (
+            descriptor_shortage(self._services) or await self._no_clone() or await self._room.shortage()
+        )
         if self._shortage is not None:
             self._services.slots.release(self.key)  # also its place in line: so the poller reminds it
             self._services.accounts.leave(self.key)
@@ -308,6 +312,13 @@ class TrackSupervisor:
                 await self._apply(Question(failed))
             return
         await self._commit(event, decision)
+
+    async def _no_clone(self) -> Shortage | None:
+        """Return that the track's own clone is gone; looks at the project find out about its root."""
+        where = self.workspace
+        if where.kind == "root" or await to_thread.run_sync(os.path.isdir, where.folder):
+            return None
+        return Shortage(why=f"its clone {where.folder} is gone", action=f"ls -ld {quote(where.folder)}")
 
     def _bid(self, event: Advanced, decision: Decision) -> Bid:
         account = event.account or event.executor

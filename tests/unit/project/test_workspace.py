@@ -22,7 +22,7 @@ from handoffd.execute.base import RunSpec
 from handoffd.journal.records import StoredTrack
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
-from handoffd.project.status import peek_of
+from handoffd.project.status import peek_of, view_of
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.checks import Checks
 
@@ -88,6 +88,21 @@ async def test_what_is_left_in_the_workspace_from_before_is_not_the_agents(tmp_p
 
         outcomes = [run.outcome for run in await here.journal.runs()]
         assert ("bdd", {"failing", "no_handoff"}) == (shown(project)["step"], set(outcomes))
+
+
+async def test_nothing_is_started_in_a_clone_that_is_gone(tmp_path: Path) -> None:
+    """No attempt is used up, people learn of it, and it goes on when the clone is back."""
+    root, clone, outside = cloned(tmp_path)
+    away = clone.rename(tmp_path / "away")
+    async with house(tmp_path, WORKING) as here, at_work(here, root, outside, automatic=True) as project:
+        await eventually(lambda: project.main.shortage is not None)
+        view = (await view_of(project, here.services.slots)).tracks[0]
+        assert (f"its clone {clone} is gone", f"ls -ld {clone}") == (view.waits_for, view.next_command)
+        assert ("pending", ()) == (view.status, await here.journal.runs())
+
+        away.rename(clone)
+        project.main.remind()
+        await eventually(lambda: shown(project)["step"] == "done")
 
 
 async def test_an_agent_that_rests_after_its_handoff_is_ended(tmp_path: Path) -> None:
