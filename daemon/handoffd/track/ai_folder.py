@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 # --- the hand-off -------------------------------------------------------------------------------------
 class HandoffFiles:
-    """HANDOFF.md and executor-result under one root."""
+    """HANDOFF.md and executor-result in one folder."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
