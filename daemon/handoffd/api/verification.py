@@ -18,7 +18,7 @@ from msgspec import Struct, field, to_builtins
 
 from handoffd.engine.decide import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
-from handoffd.errors import Json
+from handoffd.errors import Json, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.backup import Made
 from handoffd.journal.database import Fault, gaps, integrity, projections, projects, references
@@ -125,10 +125,17 @@ class Verification:
         }
 
     def _run(self, progress: Progress) -> Report:
+        for fault in self._source.ask(integrity):
+            self._report.add(_whole(fault))
+        try:
+            self._read(progress)
+        except StoreError:
+            if self._report.clean:  # else the damage found above is the reason
+                raise
+        return self._report
+
+    def _read(self, progress: Progress) -> None:
         report, source = self._report, self._source
-        # The file first: the later steps may fail on a damaged one.
-        for fault in source.ask(integrity):
-            report.add(_whole(fault))
         self._begin()
         reached = source.newest()
         self._walk(0, reached, progress)
@@ -140,7 +147,6 @@ class Verification:
             for fault in source.ask(gaps, references, projections, projects):
                 report.add(_whole(fault))
             report.restores = source.restored()
-        return report
 
     def _begin(self) -> None:
         for key, (seq, track) in self._source.beginnings().items():
