@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from handoffd.doctor.finding import Finding, Severity, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.wording import command_for, counted, repair_command
+from handoffd.engine.wording import command_for, counted, repair_command, shortened
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.files.rooted import open_file
@@ -380,8 +380,7 @@ def shown(command: Sequence[str]) -> str:
     """Return a test command without the options that are there for its report."""
     words = list(command)
     end = next((at for at, word in enumerate(words) if at and word.startswith("-") and word != "-m"), None)
-    text = join(words[:end])
-    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
+    return shortened(join(words[:end]), _MOST_CHARS)
 
 
 def _fault(tried: Mapping[str, Any], terminal: Terminal, service: Service) -> Finding:

@@ -52,7 +52,7 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
-from handoffd.engine.wording import counted, first_few
+from handoffd.engine.wording import counted, first_few, shortened
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation, Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -458,18 +458,13 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
 
 
 def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
-    said = said_last(post) or f"{_shown(command)} exited with another code than 0, without any output"
+    shown = shortened(command or "the command", _COMMAND)
+    said = said_last(post) or f"{shown} exited with another code than 0, without any output"
     problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
     facts = replace(verdict.facts, check_tail=post.tail or None)
     return replace(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
     )
-
-
-def _shown(command: str | None) -> str:
-    """Return a command in one line, short enough for last_error."""
-    line = " ".join((command or "the command").split())
-    return line if len(line) <= _COMMAND else f"{line[: _COMMAND - 1]}…"
 
 
 def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:

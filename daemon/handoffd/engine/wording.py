@@ -81,6 +81,12 @@ def first_few(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
+def shortened(text: str, most: int) -> str:
+    """Return `text` in one line of at most `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:
     """Return both for people, as far as they are known: `12.4k tokens, $0.21`; nothing for nothing."""
     told = None if not tokens else f"{_short(tokens)} token{'' if tokens == 1 else 's'}"

@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import PostCheck, last_line
+from handoffd.engine.wording import shortened
 from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import footprint_of
@@ -98,7 +99,8 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     if settings.report == "exit":
         report = exit_report(exit_record.code, exit_record.signal)
         failure = _failure(exit_record)
-        return replace(report, unnamed_failure=failure and f"{_shown(settings.command)}: {failure}")
+        name = shortened(" ".join(settings.command or ()), _COMMAND_CHARS)  # in place of a test's
+        return replace(report, unnamed_failure=failure and f"{name}: {failure}")
     if conftest := _broken_conftest(settings, exit_record, output):
         error = replace(conftest, file=inside(conftest.file, root))
         return TestReport(load_errors=(error,), cut_short=(EVERYTHING,))
@@ -221,12 +223,6 @@ def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport
         return report.unnamed_failure
     nothing = is_pytest(settings) and exit_record.code == _PYTEST_NOTHING_COLLECTED
     return None if nothing else _failure(exit_record)
-
-
-def _shown(command: tuple[str, ...] | None) -> str:
-    """Return a command in one line, short enough to stand for the name of a test."""
-    line = " ".join(" ".join(command or ("the test command",)).split())
-    return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 1]}…"
 
 
 def _failure(exit_record: ExitRecord) -> str | None:

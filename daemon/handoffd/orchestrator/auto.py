@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from handoffd.errors import Json
 from handoffd.orchestrator.console import FAILED, Said, Words, as_json
-from handoffd.orchestrator.engine_access import Door, without_state
 from handoffd.orchestrator.reads import BadState, NoState, framework, listed, no_folder, queried, read_state
+from handoffd.orchestrator.verbs import Door, without_state
 
 if TYPE_CHECKING:
     from handoffd.chat.intents import Intent

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.orchestrator.conftest import Say, Shop
 
-from handoffd.orchestrator.engine_access import Door
+from handoffd.orchestrator.verbs import Door
 
 
 def answered(say: Say, *words: str) -> dict[str, Any]:

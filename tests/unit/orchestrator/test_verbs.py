@@ -15,7 +15,7 @@ from tests.unit.orchestrator.conftest import Say, Shop
 
 from handoffd.clock import SystemClock, rfc3339
 from handoffd.orchestrator.console import Said
-from handoffd.orchestrator.engine_access import Door
+from handoffd.orchestrator.verbs import Door
 
 
 @pytest.mark.parametrize(
