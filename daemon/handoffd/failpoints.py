@@ -20,11 +20,13 @@ Point = Literal[
     "after_spawn",
     "before_exit_taken",
     "after_exit_taken",
+    "before_snapshot",
+    "after_snapshot",
     "before_effect_done",
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
-its executor's end, an order is marked done. The thread that does it reaches the point."""
+its executor's end, its files are kept, an order is marked done. The thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

@@ -139,6 +139,18 @@ def _applied_once(dispatch: Dispatch, events: Sequence[Event]) -> Iterator[Viola
         yield Violation("result changed", "the verdict and its record differ", lines, verdicts[0].seq)
 
 
+def every_result_is_kept(evidence: Evidence) -> Iterator[Violation]:
+    """In a repository there is a snapshot of what the last attempt of each step of a story has left."""
+    last = {
+        (dispatch.project, dispatch.story, dispatch.step): dispatch
+        for dispatch in evidence.dispatches
+        if dispatch.result in JUDGED and dispatch.project in evidence.kept
+    }
+    for dispatch in last.values():
+        if dispatch.id not in evidence.kept[dispatch.project]:
+            yield Violation("files not kept", "no snapshot names it", (str(dispatch),), dispatch.seq)
+
+
 def every_exit_code_is_known(evidence: Evidence) -> Iterator[Violation]:
     """What the shim wrote down is what the journal says, unless the shim itself was killed."""
     for dispatch in evidence.dispatches:
@@ -268,6 +280,7 @@ RULES: tuple[Rule, ...] = (
     nothing_starts_twice,
     what_was_judged_was_started,
     every_result_is_applied_once,
+    every_result_is_kept,
     every_exit_code_is_known,
     state_equals_the_journal,
     every_notice_arrives,

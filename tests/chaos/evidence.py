@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -88,7 +89,8 @@ class Evidence:
     `starts` are the lines of the executors, `checks` the run ids that checks left; `exits` the exit
     records by run; `states` the bytes of each project's STATE.json; `shims_hit` the dispatches whose
     shim was killed; `left` the remaining processes, and files that were not removed. `recorded` are
-    the notices of the journal by id, `told` those that arrived, as often as they did.
+    the notices of the journal by id, `told` those that arrived, as often as they did. `kept` are the
+    dispatches whose files are in a snapshot, by the root of each project that is a repository.
     """
 
     events: Sequence[Event]
@@ -104,6 +106,7 @@ class Evidence:
     left: Sequence[str] = ()
     orders: Sequence[Order] = ()
     recorded: Mapping[str, Json] = field(default_factory=dict)
+    kept: Mapping[str, frozenset[str]] = field(default_factory=dict)
     told: Sequence[Json] = ()
 
 
@@ -135,7 +138,18 @@ def gather(
             orders=_orders(db),
             recorded={name: json.loads(body) for name, body in db.execute("SELECT id, body FROM notices")},
             told=told(base),
+            kept={root: _kept(root) for root in stories if Path(root, ".git").exists()},
         )
+
+
+def _kept(root: str) -> frozenset[str]:
+    """Return the runs that the messages of snapshots name. Raises CalledProcessError for a damaged one."""
+    checked = ["git", "-C", root, "fsck", "--no-dangling", "--connectivity-only"]
+    subprocess.run(checked, capture_output=True, check=True)
+    listed = ["git", "-C", root, "for-each-ref", "--format=%(contents)", "refs/handoffd"]
+    said = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    named = (line.partition(": ") for line in said.splitlines())
+    return frozenset(value for name, _, value in named if name == "Run")
 
 
 def _events(db: sqlite3.Connection) -> list[Event]:

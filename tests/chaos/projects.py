@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.stories import ROUGH, Odds, Story, rules, tell
+from tests.support.repositories import git
 
 # What is there at first passes; what the scaffold adds fails until there has been an impl. The
 # rehearsal's own count of its starts tells how far the story is.
@@ -46,8 +47,8 @@ class Project:
 def make(root: Path, kind: int, checks: Path, odds: Odds = ROUGH) -> Project:
     """Return a new project of a kind at `root`; `checks` is a file that gets a line for each check that runs.
 
-    Every second one has tests, every third a time limit that is always missed, every fourth may
-    lose its shims at any time.
+    Every second one has tests, the others are git repositories; every third has a time limit that is always
+    missed, every fourth may lose its shims at any time.
     """
     wild = kind % 4 == 3
     project = Project(root, naps=kind % 3 == 0 and not wild, wild=wild, odds=odds)
@@ -63,4 +64,6 @@ def make(root: Path, kind: int, checks: Path, odds: Odds = ROUGH) -> Project:
         script.write_text(_TESTS.format(log=shlex.quote(str(checks))))
         settings = {"test": {"command": ["/bin/sh", str(script)], "report": "tap"}}
         (folder / "handoffd.yaml").write_text(json.dumps(settings))
+    else:
+        assert 0 == git(root, "init", "--quiet")
     return project

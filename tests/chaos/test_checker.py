@@ -103,6 +103,7 @@ def sound(**changes: Any) -> Evidence:
         orders=[ORDER],
         recorded={NOTICE["id"]: NOTICE},
         told=[NOTICE, NOTICE],
+        kept={ROOT: frozenset({"d2"})},
     )
     return replace(whole, **changes)
 
@@ -174,6 +175,10 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
     "a verdict other than the record": (
         "result changed",
         lambda: sound(dispatches=judged(1, result="needs_human")),
+    ),
+    "an attempt whose files are in no snapshot": (
+        "files not kept",
+        lambda: sound(kept={ROOT: frozenset({"d1"})}),
     ),
     "an exit record from nowhere": ("exit lost", lambda: sound(exits={"d1": CRASH})),
     "another exit code in the journal": ("exit changed", lambda: sound(dispatches=judged(1, exit=CRASH))),

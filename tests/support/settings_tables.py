@@ -115,4 +115,5 @@ _MEANINGS: Mapping[str, str] = {
     "group": ("Its group of the daemon's `scheduling.groups`; without it, the first that names its path."),
     "priority": "Its priority, -100 to 100, higher goes first; without it, its group's.",
     "env": "Further environment variables that its executors and tests may see.",
+    "snapshots": "Whether the files of its stories are kept as refs of its git repository.",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from handoffd.engine.views import (
     Renewed,
     SettingsView,
     SlotsView,
+    SnapshotsView,
+    SnapshotView,
     TrackView,
     Tried,
 )
@@ -197,6 +200,18 @@ class MemorySupervision:
             project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,
             executor="claude", prompt="# Do bdd\n\x1b[31mred", warnings=("docs/sdd.md is missing",),
         )  # fmt: skip
+
+    async def snapshots(self, project: str) -> SnapshotsView:
+        """Return what there was before the story, and what its first step has left."""
+        begun = SnapshotView(
+            name="bdd-0", ref="refs/handoffd/US-001/bdd-0", commit="c0" * 20, step="bdd", result="begun",
+            run=None, by=None, at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), files=None,
+        )  # fmt: skip
+        left = replace(
+            begun, name="bdd-1", ref="refs/handoffd/US-001/bdd-1", commit="c1" * 20, result="pass",
+            run="20260102T030405-0a1b2c3d", files=3,
+        )  # fmt: skip
+        return SnapshotsView(project=project, story="US-001", snapshots=(begun, left))
 
     async def backlog(self, project: str) -> BacklogView:
         """Return two stories, one of which waits for the other."""

@@ -21,6 +21,7 @@ from handoffd.engine.views import (
     ProjectView,
     ScheduleView,
     SlotsView,
+    SnapshotsView,
 )
 from handoffd.errors import Problem
 from handoffd.inspection.discovery import ListedProject
@@ -130,6 +131,13 @@ class ProjectsAnswer(Struct, frozen=True, kw_only=True):
 
 class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
     """The queued stories of a project."""
+
+    name: str
+    daemon: bool
+
+
+class SnapshotsAnswer(SnapshotsView, frozen=True, kw_only=True):
+    """The snapshots of a project's story."""
 
     name: str
     daemon: bool

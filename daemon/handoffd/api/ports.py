@@ -22,6 +22,7 @@ from handoffd.engine.views import (
     ProjectView,
     Renewed,
     SlotsView,
+    SnapshotsView,
     Tried,
 )
 from handoffd.errors import HandoffdError
@@ -123,6 +124,9 @@ class Supervision(Protocol):
 
     async def backlog(self, project: str) -> BacklogView:
         """Return the queued stories of a project."""
+
+    async def snapshots(self, project: str) -> SnapshotsView:
+        """Return the snapshots of a project's story. Raises StoreError where there can be none."""
 
     async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept pending edits of settings and rules; return the changed keys, dotted."""

@@ -127,6 +127,10 @@ _QUESTIONS: Final = (
         parameters=(_ONE_PROJECT,), ask=Reads.backlog, hint="handoffd backlog PROJECT",
     ),
     Question(
+        name="snapshots", help="The files of a project's story as they were kept: as `snapshots --json`.",
+        parameters=(_ONE_PROJECT,), ask=Reads.snapshots, hint="handoffd snapshots PROJECT",
+    ),
+    Question(
         name="schedules",
         help="Schedules of one project or of all, next and last start: as `schedule --json`.",
         parameters=(PROJECT,), ask=Reads.schedules, hint="handoffd schedule",

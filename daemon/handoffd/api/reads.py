@@ -36,6 +36,7 @@ from handoffd.api.answers import (
     SchedulesAnswer,
     SinkBacklog,
     SlotsAnswer,
+    SnapshotsAnswer,
     StatusAnswer,
     Tested,
     TriedSink,
@@ -198,6 +199,12 @@ class Reads:
         root = self._supervision.find(project)
         view = await self._supervision.backlog(root)
         return BacklogAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+
+    async def snapshots(self, project: str) -> SnapshotsAnswer:
+        """Return the snapshots of a project's story."""
+        root = self._supervision.find(project)
+        view = await self._supervision.snapshots(root)
+        return SnapshotsAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
     async def schedules(self, project: str | None = None) -> SchedulesAnswer:
         """Return the schedules of one project or of all, with their last outcome."""

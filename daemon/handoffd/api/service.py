@@ -257,7 +257,8 @@ class Service(Reads, Inspecting):
             raise Refused(message, code="NO_EXECUTOR", hint=f"handoffd executors check {quote(names[0])}")
 
     async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
-        forced = bool(arguments.get("force")) and spec.guard != "never"
+        given = any(arguments.get(one.name) for one in spec.parameters if one.forces)
+        forced = given and spec.guard != "never"
         starts = spec.guard == "unknown" and await self._raises_level(project, arguments)
         if spec.guard == "always" or forced or starts:
             hint = usage(spec, project, "in a terminal of your own")

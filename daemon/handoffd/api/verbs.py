@@ -35,6 +35,8 @@ class Parameter:
     """The only allowed values of a text."""
     guards: bool = False
     """Whether an empty text is refused: an unset variable in a script must not open a gate."""
+    forces: bool = False
+    """Whether a flag overrides a warning, or writes over something."""
     trailing: bool = False
     """Of stories: on a command line, the words after the required ones."""
 
@@ -43,11 +45,11 @@ class Parameter:
 class VerbSpec:
     """One verb. `guard` says when the daemon refuses it to processes of executors.
 
-    `always`: it opens a gate, lifts a limit or trusts something; `forced`: only with `force`; `unknown`: with
-    `force`, for an unsupervised project, or if it would make the daemon dispatch in a project where people
-    dispatch (level 1). `event` is the kind of the one event that the verb posts to the engine; None: it posts
-    none or does more (see `service`). `adds`: it removes nothing. `repeats`: a repetition has no further
-    effect.
+    `always`: it opens a gate, lifts a limit or trusts something; `forced`: only with a flag that forces;
+    `unknown`: with such a flag, for an unsupervised project, or if it would make the daemon dispatch in a
+    project where people dispatch (level 1). `event` is the kind of the one event that the verb posts to the
+    engine; None: it posts none or does more (see `service`). `adds`: it removes nothing. `repeats`: a
+    repetition has no further effect.
     """
 
     name: str
@@ -69,7 +71,10 @@ _NOTE = Parameter(name="note", type="text", help="text for the next prompt")
 _WHOSE_GATE = Parameter(
     name="story", type="story", guards=True, help="refuse unless this story is the one that waits"
 )
-_FORCE = Parameter(name="force", type="flag", help="do it despite warnings")
+_FORCE = Parameter(name="force", type="flag", forces=True, help="do it despite warnings")
+_FILES = Parameter(
+    name="files", type="flag", forces=True, help="also bring back the files as they were before it"
+)
 _QUEUE = Parameter(name="queue", type="flag", help="queue it behind the story in flight")
 _EXECUTORS = Parameter(
     name="executor", type="executors", help="the executor: NAME, or NAME,NAME in order of preference"
@@ -118,7 +123,10 @@ _SPECS: Final = (
             Parameter(name="then", type="stories", trailing=True, help="further stories, queued behind it"),
             _QUEUE,
             Parameter(
-                name="force", type="flag", help="replace the story in flight, or repeat a finished one"
+                name="force",
+                type="flag",
+                forces=True,
+                help="replace the story in flight, or repeat a finished one",
             ),
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
             _PRIORITY,
@@ -310,6 +318,7 @@ _SPECS: Final = (
         help="Go back to an earlier step.",
         parameters=(
             Parameter(name="step", type="step", required=True, help="an earlier step of the pipeline"),
+            _FILES,
             _FORCE,
         ),
         guard="forced",

@@ -112,7 +112,7 @@ _COMMANDS: Final = frozenset({
     "apply", "auto", "budget", "check-prereqs", "completion", "config", "confirm", "custom", "demo", "doctor",
     "events", "executors", "gc", "hook", "hooks", "init", "journal", "level", "limits", "list-projects",
     "log", "mcp", "metrics", "notices", "notify", "peek", "query", "rehearse", "reload", "rollback", "runs",
-    "scan", "schedule", "service", "skill", "slots", "token", "trust", "usage",
+    "scan", "schedule", "service", "skill", "slots", "snapshots", "token", "trust", "usage",
 })  # fmt: skip
 """The commands of the command line that a chat has no words for."""
 _CALLED: Final[Mapping[str, str]] = {

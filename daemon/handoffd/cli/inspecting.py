@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import no_daemon, plain, styled, table
+from handoffd.cli.wording import moment, no_daemon, plain, styled, table
+from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place, by_name, in_utf8
 from handoffd.entrance.requests import ask
 from handoffd.errors import Json
@@ -203,3 +205,40 @@ def report(shown: dict[str, Any]) -> list[str]:
         return [f"{step} would dispatch nothing: {why}", *warnings, *advice]
     head = f"{step}, attempt {shown['attempt']}: {why}"
     return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]
+
+
+# --- snapshots -----------------------------------------------------------------------------------------
+@click.command()
+@project_argument
+@json_option
+@click.pass_obj
+def snapshots(place: Place, project: str | None, as_json: bool) -> None:
+    """List the files of PROJECT's story as they were kept: before its first step, after each attempt.
+
+    Each is a ref of the project's git repository, on no branch. `rollback PROJECT STEP --files` goes back.
+    """
+    answer = ask(place, "snapshots", project=place.project(project))
+    _show(answer.json, as_json, kept)
+
+
+def kept(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/snapshots`."""
+    name, story, found = plain(answer["name"]), answer["story"], answer["snapshots"]
+    if story is None and not found:
+        return [f"{name}: no story was started, so there is no snapshot"]
+    if not found:
+        return [f"{name}: there is no snapshot of {plain(story)}; the first comes with its first attempt"]
+    rows = [
+        [
+            plain(one["name"]),
+            moment(one["at"]),
+            styled(plain(one["result"])),
+            "" if one["files"] is None else counted(one["files"], "file"),
+            plain(one["by"] or ""),
+        ]
+        for one in found
+    ]
+    lines = table(("SNAPSHOT", "AT", "RESULT", "CHANGED", "BY"), rows)
+    first, last = found[0]["ref"], found[-1]["ref"]
+    compare = f"git -C {quote(answer['project'])} diff {first} {last}"
+    return [f"{name}: {plain(story or 'no story')}", *lines, f"  compare: {plain(compare)}"]

@@ -67,6 +67,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Print a prompt that sorts a project's open issues; pipe it to an agent.",
     ),
     "backlog": ("handoffd.cli.backlog:backlog", "Show the queued stories; move, edit or remove them."),
+    "snapshots": (
+        "handoffd.cli.inspecting:snapshots",
+        "List the kept files of a story, step by step, to compare or go back to.",
+    ),
     "schedule": ("handoffd.cli.slots:schedule", "Show the schedules, with their next and last start."),
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of a given run."),
     "events": ("handoffd.cli.log:events", "Print each decision and its cause; follow with -f."),
@@ -121,7 +125,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "peek", "schedule", "log", "events", "runs", "usage", "limits", "slots",
+        "status", "peek", "snapshots", "schedule", "log", "events", "runs", "usage", "limits", "slots",
         "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
@@ -161,7 +165,7 @@ resume shop
 note shop "Use the existing date helpers"
 use shop claude,codex
 budget shop --story US-001 --usd 5
-rollback shop sdd-delta
+rollback shop sdd-delta --files
 reopen shop impl --note "The report is empty on Mondays"
 confirm shop
 level shop 1
@@ -175,6 +179,7 @@ hooks status
 hooks uninstall
 status shop --watch
 peek shop
+snapshots shop
 schedule shop
 log shop --follow
 events shop --follow

@@ -25,8 +25,8 @@ from handoffd.engine.wording import command_for, counted, repair_command, shorte
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.files.rooted import open_file
+from handoffd.git.repository import repository_of
 from handoffd.hooks.claude_settings import LOCAL, MAX_BYTES, SHARED, Found, commands, is_ours
-from handoffd.inspection.project_status import repository_of
 from handoffd.inspection.suites import runner_missing
 
 PROJECTS = "projects"

@@ -156,11 +156,25 @@ class Noted(Tagged, frozen=True, kw_only=True):
     by: str = "cli"
 
 
+class BroughtBack(Struct, frozen=True, kw_only=True):
+    """How the files of a story were brought back."""
+
+    snapshot: str
+    """The ref of the files as they are now."""
+    kept: str
+    """The ref of the files as they were until then."""
+    files: int
+    """How many of them have changed."""
+
+
 class RolledBack(Tagged, frozen=True, kw_only=True):
-    """Go back to an earlier step."""
+    """Go back to an earlier step; with `files`, also to the files as they were before it."""
 
     step: str
     force: bool = False
+    files: bool = False
+    brought: BroughtBack | None = None
+    """What was done to the files, which comes before the decision."""
     by: str = "cli"
 
 

@@ -59,7 +59,7 @@ from handoffd.engine.track import (
     startable,
     with_done,
 )
-from handoffd.engine.wording import approving, command
+from handoffd.engine.wording import approving, command, counted
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
@@ -265,7 +265,11 @@ def roll_back(situation: Situation, event: RolledBack) -> Decision:
         situation.track.with_state(blocked_by=unblocked, completed_at=None), event.step, situation.rules
     )
     opened = moved_by_person(track).with_ledger(closed=False, stories_done=_others_done(situation))
-    return accept(opened, f"rolled back to {event.step} by {event.by}")
+    message = f"rolled back to {event.step} by {event.by}"
+    if (brought := event.brought) is not None:
+        files = counted(brought.files, "file")
+        message += f"; {files} brought back as in {brought.snapshot}, kept as they were in {brought.kept}"
+    return accept(opened, message)
 
 
 def _not_a_way_back(situation: Situation, event: RolledBack) -> Decision | None:

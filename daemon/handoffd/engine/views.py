@@ -166,6 +166,34 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
 
 
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    """The files of a story as they were kept."""
+
+    name: str
+    """`impl-2`: as the second judged attempt of impl has left them; `bdd-0`: before the story."""
+    ref: str
+    """What to call it in git commands."""
+    commit: str
+    step: str
+    result: str
+    """The status that the step was left with; `skipped`, `begun`, `kept` or `restored`."""
+    run: str | None
+    """The attempt that has left them so."""
+    by: str | None
+    """The person whose decision it precedes or is about."""
+    at: Moment
+    files: int | None
+    """How many files differ from the one before; null for the first."""
+
+
+class SnapshotsView(Struct, frozen=True, kw_only=True):
+    """The snapshots of the story in flight, or of the one that ended last, the oldest first."""
+
+    project: str
+    story: str | None
+    snapshots: tuple[SnapshotView, ...]
+
+
 class SettingsView(Struct, frozen=True, kw_only=True):
     """The result of the last reading of the daemon's settings."""
 

@@ -30,6 +30,10 @@ from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
 from handoffd.execute.run import claimed
 from handoffd.files import run_removal
+from handoffd.git.labels import expired
+from handoffd.git.repository import NO_REPOSITORY
+from handoffd.git.snapshots import Snapshots, roots_with_snapshots
+from handoffd.journal.records import StoredTrack
 from handoffd.journal.replay import Entry, Recordings
 from handoffd.journal.retention import (
     Cleaned,
@@ -44,6 +48,7 @@ from handoffd.journal.retention import (
     plan,
     sizes,
 )
+from handoffd.protocol.rules import DONE
 from handoffd.track.ai_folder import RUNS
 from handoffd.track.reach import FEW, Reach
 from handoffd.track.services import Services
@@ -97,6 +102,7 @@ class Housekeeping:
             needed = _needed(copied, first, folders, silent, ends)
             then = await self._disposed(runs, needed, folders, problems, dry_run)
             doomed = [self._told(past, why) for past, why in (*first.doomed, *then.doomed)]
+            doomed += await self._of_repositories(problems, dry_run)
             doomed += await self._of_the_journal(problems, dry_run)
             return Cleaned(
                 dry_run=dry_run,
@@ -119,6 +125,34 @@ class Housekeeping:
         planned = plan(found, now, keep.runs_days, keep.runs_keep, needed)
         gone = [one for one in planned.doomed if dry_run or await self._gone(one[0], folders, problems)]
         return replace(planned, doomed=tuple(gone))
+
+    async def _of_repositories(self, problems: list[str], dry_run: bool) -> list[Doomed]:
+        """Remove old snapshots of every project that has any."""
+        days = self._services.settings.retention.snapshots_days
+        kept = await to_thread.run_sync(roots_with_snapshots, self._services.settings.state_dir)
+        roots = sorted(kept & {*self._roots()}) if days is not None else []
+        doomed = []
+        for stored in await self._services.journal.tracks(roots) if roots else ():
+            look = partial(self._drop_snapshots, stored, days or 0, dry_run)
+            try:
+                doomed += await self._asked(stored.key.project, look)
+            except HandoffdError as error:
+                if error.code != NO_REPOSITORY:
+                    problems.append(f"snapshots of {stored.key.project} stay: {error.message}")
+        return doomed
+
+    def _drop_snapshots(self, stored: StoredTrack, days: float, dry_run: bool) -> list[Doomed]:
+        services, root = self._services, stored.key.project
+        where = stored.track.works_in(root).folder
+        snapshots = Snapshots(where, services.settings.state_dir, services.environment)
+        old = expired(snapshots.all(), services.clock.now(), days, _busy(stored.track))
+        if not old:
+            return []
+        if not dry_run:
+            snapshots.drop(old)
+        what = f"{counted(len(old), 'snapshot')} of {root}, the last one {old[-1].ref}"
+        why = f"older than {counted(days, 'day')}, of no story in flight (retention.snapshots_days)"
+        return [Doomed(kind="snapshots", what=what, project=root, bytes=0, why=why)]
 
     async def _of_the_journal(self, problems: list[str], dry_run: bool) -> list[Doomed]:
         now = self._services.clock.now()
@@ -225,6 +259,13 @@ class Housekeeping:
             await pruning.cover(old.key, old.until, standing)
         while await pruning.drop(old.key, old.until, now):
             continue
+
+
+def _busy(track: Track) -> frozenset[str | None]:
+    """Return the stories that are in flight or set aside."""
+    aside = [parked.state.story for parked in track.ledger.parked]
+    state = track.state
+    return frozenset(aside if state is None or state.step == DONE else [*aside, state.story])
 
 
 def _copies_in(root: str, runs_dir: Path) -> list[run_removal.Copy]:

@@ -27,6 +27,7 @@ from handoffd.engine.views import (
     Peek,
     ProjectView,
     SlotsView,
+    SnapshotsView,
     Tried,
 )
 from handoffd.engine.wording import command_for, repair_command
@@ -40,7 +41,7 @@ from handoffd.fleet.status import Views
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
-from handoffd.project.status import backlog_of, peek_of
+from handoffd.project.status import backlog_of, peek_of, snapshots_of
 from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
 from handoffd.track.services import Services
 
@@ -376,6 +377,11 @@ class Roster:
         """Return the queued stories of a project."""
         with self._register.guest(project):
             return backlog_of(await self._loops.awake(project))
+
+    async def snapshots(self, project: str) -> SnapshotsView:
+        """Return the snapshots of a project's story. Raises StoreError where there can be none."""
+        with remedies(project), self._register.guest(project):
+            return await snapshots_of(await self._loops.awake(project))
 
     async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept held settings and rules; return the changes, as dotted keys.

@@ -137,9 +137,12 @@ def reject_review(
     return state_of(path_of(root))
 
 
-def rollback(root: Root, step: str, *, force: bool = False) -> State:
-    """Go back to an earlier step. Raises Refused (INVALID_TARGET, ROLLBACK_FORWARD, NEEDS_FORCE)."""
-    accepted(verb("rollback", root, step=step, force=force))
+def rollback(root: Root, step: str, *, force: bool = False, files: bool = False) -> State:
+    """Go back to an earlier step; with `files`, also to the files as they were before it.
+
+    Raises Refused (INVALID_TARGET, ROLLBACK_FORWARD, NEEDS_FORCE; NO_SNAPSHOT, FILES_EDITED, FILTERED_FILES).
+    """
+    accepted(verb("rollback", root, step=step, force=force, files=files))
     return state_of(path_of(root))
 
 

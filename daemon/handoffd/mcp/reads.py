@@ -137,6 +137,11 @@ READS: Final = (
         "The stories that wait in a project, in the order in which they are started, and what keeps each.",
     ),
     _tool(
+        "snapshots",
+        "Snapshots",
+        "The files of a project's story as they were kept, step by step; each is a ref to compare with git.",
+    ),
+    _tool(
         "schedules",
         "Schedule",
         "What the clock starts: when it is due next, and how it ended last.",

@@ -26,7 +26,6 @@ _PERSON: Final = (
     "For people: call it only when a person explicitly told you to, for this project and now. "
     "A question, praise, silence or your own judgement does not count as consent."
 )
-_FORCE: Final = "force"
 
 
 def verb_offers(*, approvals: bool) -> tuple[Offer, ...]:
@@ -56,7 +55,7 @@ def _offer(spec: VerbSpec, approvals: bool) -> Offer:
 
 
 def _is_for_people(spec: VerbSpec, parameter: Parameter) -> bool:
-    return parameter.name == _FORCE and spec.guard != "never"
+    return parameter.forces and spec.guard != "never"
 
 
 def _obey(spec: VerbSpec) -> str:

@@ -28,7 +28,7 @@ from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
 from handoffd.files.state_file import MAIN, read_state
-from handoffd.inspection.project_status import unfinished_in
+from handoffd.git.repository import unfinished_in
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
 from handoffd.project.external_changes import Before, ExternalChanges
 from handoffd.project.files import ProjectFiles

@@ -17,7 +17,15 @@ from handoffd.capacity.slots import Slots
 from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
 from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
 from handoffd.engine.track import Ledger, Queued, Track, parked_of
-from handoffd.engine.views import BacklogView, Peek, ProjectView, QueuedView, TrackView
+from handoffd.engine.views import (
+    BacklogView,
+    Peek,
+    ProjectView,
+    QueuedView,
+    SnapshotsView,
+    SnapshotView,
+    TrackView,
+)
 from handoffd.engine.wording import addressed, command, command_for, first_few, repair_command
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
@@ -100,6 +108,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     keys = () if gone else project.files.held
     held = [f"edits wait for `{trust}`: {first_few(keys)}"] if keys else []
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
+    unkept = [track.snapshots.trouble for track in project.tracks.values() if track.snapshots.trouble]
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.reconciler.edited else []
     leaving = [_LEAVING] if project.leaving else []
@@ -110,6 +119,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
         *gone,
         *held,
         *unwritten,
+        *unkept,
         *crashed,
         *edited,
         *leaving,
@@ -363,3 +373,19 @@ def _queued_view(track: Track, place: int, entry: Queued) -> QueuedView:
         executor=entry.executor, agent_teams=entry.agent_teams, by=entry.by, at=entry.at,
         schedule=entry.schedule, startable=waits_for is None, waits_for=waits_for,
     )  # fmt: skip
+
+
+# --- the snapshots ------------------------------------------------------------------------------------
+async def snapshots_of(project: Project) -> SnapshotsView:
+    """Return the snapshots of a project's story. Raises StoreError where there can be none."""
+    track = project.main.track
+    kept = await project.main.snapshots.all(track)
+    views = [
+        SnapshotView(
+            name=one.name, ref=one.ref, commit=one.commit, step=one.label.step, result=one.label.result,
+            run=one.label.run, by=one.label.by, at=one.label.at, files=one.files,
+        )
+        for one in kept
+    ]  # fmt: skip
+    story = track.state.story if track.state is not None else None
+    return SnapshotsView(project=project.root, story=story, snapshots=tuple(views))

@@ -175,6 +175,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "group": settings.group,
         "priority": settings.priority,
         "env": settings.env,
+        "snapshots": settings.snapshots,
         **{f"caps.{name}": getattr(settings.caps, name) for name in ProjectCaps.model_fields},
         "test.command": settings.test.command,
         "test.report": settings.test.report,

@@ -212,6 +212,8 @@ class RetentionSettings(_Section):
     notices_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
     journal_days: float | None = Field(365, ge=7, le=_MOST_DAYS)
     """Days since a story ended; only whole stories are deleted."""
+    snapshots_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
+    """Days since a snapshot was made; a story in flight keeps its own."""
     daily: bool = True
 
 
@@ -385,3 +387,5 @@ class ProjectSettings(_Section):
     """What starts in it at fixed times."""
     env: tuple[VariableName, ...] = ()
     """Names of further environment variables that the project's executors get."""
+    snapshots: bool = True
+    """Whether the files of its stories are kept as refs of its git repository."""

@@ -24,7 +24,7 @@ from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, Spawn
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.events import Advanced, DispatchFailed, Event, PromptTaken
+from handoffd.engine.events import Advanced, DispatchFailed, Event, PromptTaken, RolledBack
 from handoffd.engine.limits import news_of
 from handoffd.engine.run import End
 from handoffd.engine.track import Track, Workspace
@@ -40,6 +40,7 @@ from handoffd.track.inbox import Question, Questions, must_not_be_lost
 from handoffd.track.interpreter import Interpreter
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
+from handoffd.track.snapshots import TrackSnapshots
 from handoffd.track.turns import Turns, dispatches
 
 log = structlog.get_logger(__name__)
@@ -59,6 +60,7 @@ class TrackSupervisor:
         self._files = home.files
         self._services = services
         self._turns = Turns(key, home, services)
+        self.snapshots = TrackSnapshots(key, home.files, services)
         self._interpreter = Interpreter(key, home, services, proxy(self))
         self._room = Room(key.project, services, Reach(key.project, services.asking))
         self._shortage: Shortage | None = None
@@ -234,6 +236,10 @@ class TrackSupervisor:
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost
+        if isinstance(event, RolledBack):
+            event = await self.snapshots.bring_back(self.track, event, decision)
+            decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+        await self.snapshots.keep(self.track, event, decision)
         await self._commit(event, decision, question)
         return decision
 
@@ -311,6 +317,7 @@ class TrackSupervisor:
                 )
                 await self._apply(Question(failed))
             return
+        await self.snapshots.keep(self.track, event, decision)
         await self._commit(event, decision)
 
     async def _no_clone(self) -> Shortage | None:

@@ -11,7 +11,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.inspection.making import write, write_state
 
-from handoffd.cli.inspecting import checked, detected, listed, prompted, queried, report
+from handoffd.cli.inspecting import checked, detected, kept, listed, prompted, queried, report
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -95,6 +95,27 @@ def test_peek_shows_the_next_dispatch_with_its_prompt(control: Controlled, hando
     ] == handoffd("peek", "shop").lines
     answer = handoffd("peek", "shop", "--json").json
     assert ("claude", "taken; see /srv/shop") == (answer["executor"], answer["result"]["caller_instruction"])
+
+
+def test_snapshots_are_listed_by_age(control: Controlled, handoffd: Commands, taipei: None) -> None:
+    """With their names, and the command that compares the first with the last; JSON is the API's."""
+    assert [
+        "shop: US-001",
+        "SNAPSHOT  AT                   RESULT  CHANGED  BY",
+        "bdd-0     2026-01-02 11:04:05  begun",
+        "bdd-1     2026-01-02 11:04:05  pass    3 files",
+        "  compare: git -C /srv/shop diff refs/handoffd/US-001/bdd-0 refs/handoffd/US-001/bdd-1",
+    ] == handoffd("snapshots", "shop").lines
+    answer = handoffd("snapshots", "shop", "--json").json
+    assert ("US-001", [None, 3]) == (answer["story"], [one["files"] for one in answer["snapshots"]])
+
+
+def test_a_story_without_snapshots_has_none_to_list() -> None:
+    """One that is not begun, or a project without a story."""
+    answer: dict[str, Any] = {"name": "shop", "project": "/srv/shop", "story": None, "snapshots": []}
+
+    assert ["shop: no story was started, so there is no snapshot"] == kept(answer)
+    assert kept({**answer, "story": "US-1"})[0].startswith("shop: there is no snapshot of US-1; ")
 
 
 # --- lines, in which nothing drives the terminal ----------------------------------------------------

@@ -17,6 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.house import NOW, House, at, dispatch_of, house, make_project, track_of
 from tests.support.recorded import BLOG, SHOP, spoil, story, write
+from tests.support.repositories import git
 from tests.support.runs import run_spec
 from tests.unit.journal.making import record
 from tests.unit.journal.test_retention import carried_out, played
@@ -24,6 +25,8 @@ from tests.unit.journal.test_retention import carried_out, played
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.fleet.housekeeping import DIVERGED, Housekeeping, standing_after
+from handoffd.git.labels import Label
+from handoffd.git.snapshots import Snapshots
 from handoffd.journal.codec import encode
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.state import Status
@@ -341,6 +344,31 @@ async def test_events_of_old_stories_go_from_the_journal(tmp_path: Path) -> None
         left = await here.journal.events()
         assert len(plays[1].records) == sum(event.key == BLOG for event in left)
         assert len(plays[0].records) > sum(event.key == SHOP for event in left)
+
+
+# --- snapshots of files -------------------------------------------------------------------------------
+async def test_old_snapshots_go_and_a_story_in_flight_keeps_its_own(here: House, root: str) -> None:
+    """A dry run lists them; a project that is not supervised, or in no repository, is left alone."""
+    git(Path(root), "init", "--quiet")
+    snapshots = Snapshots(root, here.services.settings.state_dir, here.services.environment)
+    for place, name in enumerate(("US-000", "US-001")):
+        at_ = NOW - timedelta(days=40 - place)
+        snapshots.take(Label(story=name, step="impl", number=1, result="pass", run="d", at=at_))
+    snapshots.take(Label(story="US-000", step="verify", number=1, result="pass", run="d", at=NOW))
+    await here.journal.commit(record(key=TrackKey(root), after=track_of(), at=NOW))
+
+    assert () == (await keeper(here, snapshots_days=30).clean(dry_run=False)).doomed
+    dry = await keeper(here, root, snapshots_days=30).clean(dry_run=True)
+    wet = await keeper(here, root, snapshots_days=30).clean(dry_run=False)
+
+    assert [("snapshots", root)] == [(gone.kind, gone.project) for gone in dry.doomed]
+    assert f"1 snapshot of {root}, the last one refs/handoffd/US-000/impl-1" == dry.doomed[0].what
+    assert dry.doomed == wet.doomed
+    assert ["US-001/impl-1", "US-000/verify-1"] == [one.ref[14:] for one in snapshots.all()]
+    assert () == (await keeper(here, root, snapshots_days=None).clean(dry_run=False)).doomed
+
+    shutil.rmtree(at(root, ".git"))
+    assert () == (await keeper(here, root, snapshots_days=30).clean(dry_run=False)).problems
 
 
 # --- the snapshot that replaces old events -----------------------------------------------------------

@@ -318,7 +318,7 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env)",
+        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, snapshots)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -333,7 +333,7 @@ def test_all_but_the_language_needs_trust() -> None:
     """Every key of a project's settings can be given; all results have the same sensitive keys."""
     changed = load_project(
         "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
-        "language: zh-TW, group: web, priority: 1, "
+        "language: zh-TW, group: web, priority: 1, snapshots: false, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",

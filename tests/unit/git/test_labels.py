@@ -1,0 +1,198 @@
+"""When files are kept, and which of the snapshots a way back leads to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.support.house import NOW, dispatch_of, track_of
+
+from handoffd.engine.decision import Decision, Refusal, Spawn, accept
+from handoffd.engine.events import (
+    Advanced,
+    Approved,
+    BroughtBack,
+    ExecutorExited,
+    Noted,
+    Rejected,
+    Reopened,
+    Retried,
+    RolledBack,
+    Skipped,
+    Verb,
+)
+from handoffd.engine.run import Exit, Usage
+from handoffd.engine.track import EXTERNAL, Facts, Track
+from handoffd.git.labels import (
+    BEGUN,
+    KEPT,
+    RESTORED,
+    Label,
+    Snapshot,
+    before_step,
+    expired,
+    label_of,
+    left_last,
+    of_this_life,
+)
+from handoffd.protocol.handoff import Absent
+from handoffd.protocol.state import Reason, Status
+
+EXITED = ExecutorExited(dispatch="d1", exit=Exit(by="lost"), reading=Absent())
+ADVANCED = Advanced(dispatch="d1", executor="agent")
+SPAWN = Spawn(dispatch="d1", story="US-001", step="bdd", attempt=1, executor="agent", timeout_min=1)
+
+
+def decided(track: Track, *effects: Spawn) -> Decision:
+    """Return an accepted decision."""
+    return (accept(track, "yes") if track.state is not None else refused(track)).also(*effects)
+
+
+def refused(track: Track) -> Decision:
+    """Return a refusal."""
+    result = Refusal(code="X", message="no", caller_instruction="no")
+    return Decision(track=track, result=result, why="no")
+
+
+def judged(number: int, status: Status = Status.PASS) -> Track:
+    """Return a track in which the attempts of bdd were judged; `number` says how many."""
+    return track_of(status).with_ledger(facts=Facts(attempts={"bdd": number} if number else {}))
+
+
+def running(number: int = 0, executor: str = "agent") -> Track:
+    """Return a track with an attempt in flight, after `number` judged ones."""
+    return judged(number, Status.RUNNING).with_ledger(dispatch=dispatch_of(executor=executor))
+
+
+# --- when one is made ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("status", [Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, Status.TIMEOUT])
+def test_what_a_judged_attempt_has_left_is_kept(status: Status) -> None:
+    """However it was judged; numbers go on over the attempts of a step."""
+    label = label_of(running(1), EXITED, decided(judged(2, status)), NOW)
+
+    assert label is not None
+    assert ("bdd-2", str(status), "US-001", "d1") == (label.name, label.result, label.story, label.run)
+
+
+def test_what_an_interrupted_attempt_has_left_is_kept_without_a_number() -> None:
+    """No verdict is about it, and a person may want it all the same."""
+    label = label_of(running(1), EXITED, decided(judged(1, Status.PENDING)), NOW)
+
+    assert label is not None
+    assert ("kept-20260131T221509Z", KEPT, "d1") == (label.name, label.result, label.run)
+
+
+def test_an_attempt_that_goes_on_or_is_not_ours_keeps_nothing() -> None:
+    """Its checks may still run; what people do by hand, they can keep by hand."""
+    assert label_of(running(), EXITED, decided(running()), NOW) is None
+    assert label_of(running(executor=EXTERNAL), EXITED, decided(judged(1)), NOW) is None
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"facts": Facts(attempts={"bdd": 1})},
+        {"facts": Facts(usage=Usage(input_tokens=1))},
+        {"free_repeats": 1},
+    ],
+)
+def test_what_was_there_before_the_first_attempt_is_kept(later: dict[str, object]) -> None:
+    """Of a story, not of each of its steps; nor when its first attempt is repeated."""
+    label = label_of(track_of(), ADVANCED, decided(running(), SPAWN), NOW)
+
+    assert label is not None
+    assert ("bdd-0", BEGUN, None) == (label.name, label.result, label.run)
+    assert label_of(track_of(), ADVANCED, decided(running().with_ledger(**later), SPAWN), NOW) is None
+    assert label_of(track_of(), ADVANCED, decided(track_of()), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("verb", "status", "name", "result"),
+    [
+        (Approved(by="mei"), Status.PASS, "bdd-1", "pass"),
+        (Rejected(reason=Reason.SCOPE_WARNING, by="mei"), Status.FAILING, "bdd-1", "failing"),
+        (Skipped(by="mei"), Status.PASS, "bdd-1", "skipped"),
+        (Retried(by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
+        (RolledBack(step="bdd", by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
+        (Reopened(step="bdd", by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
+    ],
+)
+def test_a_persons_decision_keeps_what_it_is_about(
+    verb: Verb, status: Status, name: str, result: str
+) -> None:
+    """With the person's name."""
+    label = label_of(track_of(), verb, decided(track_of(status)), NOW)
+
+    assert label is not None
+    assert (name, result, "mei") == (label.name, label.result, label.by)
+
+
+def test_nothing_else_keeps_anything() -> None:
+    """A note; a refusal; a way back that has kept the present already; a story that people dispatch."""
+    brought = RolledBack(step="bdd", files=True, brought=BroughtBack(snapshot="a", kept="b", files=1))
+    by_hand = track_of().with_ledger(automatic=False)
+
+    assert label_of(track_of(), Noted(text="x"), decided(track_of()), NOW) is None
+    assert label_of(track_of(), Retried(), refused(track_of()), NOW) is None
+    assert label_of(track_of(), brought, decided(track_of()), NOW) is None
+    assert label_of(by_hand, Retried(), decided(by_hand), NOW) is None
+    assert label_of(Track(), Retried(), decided(Track()), NOW) is None
+
+
+# --- which one to go back to --------------------------------------------------------------------------
+def made(*names: str) -> list[Snapshot]:
+    """Return snapshots by age: `bdd-0` is a beginning; `kept`, `cut` (short), `restored` have no number."""
+    found = []
+    for order, name in enumerate(names):
+        step, _, number = name.partition("-")
+        result = {"kept": KEPT, "cut": KEPT, "restored": RESTORED}.get(
+            name, BEGUN if number == "0" else "pass"
+        )
+        label = Label(
+            story="US-1", step=step if number else "impl", number=int(number or 0), result=result,
+            run="d1" if name == "cut" else None, at=NOW + timedelta(days=order), order=order,
+        )  # fmt: skip
+        found.append(Snapshot(label=label, ref=name, commit=name))
+    return found
+
+
+STORY = made("bdd-0", "bdd-1", "review-1", "kept", "impl-1", "cut", "impl-2", "kept", "verify-1")
+
+
+@pytest.mark.parametrize(
+    ("step", "wanted"),
+    [("bdd", "bdd-0"), ("review", "bdd-1"), ("impl", "review-1"), ("verify", "impl-2"), ("commit", None)],
+)
+def test_before_a_step_is_what_the_one_before_it_has_left(step: str, wanted: str | None) -> None:
+    """Before its first attempt, whatever a person has tried since."""
+    found = before_step(STORY, step)
+
+    assert wanted == (found and found.ref)
+
+
+def test_what_was_left_last_is_not_what_a_person_had_before_a_way_back() -> None:
+    """A file that differs from it was edited by a person."""
+    assert [None, "cut", "restored", "bdd-1"] == [
+        found and found.ref
+        for found in map(
+            left_last,
+            (made("kept"), made("bdd-1", "cut"), made("cut", "kept", "restored"), made("bdd-1", "kept")),
+        )
+    ]
+
+
+def test_an_earlier_start_of_the_story_does_not_count() -> None:
+    """Its snapshots stay until they are replaced, or old."""
+    again = made("bdd-0", "impl-1", "impl-2", "bdd-0", "impl-1")
+
+    assert ["bdd-0", "impl-1"] == [one.ref for one in of_this_life(again)]
+    assert of_this_life(reversed(again)) == of_this_life(again)
+    assert ["kept"] == [one.ref for one in of_this_life(made("kept"))]
+
+
+def test_old_ones_expire_unless_their_story_is_in_flight() -> None:
+    """Age counts from when they were made."""
+    now = NOW + timedelta(days=20)
+
+    assert ["bdd-0", "bdd-1", "review-1"] == [one.ref for one in expired(STORY, now, 17.5, {"US-2"})]
+    assert () == expired(STORY, now, 1, {"US-1"})

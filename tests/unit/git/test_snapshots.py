@@ -1,0 +1,577 @@
+"""Snapshots of real repositories: what they hold, that they touch nothing of a person's, and the way back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.repositories import git
+
+from handoffd.errors import Refused, StoreError
+from handoffd.git import command
+from handoffd.git.labels import BEGUN, KEPT, Label, Snapshot, of_this_life
+from handoffd.git.snapshots import LARGEST, Snapshots, shadow_of
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def label(number: int, *, step: str = "impl", result: str = "pass", story: str | None = "US-1") -> Label:
+    """Return a label; a later number is later."""
+    at = START + timedelta(seconds=number)
+    return Label(story=story, step=step, number=number, result=result, run=f"run-{number}", at=at)
+
+
+def said(folder: Path, *words: str) -> str:
+    """Return what git says of a folder, with no settings of its own taken up."""
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    done = subprocess.run(
+        ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def content(root: Path, one: Snapshot, path: str) -> str:
+    """Return a file of a snapshot."""
+    return said(root, "show", f"{one.commit}:{path}")
+
+
+def names(root: Path, one: Snapshot) -> list[str]:
+    """Return the files of a snapshot."""
+    return said(root, "ls-tree", "-r", "--name-only", one.commit).split()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with one commit of `kept`, `below/one` and .gitignore."""
+    root = tmp_path / "shop"
+    (root / "below").mkdir(parents=True)
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "kept").write_text("kept\n")
+    (root / "below/one").write_text("one\n")
+    assert 0 == git(root, "init", "--quiet", "--initial-branch", "main")
+    assert 0 == git(root, "add", "--all")
+    assert 0 == git(root, "commit", "--quiet", "-m", "first")
+    return root
+
+
+@pytest.fixture
+def here(tmp_path: Path, root: Path) -> Snapshots:
+    """The snapshots of the repository."""
+    return Snapshots(str(root), tmp_path / "state", dict(os.environ))
+
+
+# --- what one holds -----------------------------------------------------------------------------------
+def test_it_holds_the_files_as_they_are(root: Path, here: Snapshots) -> None:
+    """New, changed and deleted ones; none that is ignored, and nothing below .ai, which is handoffd's."""
+    (root / "kept").write_text("changed\n")
+    (root / "new").write_text("new\n")
+    (root / "below/one").unlink()
+    (root / "some.log").write_text("noise")
+    (root / ".ai").mkdir()
+    (root / ".ai/STATE.json").write_text("{}")
+    (root / "link").symlink_to("kept")
+    (root / "run.sh").write_text("true\n")
+    (root / "run.sh").chmod(0o755)
+
+    one = here.take(label(1))
+
+    assert [".gitignore", "kept", "link", "new", "run.sh"] == names(root, one)
+    assert "changed\n" == content(root, one, "kept")
+    modes = {line.split()[3]: line.split()[0] for line in said(root, "ls-tree", one.commit).splitlines()}
+    assert ("100755", "120000") == (modes["run.sh"], modes["link"])
+    assert ("refs/handoffd/US-1/impl-1", one.commit) == (one.ref, said(root, "rev-parse", one.ref).strip())
+
+
+def test_it_says_what_it_is_of_and_stands_on_the_commit_that_is_checked_out(
+    root: Path, here: Snapshots
+) -> None:
+    """So that `git show` has what was not committed."""
+    one = here.take(label(2, result="failing"))
+
+    assert said(root, "rev-parse", "HEAD") == said(root, "rev-parse", f"{one.ref}^")
+    assert [one] == list(here.all("US-1"))
+    message = said(root, "log", "-1", "--format=%an %B", one.ref)
+    assert message.startswith("handoffd US-1: impl-2, failing\n\nStory: US-1\nStep: impl\nNumber: 2\n")
+    assert "Run: run-2" in message
+
+
+def test_nothing_of_a_person_is_touched(root: Path, here: Snapshots) -> None:
+    """Index, HEAD, branches, what is staged, stashes and the state of git."""
+    (root / "staged").write_text("staged\n")
+    git(root, "add", "staged")
+    (root / "kept").write_text("not staged\n")
+    ours = {path for path in (root / ".git").rglob("*") if path.is_file() and "objects" not in path.parts}
+    before = {path: path.read_bytes() for path in ours}
+    status = said(root, "status", "--porcelain")
+
+    here.take(label(1))
+
+    assert before == {path: path.read_bytes() for path in ours}
+    assert status == said(root, "status", "--porcelain")
+    assert "" == said(root, "fsck", "--no-dangling").strip()
+
+
+def test_work_that_was_committed_and_files_that_are_tracked_though_ignored_are_in_it(
+    root: Path, here: Snapshots
+) -> None:
+    """HEAD moves between two snapshots: an agent commits, a person checks something else out."""
+    here.take(label(1))
+    (root / "kept.log").write_text("tracked\n")
+    (root / "more").write_text("more\n")
+    git(root, "add", "--force", "kept.log", "more")
+    git(root, "commit", "--quiet", "-m", "by an agent")
+
+    one = here.take(label(2))
+
+    assert {"kept.log", "more"} <= set(names(root, one))
+    assert said(root, "rev-parse", "HEAD^{tree}") == said(root, "rev-parse", f"{one.commit}^{{tree}}")
+    git(root, "checkout", "--quiet", "HEAD~1")
+    assert "more" not in names(root, here.take(label(3)))
+
+
+def test_before_the_first_commit_there_are_files_all_the_same(tmp_path: Path) -> None:
+    """An agent's first step may come before anyone has committed."""
+    root = tmp_path / "new"
+    root.mkdir()
+    git(root, "init", "--quiet")
+    (root / "file").write_text("x")
+    here = Snapshots(str(root), tmp_path / "state", dict(os.environ))
+
+    one = here.take(label(1, story=None))
+
+    assert ["file"] == names(root, one)
+    assert "refs/handoffd/_/impl-1" == one.ref
+    assert [one] == list(here.all())
+
+
+def test_a_repository_inside_and_a_file_that_is_too_large_are_left_out(root: Path, here: Snapshots) -> None:
+    """They cost nothing, and the rest is kept."""
+    (root / "inner").mkdir()
+    git(root / "inner", "init", "--quiet")
+    with (root / "large").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    (root / "small").write_text("x")
+
+    assert [".gitignore", "below/one", "kept", "small"] == names(root, here.take(label(1)))
+
+
+def test_what_the_account_and_the_repository_ignore_is_left_out(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As git does: core.excludesFile, the usual file, and .git/info/exclude."""
+    home = tmp_path / "home"
+    (home / ".config/git").mkdir(parents=True)
+    (home / ".config/git/ignore").write_text("*.usual\n")
+    (root / ".git/info/exclude").write_text("*.own\n")
+    for name in ("a.usual", "a.own", "a.named", "a.kept"):
+        (root / name).write_text("x")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+
+    one = Snapshots(str(root), tmp_path / "state", environment).take(label(1))
+    assert ["a.kept", "a.named"] == [name for name in names(root, one) if name.startswith("a.")]
+
+    (home / "ignored").write_text("*.named\n")
+    (home / ".gitconfig").write_text("[core]\n\texcludesFile = ~/ignored\n")
+    one = Snapshots(str(root), tmp_path / "another", environment).take(label(2))
+    assert ["a.kept", "a.usual"] == [name for name in names(root, one) if name.startswith("a.")]
+
+
+# --- an agent writes the repository's settings --------------------------------------------------------
+def test_nothing_that_a_repository_names_is_run(root: Path, here: Snapshots, tmp_path: Path) -> None:
+    """Hooks, filters, a file system monitor, diff programs, and settings that include others."""
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n")
+    trap.chmod(0o755)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("reference-transaction", "post-index-change", "post-checkout", "pre-auto-gc"):
+        shutil.copy(trap, hooks / name)
+        shutil.copy(trap, root / ".git/hooks" / name)
+    (tmp_path / "included").write_text(f"[core]\n\thooksPath = {hooks}\n\tfsmonitor = {trap}\n")
+    (root / ".git/config").write_text(
+        f"[core]\n\trepositoryformatversion = 0\n[include]\n\tpath = {tmp_path}/included\n"
+        f"[filter \"evil\"]\n\tclean = {trap}\n\tsmudge = {trap}\n\tprocess = {trap}\n\trequired = true\n"
+        f"[diff]\n\texternal = {trap}\n[diff \"evil\"]\n\ttextconv = {trap}\n\tcommand = {trap}\n"
+        f"[core]\n\teditor = {trap}\n\tpager = {trap}\n\taskPass = {trap}\n\tsshCommand = {trap}\n"
+        f"[gpg]\n\tprogram = {trap}\n[commit]\n\tgpgSign = true\n[gc]\n\tauto = 1\n"
+    )  # fmt: skip
+    (root / ".gitattributes").write_text("a* filter=evil diff=evil\n")
+    before = here.take(label(0, result=BEGUN))
+    (root / "b").write_text("two")
+    last = here.take(label(1))
+
+    here.restore(before, last, label(2, result=KEPT))
+    here.counted(here.all())
+    here.drop(here.all())
+
+    assert not (tmp_path / "sprung").exists()
+    assert not (root / "b").exists()
+
+
+@pytest.mark.parametrize("way", ["worktree", "link", "account", "sparse"])
+def test_a_repository_that_is_not_the_projects_own_is_left_alone(
+    root: Path, here: Snapshots, tmp_path: Path, way: str
+) -> None:
+    """Its objects would be written elsewhere, or files be taken for deleted."""
+    outside = tmp_path / "outside"
+    if way == "worktree":  # settings that name another working tree: git is not asked where it is
+        outside.mkdir()
+        (outside / "secret").write_text("s")
+        git(root, "config", "core.worktree", str(outside))
+        assert "secret" not in names(root, here.take(label(1)))
+        return
+    if way == "link":
+        (root / ".git").rename(outside)
+        (root / ".git").symlink_to(outside)
+    if way == "account":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(root / ".git", 65534, 65534)
+    if way == "sparse":
+        (root / ".git/info").mkdir(exist_ok=True)
+        (root / ".git/info/sparse-checkout").write_text("/*\n")
+
+    with pytest.raises(StoreError) as caught:
+        here.take(label(1))
+
+    assert "NO_REPOSITORY" == caught.value.code
+    there = outside if way == "link" else root / ".git"
+    assert not (there / "refs/handoffd").exists()
+
+
+def test_where_there_is_no_repository_it_says_so(tmp_path: Path) -> None:
+    """So does a machine without git."""
+    (tmp_path / "loose").mkdir()
+    with pytest.raises(StoreError, match="is in no git repository") as caught:
+        Snapshots(str(tmp_path / "loose"), tmp_path / "state", dict(os.environ)).take(label(1))
+    assert f"git -C {tmp_path}/loose init" == caught.value.hint
+    git(tmp_path / "loose", "init", "--quiet")
+    with pytest.raises(StoreError, match="git is not found"):
+        Snapshots(str(tmp_path / "loose"), tmp_path / "state", {"PATH": str(tmp_path)}).take(label(1))
+
+
+def test_refs_that_others_have_made_are_no_snapshots(root: Path, here: Snapshots) -> None:
+    """An agent can write any; nothing of them is believed that does not fit."""
+    one = here.take(label(1))
+    git(root, "update-ref", "refs/handoffd/US-1/impl-9", "HEAD")
+    git(root, "update-ref", "refs/handoffd/US-1/impl-8", one.commit)
+
+    assert [one] == list(here.all("US-1"))
+
+
+# --- several projects of one repository ---------------------------------------------------------------
+def test_a_project_below_the_top_keeps_its_own_files_only(root: Path, tmp_path: Path) -> None:
+    """The same story may be in flight in another project of the repository."""
+    (root / "kept").write_text("another project's\n")
+    (root / "below/one").write_text("changed\n")
+    below = Snapshots(str(root / "below"), tmp_path / "state", dict(os.environ))
+
+    one = below.take(label(1))
+
+    assert "refs/handoffd/below/US-1/impl-1" == one.ref
+    assert ("kept\n", "changed\n") == (content(root, one, "kept"), content(root, one, "below/one"))
+    assert [one] == list(below.all("US-1"))
+    assert () == Snapshots(str(root), tmp_path / "state", dict(os.environ)).all("US-1")
+
+
+def test_a_way_back_below_the_top_leaves_the_rest_alone(root: Path, tmp_path: Path) -> None:
+    """Also what was committed there since."""
+    below = Snapshots(str(root / "below"), tmp_path / "state", dict(os.environ))
+    before = below.take(label(0, result=BEGUN))
+    (root / "kept").write_text("another project's\n")
+    git(root, "commit", "--quiet", "--all", "-m", "by another")
+    (root / "below/one").write_text("changed\n")
+    last = below.take(label(1))
+
+    _, changed = below.restore(before, last, label(2, result=KEPT))
+
+    assert (("below/one",), "one\n") == (changed, (root / "below/one").read_text())
+    assert "another project's\n" == (root / "kept").read_text()
+
+
+def test_a_linked_worktree_has_snapshots_of_its_own(root: Path, tmp_path: Path) -> None:
+    """It shares objects and refs with the others."""
+    linked = tmp_path / "linked"
+    git(root, "worktree", "add", "--quiet", "-b", "side", str(linked))
+    (linked / "kept").write_text("linked\n")
+
+    one = Snapshots(str(linked), tmp_path / "state", dict(os.environ)).take(label(1))
+
+    assert ("refs/handoffd/linked/US-1/impl-1", "linked\n") == (one.ref, content(root, one, "kept"))
+
+
+# --- the way back -------------------------------------------------------------------------------------
+@pytest.fixture
+def story(root: Path, here: Snapshots) -> tuple[Snapshot, Snapshot]:
+    """A story that changed, added, deleted and replaced files; before it, and after."""
+    (root / "edited").write_text("by a person, before\n")
+    before = here.take(label(0, result=BEGUN))
+    (root / "kept").write_text("changed\n")
+    (root / "deep/er").mkdir(parents=True)
+    (root / "deep/er/new").write_text("new\n")
+    (root / "below/one").unlink()
+    (root / "below").rmdir()
+    (root / "below").write_text("a file now\n")
+    return before, here.take(label(1))
+
+
+Tree = Callable[[], dict[str, str]]
+
+
+@pytest.fixture
+def tree(root: Path) -> Tree:
+    """Return what reads all files but git's and handoffd's."""
+
+    def read() -> dict[str, str]:
+        files = (path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts)
+        return {str(path.relative_to(root)): path.read_text() for path in files}
+
+    return read
+
+
+def test_the_files_are_as_they_were(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot], tree: Tree
+) -> None:
+    """Nothing else has changed: ignored files, the index, HEAD; and empty folders are gone."""
+    index = (root / ".git/index").read_bytes()
+    (root / "noise.log").write_text("noise")
+
+    kept, changed = here.restore(*story, label(2, result=KEPT))
+
+    assert {
+        ".gitignore": "*.log\n", "kept": "kept\n", "below/one": "one\n", "noise.log": "noise",
+        "edited": "by a person, before\n",
+    } == tree()  # fmt: skip
+    assert ("below", "below/one", "deep/er/new", "kept") == changed
+    assert not (root / "deep").exists()
+    assert index == (root / ".git/index").read_bytes()
+    assert "changed\n" == content(root, kept, "kept")
+
+
+def test_what_was_there_is_kept_and_one_can_go_back_to_it(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot], tree: Tree
+) -> None:
+    """A way back that was not meant costs nothing."""
+    was = tree()
+    kept, _ = here.restore(*story, label(2, result=KEPT))
+
+    restored = here.all("US-1")[-1]
+    assert ["impl-0", "impl-1", "kept-20260102T030407Z", "restored-20260102T030407Z"] == [
+        one.name for one in here.all("US-1")
+    ]
+    here.restore(kept, restored, label(3, result=KEPT))
+
+    assert was == tree()
+
+
+def test_a_file_that_a_person_has_edited_since_is_never_written_over(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot], tree: Tree
+) -> None:
+    """Nothing is changed then; the refusal names the files, and the command that shows the edits."""
+    (root / "kept").write_text("by a person\n")
+    (root / "deep/er/new").write_text("by a person\n")
+    was = tree()
+
+    with pytest.raises(Refused) as caught:
+        here.restore(*story, label(2, result=KEPT))
+
+    assert (was, "FILES_EDITED") == (tree(), caught.value.code)
+    assert (
+        "edited since impl-1, and would be written over: deep/er/new, kept; move or commit it first"
+        in caught.value.message
+    )
+    assert f"git -C {root} diff refs/handoffd/US-1/impl-1 -- deep/er/new" == caught.value.hint
+
+
+def test_a_file_that_a_person_has_added_or_edited_elsewhere_stays(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot]
+) -> None:
+    """Only what the story has changed is taken back."""
+    (root / "edited").write_text("by a person, since\n")
+    (root / "added").write_text("by a person\n")
+
+    here.restore(*story, label(2, result=KEPT))
+
+    assert "by a person, since\n" == (root / "edited").read_text()
+    assert "by a person\n" == (root / "added").read_text()
+    assert "kept\n" == (root / "kept").read_text()
+
+
+def test_an_untracked_file_in_the_way_is_a_persons_as_well(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot]
+) -> None:
+    """One that is ignored is in no snapshot, so nothing could bring it back."""
+    before, last = story
+    (root / ".gitignore").write_text("*.log\nkept\n")
+    git(root, "rm", "--quiet", "--cached", "kept")
+    git(root, "commit", "--quiet", "-m", "kept is no longer tracked")
+    (root / "kept").write_text("precious\n")
+    last = here.take(label(2))
+
+    with pytest.raises(Refused, match=r"in the way, .*: kept; move") as caught:
+        here.restore(before, last, label(3, result=KEPT))
+
+    assert ("FILES_EDITED", "precious\n") == (caught.value.code, (root / "kept").read_text())
+
+
+def test_ignored_files_in_a_folder_in_the_way_are_seen(root: Path, here: Snapshots) -> None:
+    """A file became a folder, with an ignored file in it; or a folder became an ignored file."""
+    (root / "a").write_text("a file")
+    (root / "b").mkdir()
+    (root / "b/file").write_text("in a folder")
+    before = here.take(label(0, result=BEGUN))
+    (root / "a").unlink()
+    (root / "a").mkdir()
+    (root / "a/some.log").write_text("precious")
+    (root / "b/file").unlink()
+    (root / "b").rmdir()
+    last = here.take(label(1))
+    with pytest.raises(Refused, match=r": a/some\.log; move"):
+        here.restore(before, last, label(2, result=KEPT))
+    (root / "a/some.log").unlink()
+    (root / ".git/info/exclude").write_text("/b\n")
+    (root / "b").write_text("precious")
+    with pytest.raises(Refused, match=": b; move"):
+        here.restore(before, here.take(label(3)), label(4, result=KEPT))
+    (root / "b").unlink()
+
+    here.restore(before, here.take(label(5)), label(6, result=KEPT))
+
+    assert ("a file", "in a folder") == ((root / "a").read_text(), (root / "b/file").read_text())
+
+
+def test_a_way_back_that_was_cut_off_can_be_taken_again(
+    root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot], tree: Tree
+) -> None:
+    """A file that is already as it shall be does not count as edited."""
+    (root / "kept").write_text("kept\n")
+    (root / "deep/er/new").unlink()
+
+    here.restore(*story, label(2, result=KEPT))
+
+    assert "one\n" == tree()["below/one"]
+
+
+def test_files_of_a_filter_are_not_brought_back(root: Path, here: Snapshots) -> None:
+    """A snapshot may have the pointer of git-lfs only, which would be written over the file."""
+    (root / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (root / "a.bin").write_text("pointer")
+    before = here.take(label(0, result=BEGUN))
+    (root / "a.bin").write_text("contents")
+    last = here.take(label(1))
+
+    with pytest.raises(Refused) as caught:
+        here.restore(before, last, label(2, result=KEPT))
+
+    assert ("FILTERED_FILES", "contents") == (caught.value.code, (root / "a.bin").read_text())
+
+
+# --- what a crash or a slow disk leaves ---------------------------------------------------------------
+def test_what_a_kill_has_left_is_cleared_away(root: Path, here: Snapshots, tmp_path: Path) -> None:
+    """A lock of our index, half an index, or none."""
+    here.take(label(1))
+    shadow = shadow_of(str(root), tmp_path / "state")
+    (shadow / "index.lock").touch()
+    (root / "new").write_text("x")
+    assert "new" in names(root, here.take(label(2)))
+
+    (shadow / "index").write_bytes(b"DIRC half an index")
+    assert "new" in names(root, here.take(label(3)))
+
+    (shadow / "index").unlink()
+    assert "kept" in names(root, here.take(label(4)))
+
+
+def test_a_broken_state_directory_is_an_error_for_people(root: Path, tmp_path: Path) -> None:
+    """Not one that ends the project's loop."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreError) as caught:
+        Snapshots(str(root), tmp_path / "file", dict(os.environ)).take(label(1))
+
+    assert "GIT_FAILED" == caught.value.code
+
+
+def test_git_that_does_not_end_is_killed(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says that."""
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(command, "LIMIT_S", 0.1)
+
+    with pytest.raises(StoreError, match="did not end within") as caught:
+        Snapshots(str(root), tmp_path / "state", {"PATH": f"{slow.parent}:/usr/bin:/bin"}).take(label(1))
+
+    assert "GIT_FAILED" == caught.value.code
+
+
+def test_a_story_that_is_started_again_replaces_its_snapshots(root: Path, here: Snapshots) -> None:
+    """The ones that it has not replaced yet are of its earlier life."""
+    for number in range(3):
+        here.take(label(number, result=BEGUN if number == 0 else "pass"))
+    at = START + timedelta(hours=1)
+    again = here.take(Label(story="US-1", step="impl", number=0, result=BEGUN, at=at))
+
+    assert ["impl-1", "impl-2", "impl-0"] == [one.name for one in here.all("US-1")]
+    assert (again,) == of_this_life(here.all("US-1"))
+
+
+def test_a_clock_that_is_set_back_changes_no_order(root: Path, here: Snapshots, tmp_path: Path) -> None:
+    """A later snapshot is the later one; also when our folder was deleted meanwhile."""
+    here.take(label(100))
+    here.take(label(5))
+    assert [100, 5] == [one.label.number for one in here.all()]
+
+    shutil.rmtree(shadow_of(str(root), tmp_path / "state"))
+    here.take(label(200))
+    assert [100, 5, 200] == [one.label.number for one in here.all()]
+
+
+def test_dropped_ones_are_gone_and_the_others_stay(root: Path, here: Snapshots) -> None:
+    """One that was made anew meanwhile is not dropped."""
+    one, two = here.take(label(1)), here.take(label(2))
+
+    here.drop([one])
+    assert [two] == list(here.all())
+
+    (root / "new").write_text("x")
+    newer = here.take(label(2))
+    with pytest.raises(StoreError):
+        here.drop([two])
+    assert [newer] == list(here.all())
+
+
+def test_the_files_that_differ_are_counted(root: Path, here: Snapshots) -> None:
+    """Each from the one before it."""
+    here.take(label(0, result=BEGUN))
+    (root / "kept").write_text("x")
+    (root / "new").write_text("x")
+    here.take(label(1))
+    here.take(label(2))
+
+    assert [None, 2, 0] == [one.files for one in here.counted(here.all())]
+
+
+def test_a_repository_with_longer_ids_is_no_exception(tmp_path: Path) -> None:
+    """git can be asked for SHA-256."""
+    root = tmp_path / "long"
+    root.mkdir()
+    git(root, "init", "--quiet", "--object-format=sha256")
+    (root / "file").write_text("one")
+    git(root, "add", "file")
+    git(root, "commit", "--quiet", "-m", "first")
+    here = Snapshots(str(root), tmp_path / "state", dict(os.environ))
+    before = here.take(label(0, result=BEGUN))
+    (root / "file").write_text("two")
+    (root / "new").write_text("new")
+
+    here.restore(before, here.take(label(1)), label(2, result=KEPT))
+
+    assert (64, "one", False) == (len(before.commit), (root / "file").read_text(), (root / "new").exists())
