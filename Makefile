@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook bench-snapshots chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -48,6 +48,9 @@ bench-stream: $(READY)  ## Memory of the daemon after 1 GiB of an agent's stream
 
 bench-hook: $(READY)  ## How long Claude Code waits for a hook of ours, beside a Python that does nothing
 	@$(BIN)/python -m tests.benchmarks.hook_latency $(ARGS)
+
+bench-snapshots: $(READY)  ## What a snapshot of 1,000 and 50,000 files costs, beside git status
+	@$(BIN)/python -m tests.benchmarks.snapshots --check $(ARGS)
 
 chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUNDS=10000 SEED=1 DAEMONS=4)
 	@$(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) \

@@ -33,12 +33,15 @@ class Git:
     def __init__(
         self, program: str, repository: Repository, shadow: Path, environment: Mapping[str, str]
     ) -> None:
+        self.durable = False
+        """Whether what git writes must survive a power cut at once: each object costs a sync."""
         self._program = program
         self._repository = repository
         self._shadow = shadow
         self._daemon = environment
         self._until = time.monotonic() + LIMIT_S
         self._ignored: str | None = None
+        self._head: tuple[str | None] | None = None
 
     def make_shadow(self) -> None:
         """Make our folder: a repository without objects of its own, of the same kind as the real one."""
@@ -50,9 +53,11 @@ class Git:
             new.rename(self._shadow)
 
     def head(self) -> str | None:
-        """Return the commit that is checked out; None before the first."""
-        told = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", own=False, fine=(0, 1))
-        return told.decode().strip() or None
+        """Return the commit that was checked out when this was asked first; None before the first commit."""
+        if self._head is None:
+            told = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", own=False, fine=(0, 1))
+            self._head = (told.decode().strip() or None,)
+        return self._head[0]
 
     def run(
         self,
@@ -74,11 +79,14 @@ class Git:
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
             stdin.write(given)
             stdin.seek(0)
-            code, told = self._ran([self._program, *_SETTINGS, *words], environment, stdin, errors)
+            code, told = self._ran([self._program, *self._settings(), *words], environment, stdin, errors)
             if code not in fine:
                 errors.seek(0)
                 _failed(words[0], code, errors.read(4096))
         return told
+
+    def _settings(self) -> tuple[str, ...]:
+        return (*_SETTINGS, *_DURABLE) if self.durable else _SETTINGS
 
     def _ran(
         self, words: Sequence[str], environment: Mapping[str, str], stdin: IO[bytes], errors: IO[bytes]
@@ -132,10 +140,10 @@ class Git:
 
 _SETTINGS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
-    "-c", "core.bare=false", "-c", "gc.auto=0", "-c", "core.fsync=committed,loose-object",
-    "-c", "core.fsyncMethod=batch", "-c", "advice.addEmbeddedRepo=false",
+    "-c", "core.bare=false", "-c", "gc.auto=0",
 )  # fmt: skip
-"""Durable: a ref must not outlive its objects, or git finds the repository damaged."""
+_DURABLE = ("-c", "core.fsync=all")
+"""git's own default is that a commit is on the disk some seconds later."""
 
 
 def ignored_everywhere(program: str, home: Mapping[str, str]) -> str:

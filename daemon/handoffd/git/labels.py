@@ -17,7 +17,7 @@ from msgspec import Struct
 from handoffd.engine.decision import Decision, MeasureBaseline, Refusal, Spawn
 from handoffd.engine.events import Approved, Event, Rejected, Reopened, Retried, RolledBack, Skipped
 from handoffd.engine.run import Moment, Usage
-from handoffd.engine.track import EXTERNAL, Track
+from handoffd.engine.track import EXTERNAL, Phase, Track
 
 BEGUN = "begun"
 """The result of a snapshot made before the story's first attempt."""
@@ -101,6 +101,8 @@ def _ended(before: Track, after: Track, at: datetime) -> Label | None:
         return None
     number = after.ledger.facts.attempts.get(dispatch.step, 0)
     judged = number > before.ledger.facts.attempts.get(dispatch.step, 0)
+    if not judged and dispatch.phase in {Phase.BASELINE, Phase.STARTING}:
+        return None  # no executor was there
     result = str(state.status) if judged and state is not None else KEPT
     return Label(
         story=dispatch.story, step=dispatch.step, number=number, result=result, run=dispatch.id, at=at

@@ -125,6 +125,7 @@ class Snapshots:
         a file that would be lost (FILES_EDITED), and StoreError like `take`; nothing was changed then.
         """
         repository, git = self._opened()
+        git.durable = True  # what is written over exists in the snapshot only
         now = self._tree(repository, git)
         done = {one.path for one in _changes(git, left.commit, to.commit)}
         changes = [

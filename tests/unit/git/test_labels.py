@@ -22,7 +22,7 @@ from handoffd.engine.events import (
     Verb,
 )
 from handoffd.engine.run import Exit, Usage
-from handoffd.engine.track import EXTERNAL, Facts, Track
+from handoffd.engine.track import EXTERNAL, Facts, Phase, Track
 from handoffd.git.labels import (
     BEGUN,
     KEPT,
@@ -80,6 +80,14 @@ def test_what_an_interrupted_attempt_has_left_is_kept_without_a_number() -> None
 
     assert label is not None
     assert ("kept-20260131T221509Z", KEPT, "d1") == (label.name, label.result, label.run)
+
+
+@pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.STARTING])
+def test_an_attempt_that_never_ran_has_left_nothing(phase: Phase) -> None:
+    """Its program may be missing."""
+    begun = track_of(Status.RUNNING, dispatch=dispatch_of(phase=phase))
+
+    assert label_of(begun, EXITED, decided(track_of()), NOW) is None
 
 
 def test_an_attempt_that_goes_on_or_is_not_ours_keeps_nothing() -> None:
