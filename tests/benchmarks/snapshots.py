@@ -34,7 +34,7 @@ _IN_A_FOLDER = 50
 
 
 def rows(base: Path, files: int, rounds: int) -> list[Row]:
-    """Return what snapshots of a repository with so many files cost, below `base`."""
+    """Return what snapshots of a repository with `files` files cost, below `base`."""
     root, chance = base / f"repository-{files}", Random(files)
     paths = _repository(root, files)
     snapshots = Snapshots(str(root), base / "state", dict(os.environ))
