@@ -233,12 +233,16 @@ def kept(answer: dict[str, Any]) -> list[str]:
             plain(one["name"]),
             moment(one["at"]),
             styled(plain(one["result"])),
-            "" if one["files"] is None else counted(one["files"], "file"),
+            "not kept" if one["ref"] is None else _change(one["files"]),
             plain(one["by"] or ""),
         ]
         for one in found
     ]
     lines = table(("SNAPSHOT", "AT", "RESULT", "CHANGED", "BY"), rows)
-    first, last = found[0]["ref"], found[-1]["ref"]
-    compare = f"git -C {quote(answer['project'])} diff {first} {last}"
+    refs = [one["ref"] for one in found if one["ref"] is not None] or ["HEAD"]
+    compare = f"git -C {quote(answer['project'])} diff {refs[0]} {refs[-1]}"
     return [f"{name}: {plain(story or 'no story')}", *lines, f"  compare: {plain(compare)}"]
+
+
+def _change(files: int | None) -> str:
+    return "" if files is None else counted(files, "file")

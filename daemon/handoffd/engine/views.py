@@ -170,10 +170,11 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     """The files of a story as they were kept."""
 
     name: str
-    """`impl-2`: as the second judged attempt of impl has left them; `bdd-0`: before the story."""
-    ref: str
+    """`impl-2`: as impl has left them the second time; `bdd-0`: before the story."""
+    ref: str | None
     """What to call it in git commands."""
-    commit: str
+    commit: str | None
+    """Null, like `ref`: it could not be made."""
     step: str
     result: str
     """The status that the step was left with; `skipped`, `begun`, `kept` or `restored`."""

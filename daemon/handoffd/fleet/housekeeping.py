@@ -130,9 +130,11 @@ class Housekeeping:
         """Remove old snapshots of every project that has any."""
         days = self._services.settings.retention.snapshots_days
         kept = await to_thread.run_sync(roots_with_snapshots, self._services.settings.state_dir)
-        roots = sorted(kept & {*self._roots()}) if days is not None else []
+        roots = sorted(self._roots()) if days is not None and kept else []
         doomed = []
         for stored in await self._services.journal.tracks(roots) if roots else ():
+            if stored.track.works_in(stored.key.project).folder not in kept:
+                continue
             look = partial(self._drop_snapshots, stored, days or 0, dry_run)
             try:
                 doomed += await self._asked(stored.key.project, look)

@@ -1,37 +1,46 @@
-"""Runs git on one repository so that nothing which its settings or attributes name is run.
+"""Runs git so that nothing which a repository's settings, attributes or refs name is run or followed.
 
-Commands on files work from a folder of our own beside the repository: with our index and our settings, and
-only the objects are shared. The few that need HEAD or refs work from the repository's folder, without hooks.
+git works from a folder of our own beside the repository: with our index and our settings, and only the
+objects are shared. The repository's settings are not read, with one exception: to remove refs git must work
+from the repository's own folder, where hooks are off and nothing can be fetched.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from threading import Timer
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from handoffd.errors import StoreError
 from handoffd.git.repository import Repository
 
-LIMIT_S = 60.0
-"""How long one piece of work may take, whatever it asks of git."""
 FAILED = "GIT_FAILED"
+TOO_SLOW = "GIT_TOO_SLOW"
 
 _MOST_OUTPUT = 64 * 1024 * 1024
+_END_S = 1.0
+"""How long git may take to remove its unfinished files when it is asked to end."""
+_MOST_SAID = 300
 
 
 class Git:
-    """Runs git on one repository for at most `LIMIT_S` in all. Raises StoreError (GIT_FAILED)."""
+    """Runs git on one repository, for at most `limit_s`. Raises StoreError: GIT_FAILED, GIT_TOO_SLOW."""
 
     def __init__(
-        self, program: str, repository: Repository, shadow: Path, environment: Mapping[str, str]
+        self,
+        program: str,
+        repository: Repository,
+        shadow: Path,
+        environment: Mapping[str, str],
+        limit_s: float,
     ) -> None:
         self.durable = False
         """Whether what git writes must survive a power cut at once: each object costs a sync."""
@@ -39,103 +48,105 @@ class Git:
         self._repository = repository
         self._shadow = shadow
         self._daemon = environment
-        self._until = time.monotonic() + LIMIT_S
-        self._ignored: str | None = None
-        self._head: tuple[str | None] | None = None
+        self._limit_s = limit_s
+        self._until = time.monotonic() + limit_s
 
-    def make_shadow(self) -> None:
-        """Make our folder: a repository without objects of its own, of the same kind as the real one."""
-        kind = self.run("rev-parse", "--show-object-format", own=False).decode().strip()
-        self._shadow.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = Path(tempfile.mkdtemp(dir=self._shadow.parent))
-        self.run("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(new), alone=True)
-        with suppress(OSError):  # another was as fast
-            new.rename(self._shadow)
-
-    def head(self) -> str | None:
-        """Return the commit that was checked out when this was asked first; None before the first commit."""
-        if self._head is None:
-            told = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", own=False, fine=(0, 1))
-            self._head = (told.decode().strip() or None,)
-        return self._head[0]
+    @property
+    def left_s(self) -> float:
+        """How many seconds of its limit are left."""
+        return max(self._until - time.monotonic(), 0.0)
 
     def run(
         self,
         *words: str,
         given: bytes = b"",
-        own: bool = True,
-        alone: bool = False,
         fine: Collection[int] = (0,),
         at: datetime | None = None,
-        more: Mapping[str, str] | None = None,
+        index: str = "index",
     ) -> bytes:
-        """Return what git prints. With `own`, it works from our folder; else from the repository's.
+        """Return what git prints, of a command that works on the files, the objects and our `index`.
 
-        `fine`: the exit codes that do not count as a failure. `at` dates a commit. `alone`: on neither.
+        `fine`: the exit codes that do not count as a failure. `at` dates a commit.
         """
-        places = {} if alone else self._ours() if own else {"GIT_DIR": self._repository.folder}
         dates = {} if at is None else {f"GIT_{who}_DATE": at.isoformat() for who in ("AUTHOR", "COMMITTER")}
-        environment = {**self._base(), **places, **dates, **(more or {})}
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            stdin.write(given)
-            stdin.seek(0)
-            code, told = self._ran([self._program, *self._settings(), *words], environment, stdin, errors)
-            if code not in fine:
-                errors.seek(0)
-                _failed(words[0], code, errors.read(4096))
-        return told
-
-    def _settings(self) -> tuple[str, ...]:
-        return (*_SETTINGS, *_DURABLE) if self.durable else _SETTINGS
-
-    def _ran(
-        self, words: Sequence[str], environment: Mapping[str, str], stdin: IO[bytes], errors: IO[bytes]
-    ) -> tuple[int, bytes]:
-        try:
-            process = subprocess.Popen(
-                words, env=environment, cwd=self._repository.top,
-                stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
-            )  # fmt: skip
-        except OSError as error:
-            raise StoreError(f"git: {error.strerror}", code=FAILED) from error
-        late = Timer(max(self._until - time.monotonic(), 0.0), process.kill)
-        late.start()
-        try:
-            with process:
-                assert process.stdout is not None
-                told = process.stdout.read(_MOST_OUTPUT)
-                if process.stdout.read(1):
-                    process.kill()
-        finally:
-            late.cancel()
-        return process.returncode, told
-
-    def _base(self) -> dict[str, str]:
-        """Return an environment in which git reads no settings but the repository's, where it must."""
-        return {
-            "PATH": self._daemon.get("PATH", os.defpath), "LC_ALL": "C", "HOME": "/nonexistent",
-            "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1",
-            **{f"GIT_{who}_NAME": "handoffd" for who in ("AUTHOR", "COMMITTER")},
-            **{f"GIT_{who}_EMAIL": "handoffd@localhost" for who in ("AUTHOR", "COMMITTER")},
-        }  # fmt: skip
-
-    def _ours(self) -> dict[str, str]:
-        return {
+        places = {
             "GIT_DIR": str(self._shadow),
             "GIT_WORK_TREE": self._repository.top,
             "GIT_OBJECT_DIRECTORY": os.path.join(self._repository.common, "objects"),
+            "GIT_INDEX_FILE": str(self._shadow / index),
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "core.excludesFile",
             "GIT_CONFIG_VALUE_0": self._ignoring(),
         }
+        return self._told(words, {**places, **dates}, given, fine)
+
+    def make_shadow(self, kind: str) -> None:
+        """Make our folder: a repository without objects of its own. `kind`: sha1 or sha256."""
+        words = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(self._shadow))
+        self._told(words, {}, b"", (0,))
+
+    def delete_ref(self, ref: str, commit: str) -> None:
+        """Remove a ref of the repository that has this value still."""
+        order = b"delete %s\0%s\0" % (ref.encode(), commit.encode())
+        places = {"GIT_DIR": self._repository.folder}
+        self._told(("update-ref", "--no-deref", "-z", "--stdin"), places, order, (0,))
+
+    def _told(
+        self, words: Sequence[str], places: Mapping[str, str], given: bytes, fine: Collection[int]
+    ) -> bytes:
+        command = [self._program, *_SETTINGS, *(_DURABLE if self.durable else ()), *words]
+        # Files, not pipes: a process that git leaves behind would hold a pipe open.
+        with (
+            tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as told,
+            tempfile.TemporaryFile() as errors,
+        ):  # fmt: skip
+            stdin.write(given)
+            stdin.seek(0)
+            try:
+                process = subprocess.Popen(
+                    command, env={**self._base(), **places}, cwd=self._repository.top,
+                    stdin=stdin, stdout=told, stderr=errors, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise StoreError(f"git: {error.strerror}", code=FAILED) from error
+            code = self._code_of(process, words[0])
+            told.seek(0)
+            errors.seek(0)
+            said = told.read(_MOST_OUTPUT + 1)
+            if code not in fine:
+                _failed(words[0], code, errors.read(4096))
+            if len(said) > _MOST_OUTPUT:
+                raise StoreError(f"git {words[0]}: it prints more than {_MOST_OUTPUT:,} bytes", code=FAILED)
+            return said
+
+    def _code_of(self, process: subprocess.Popen[bytes], word: str) -> int:
+        try:
+            return process.wait(self.left_s)
+        except subprocess.TimeoutExpired:
+            with suppress(subprocess.TimeoutExpired):
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(_END_S)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            why = f"git {word} did not end within {self._limit_s:.0f} s"
+            raise StoreError(why, code=TOO_SLOW) from None
+
+    def _base(self) -> dict[str, str]:
+        """Return an environment in which git takes up only the settings that are given here."""
+        return {
+            "PATH": self._daemon.get("PATH", os.defpath), "LC_ALL": "C", "HOME": "/nonexistent",
+            "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
+            **{f"GIT_{who}_NAME": "handoffd" for who in ("AUTHOR", "COMMITTER")},
+            **{f"GIT_{who}_EMAIL": "handoffd@localhost" for who in ("AUTHOR", "COMMITTER")},
+        }  # fmt: skip
 
     def _ignoring(self) -> str:
-        """Return the file that names what this account ignores everywhere."""
-        if self._ignored is None:
-            home = {name: self._daemon[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in self._daemon}
-            self._ignored = ignored_everywhere(self._program, home)
-        return self._ignored
+        names = ("HOME", "XDG_CONFIG_HOME")
+        variables = tuple((name, self._daemon[name]) for name in names if name in self._daemon)
+        return ignored_everywhere(self._program, variables)
 
 
 _SETTINGS = (
@@ -146,21 +157,29 @@ _DURABLE = ("-c", "core.fsync=all")
 """git's own default is that a commit is on the disk some seconds later."""
 
 
-def ignored_everywhere(program: str, home: Mapping[str, str]) -> str:
-    """Return the path of the account's own list of ignored files, whether it exists or not."""
+@lru_cache(maxsize=8)
+def ignored_everywhere(program: str, variables: tuple[tuple[str, str], ...]) -> str:
+    """Return the path of the account's own list of ignored files, whether it exists or not.
+
+    `variables` tell where the account's settings are. It is asked once: another path needs another daemon.
+    """
+    home = dict(variables)
     usual = os.path.join(home.get("XDG_CONFIG_HOME") or f"{home.get('HOME', '')}/.config", "git/ignore")
-    words = (program, "config", "--global", "--type=path", "--get", "core.excludesFile")
+    return setting(program, ("--global",), "core.excludesFile", home) or usual
+
+
+def setting(program: str, where: Sequence[str], key: str, home: Mapping[str, str]) -> str:
+    """Return a setting of git as a path would be, empty when it has none. `git config` runs nothing."""
+    words = (program, "config", *where, "--type=path", "--get", key)
     with suppress(OSError, subprocess.TimeoutExpired):
         told = subprocess.run(
             words, env={"PATH": os.defpath, **home}, cwd="/", capture_output=True, timeout=5, check=False
         )
-        return os.fsdecode(told.stdout).rstrip("\n") or usual
-    return usual
+        return os.fsdecode(told.stdout).rstrip("\n")
+    return ""
 
 
 def _failed(word: str, code: int, said: bytes) -> NoReturn:
-    lines = said.decode(errors="replace").strip().splitlines()
-    why = lines[-1][:300] if lines else f"ended with {code}"
-    if code < 0:
-        why = f"did not end within {LIMIT_S:.0f} s, or prints too much"
+    lines = " ".join(said.decode(errors="replace").split())
+    why = lines[:_MOST_SAID] or (f"signal {-code}" if code < 0 else f"exit code {code}")
     raise StoreError(f"git {word}: {why}", code=FAILED)

@@ -2,9 +2,9 @@
 
 A snapshot is made of the present before something else can be written over it: before the first attempt of
 a story, when an attempt ends, when a person decides a step, and before a person's way back. Only a story that
-the daemon drives has them. They are named after the step: `impl-2` is what its second judged attempt has
-left, `bdd-0` what was there before the story's first step; the others after their time. A story that is
-started again replaces them.
+the daemon drives has them. They are named after the step: `impl-2` is how the step was left the second time,
+`bdd-0` what was there before the story's first step; the others after their time. A story that is started
+again replaces them.
 """
 
 from __future__ import annotations
@@ -33,39 +33,43 @@ class Label(Struct, frozen=True, kw_only=True):
     story: str | None
     step: str
     result: str
-    """The status that the step was left with, `begun`, `kept` or `restored`."""
-    number: int = 0
-    """Which judged attempt of the step has left it; 0: none yet."""
+    """The status that the step was left with, `skipped`, `begun`, `kept` or `restored`."""
     run: str | None = None
     """The id of the attempt that has left it."""
     by: str | None = None
     """The person whose decision it precedes or is about."""
     at: Moment
-    order: int = 0
-    """A later one has a higher number, also after the clock was set back."""
 
     @property
-    def name(self) -> str:
-        """Its name in its story: `impl-2`, `kept-20260102T030405Z`."""
-        if self.result in {KEPT, RESTORED}:
-            return f"{self.result}-{self.at:%Y%m%dT%H%M%SZ}"
-        return f"{self.step}-{self.number}"
+    def numbered(self) -> bool:
+        """Whether its name counts how often its step was left."""
+        return self.result not in {BEGUN, KEPT, RESTORED}
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
     """The files of a story as a commit that is on no branch."""
 
     label: Label
+    name: str
     ref: str
     """`refs/handoffd/US-007/impl-2`."""
-    commit: str
+    commit: str | None
+    """None: it could not be made."""
     files: int | None = None
-    """How many files differ from the one before; None: it is the first, or that was not asked for."""
+    """How many files differ from the one before; None: it is the first, or that is not known."""
 
-    @property
-    def name(self) -> str:
-        """Its name in its story."""
-        return self.ref.rpartition("/")[2]
+
+def name_of(label: Label, life: Sequence[Snapshot]) -> str:
+    """Return the name of a snapshot in its story, after the ones of this life of it, by age."""
+    if label.result == BEGUN:
+        return f"{label.step}-0"
+    if label.numbered:
+        left = [one for one in life if one.label.numbered and one.label.step == label.step]
+        again = left and label.run is not None and left[-1].label.run == label.run  # judged after a crash
+        return left[-1].name if again else f"{label.step}-{len(left) + 1}"
+    name = f"{label.result}-{label.at:%Y%m%dT%H%M%SZ}"
+    taken = sum(one.name == name or one.name.startswith(f"{name}-") for one in life)
+    return f"{name}-{taken + 1}" if taken else name
 
 
 # --- when one is made ---------------------------------------------------------------------------------
@@ -86,9 +90,7 @@ def label_of(before: Track, event: Event, decision: Decision, at: datetime) -> L
     if isinstance(event, _DECIDE):
         after = decision.track.state
         result = "skipped" if isinstance(event, Skipped) else str(after.status if after else state.status)
-        return Label(
-            story=state.story, step=state.step, number=state.attempt, result=result, by=event.by, at=at
-        )
+        return Label(story=state.story, step=state.step, result=result, by=event.by, at=at)
     if isinstance(event, _WAYS_BACK) and not (isinstance(event, RolledBack) and event.brought):
         return Label(story=state.story, step=state.step, result=KEPT, by=event.by, at=at)
     return None
@@ -99,14 +101,13 @@ def _ended(before: Track, after: Track, at: datetime) -> Label | None:
     dispatch, state = before.ledger.dispatch, after.state
     if dispatch is None or dispatch.executor == EXTERNAL or after.ledger.dispatch is not None:
         return None
-    number = after.ledger.facts.attempts.get(dispatch.step, 0)
-    judged = number > before.ledger.facts.attempts.get(dispatch.step, 0)
+    judged = after.ledger.facts.attempts.get(dispatch.step, 0) > before.ledger.facts.attempts.get(
+        dispatch.step, 0
+    )
     if not judged and dispatch.phase in {Phase.BASELINE, Phase.STARTING}:
         return None  # no executor was there
     result = str(state.status) if judged and state is not None else KEPT
-    return Label(
-        story=dispatch.story, step=dispatch.step, number=number, result=result, run=dispatch.id, at=at
-    )
+    return Label(story=dispatch.story, step=dispatch.step, result=result, run=dispatch.id, at=at)
 
 
 def _begins(decision: Decision) -> bool:
@@ -118,31 +119,34 @@ def _begins(decision: Decision) -> bool:
 
 
 # --- which one to go back to --------------------------------------------------------------------------
-def of_this_life(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    """Return a story's snapshots since it was begun last, by age; the others are of an earlier start."""
-    aged = sorted(snapshots, key=lambda one: one.label.order)
-    begun = max((place for place, one in enumerate(aged) if one.label.result == BEGUN), default=0)
-    return tuple(aged[begun:])
+def of_this_life(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Return a story's snapshots, by age, since it was begun last; others are of an earlier start."""
+    begun = max((place for place, one in enumerate(snapshots) if one.label.result == BEGUN), default=0)
+    return tuple(snapshots[begun:])
 
 
 def before_step(snapshots: Sequence[Snapshot], step: str) -> Snapshot | None:
-    """Return the files as they were before a step's first attempt; None when that was not kept.
+    """Return the files as they were before a step was left first; None when they were not kept.
 
     `snapshots` are of one life of a story, by age.
     """
     earlier: Snapshot | None = None
     for one in snapshots:
-        if one.label.step == step and one.label.result not in {BEGUN, KEPT, RESTORED}:
-            return earlier
+        if one.label.step == step and one.label.numbered:
+            return _made(earlier)
         if one.label.result != KEPT:
             earlier = one
     return None
 
 
 def left_last(snapshots: Sequence[Snapshot]) -> Snapshot | None:
-    """Return the latest one that a person has not edited: what an attempt or we have left; None: nothing."""
-    ours = [one for one in snapshots if one.label.result != KEPT or one.label.run is not None]
-    return ours[-1] if ours else None
+    """Return the latest one without a person's edits: what an attempt has left, or we have brought back."""
+    ours = [one for one in snapshots if one.label.run is not None or one.label.result in {BEGUN, RESTORED}]
+    return _made(ours[-1] if ours else None)
+
+
+def _made(snapshot: Snapshot | None) -> Snapshot | None:
+    return snapshot if snapshot is not None and snapshot.commit is not None else None
 
 
 def expired(

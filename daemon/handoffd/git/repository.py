@@ -7,6 +7,7 @@ worktree and a submodule have a file `.git` that names the folder where they kee
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,8 +50,62 @@ class Repository(Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """What tells this project from others of the repository, as a part of refs; empty: the only one."""
-        linked = "" if self.folder == self.common else f"{os.path.basename(self.folder)}/"
-        return linked + self.within
+        linked = [] if self.folder == self.common else ["@worktree", as_part(os.path.basename(self.folder))]
+        parts = [*linked, *map(as_part, self.within.split("/")[:-1])]
+        return "".join(f"{part}/" for part in parts)
+
+    def head(self) -> str | None:
+        """Return the commit that is checked out; None before the first. Raises StoreError when it is unclear.
+
+        git itself is not asked: it would read the repository's settings, and might fetch what is missing.
+        """
+        said = _line_in(os.path.join(self.folder, "HEAD"))
+        if not said.startswith("ref: "):
+            return _commit(said, "HEAD")
+        ref = said.removeprefix("ref: ").strip()
+        if ref == "refs/heads/.invalid":
+            raise StoreError(f"{self.top} keeps its refs as reftable", code=NO_REPOSITORY)
+        loose = _line_in(os.path.join(self.common, ref))
+        if not loose:
+            loose = _packed(os.path.join(self.common, "packed-refs"), ref)
+        return _commit(loose, ref) if loose else None
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]")
+_MOST_PACKED = 64 * 1024 * 1024
+
+
+def as_part(name: str) -> str:
+    """Return a name as a part of a ref, different for different names: git does not take all characters."""
+    part = "".join(one if _PLAIN.match(one) else _escaped(one) for one in name)
+    for awkward in ("..", ".lock"):
+        part = part.replace(awkward, awkward.replace(".", _escaped(".")))
+    if part.startswith("."):
+        part = _escaped(".") + part[1:]
+    return part[:-1] + _escaped(".") if part.endswith(".") else part
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in os.fsencode(text))
+
+
+def _commit(said: str, where: str) -> str:
+    if _COMMIT.fullmatch(said) is None:
+        raise StoreError(f"{where} names no commit: {said[:80]!r}", code="GIT_FAILED")
+    return said
+
+
+def _packed(path: str, ref: str) -> str:
+    """Return what the packed refs say of one; empty when they do not have it."""
+    with suppress(OSError):
+        file = os.open(path, _READ)
+        with open(file, "rb") as packed:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                wanted = b" " + os.fsencode(ref)
+                lines = packed.read(_MOST_PACKED).splitlines()
+                return next((os.fsdecode(line.split(b" ")[0]) for line in lines if line.endswith(wanted)), "")
+    return ""
 
 
 def repository_at(root: str) -> Repository:
@@ -58,20 +113,28 @@ def repository_at(root: str) -> Repository:
     top = repository_of(root)
     folder = None if top is None else _folder_of_git(top)
     if top is None or folder is None:
-        raise StoreError(
-            f"{root} is in no git repository", code=NO_REPOSITORY, hint=f"git -C {quote(root)} init"
-        )
+        raise _none(f"{root} is in no git repository", f"git -C {quote(root)} init")
+    folder = os.path.normpath(folder)
     common = os.path.normpath(os.path.join(folder, _line_in(os.path.join(folder, "commondir")) or "."))
-    for path in (os.path.join(top, ".git"), common):
+    if not _belongs(top, folder, common):
+        raise _none(f"the git folder of {top} is elsewhere: {folder}")
+    inner = (os.path.join(common, name) for name in ("objects", "refs"))
+    for path in (os.path.join(top, ".git"), folder, common, *inner):
         _must_be_ours(path)
-    if os.path.lexists(os.path.join(folder, "info/sparse-checkout")):
-        raise StoreError(
-            f"{top} is a sparse checkout: files are missing there on purpose", code=NO_REPOSITORY
-        )
     within = os.path.relpath(os.path.abspath(root), top)
-    return Repository(
-        top=top, within="" if within == "." else f"{within}/", folder=os.path.normpath(folder), common=common
-    )
+    return Repository(top=top, within="" if within == "." else f"{within}/", folder=folder, common=common)
+
+
+def _belongs(top: str, folder: str, common: str) -> bool:
+    """Return whether a git folder is this working tree's and no other's, whatever a file `.git` says."""
+    if folder == os.path.join(top, ".git"):
+        return common == folder
+    if folder == os.path.join(common, "worktrees", os.path.basename(folder)):
+        back = _line_in(os.path.join(folder, "gitdir"))
+        return os.path.realpath(back) == os.path.realpath(os.path.join(top, ".git"))
+    above = repository_of(os.path.dirname(top))  # a submodule's is in that of the repository around it
+    modules = None if above is None else os.path.join(os.path.realpath(above), ".git", "modules", "")
+    return modules is not None and os.path.realpath(folder).startswith(modules) and common == folder
 
 
 def _must_be_ours(path: str) -> None:
@@ -79,13 +142,15 @@ def _must_be_ours(path: str) -> None:
     try:
         status = os.lstat(path)
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}", code=NO_REPOSITORY) from error
+        raise _none(f"{path}: {error.strerror}") from error
     if stat.S_ISLNK(status.st_mode):
-        raise StoreError(f"{path} is a link", code=NO_REPOSITORY)
+        raise _none(f"{path} is a link")
     if status.st_uid != os.geteuid():
-        raise StoreError(
-            f"{path} belongs to another account", code=NO_REPOSITORY, hint=f"ls -ld {quote(path)}"
-        )
+        raise _none(f"{path} belongs to another account", f"ls -ld {quote(path)}")
+
+
+def _none(why: str, hint: str | None = None) -> StoreError:
+    return StoreError(why, code=NO_REPOSITORY, hint=hint)
 
 
 def repository_of(root: str) -> str | None:

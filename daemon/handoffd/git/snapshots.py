@@ -1,39 +1,52 @@
 """Snapshots of a project's files: commits on no branch, which leave a person's index and branches alone.
 
-git works from a folder of our own beside the repository: with our index and our settings, and only the
-objects are shared. So nothing that the repository's own settings name is run. Ignored files and `.ai` are not
-part of a snapshot. All calls block: give them to a thread.
+Which commits are snapshots is on a list of our own, beside our index of the repository: what its refs say is
+an agent's to write, and only keeps git from removing the commits. Ignored files and `.ai` are not part of a
+snapshot. All calls block: give them to a thread.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from itertools import pairwise
+from datetime import UTC
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import digest_of, replace_text
-from handoffd.git.command import FAILED, Git
-from handoffd.git.labels import RESTORED, Label, Snapshot
-from handoffd.git.repository import NO_REPOSITORY, Repository, repository_at
+from handoffd.files.rooted import write_project_file
+from handoffd.git.command import FAILED, TOO_SLOW, Git, setting
+from handoffd.git.labels import BEGUN, RESTORED, Label, Snapshot, name_of, of_this_life
+from handoffd.git.repository import NO_REPOSITORY, Repository, as_part, repository_at
 
+LIMIT_S = 20.0
+"""How long a snapshot may take: whatever else the track is asked for waits."""
+FIRST_LIMIT_S = 60.0
+"""How long the first one may take, for which all files are read."""
+RESTORE_LIMIT_S = 45.0
+"""How long a way back may take, for whose answer a client waits a minute."""
 LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 EDITED = "FILES_EDITED"
 
-_REFS = "refs/handoffd/"
-_NO_STORY = "_"
+_MOST = 5000
+"""How many snapshots of a project are known; the oldest are forgotten first, and their refs stay."""
+_MOST_LEFT_OUT = 64
 _MOST_NAMED = 5
+_LOCK_LOOK_S = 0.02
+_GITLINK = 0o160000
+_LIST = msgspec.json.Decoder(list[Snapshot])
 
 
 @contextmanager
@@ -51,168 +64,260 @@ class Snapshots:
         self._root = root
         self._shadow = shadow_of(root, state_dir)
         self._environment = environment
+        self._left_out: list[str] = []
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The paths that git could not take into the last one that was made here."""
+        return self._left_out
 
     # --- making one ------------------------------------------------------------------------------
     @_disk_faults()
     def take(self, label: Label) -> Snapshot:
-        """Keep the files as they are now. Raises StoreError: NO_REPOSITORY, or GIT_FAILED with the reason."""
-        repository, git = self._opened()
-        return self._kept(repository, git, label, self._tree(repository, git))
+        """Keep the files as they are now.
+
+        Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED with the reason. Then it is noted that
+        this one is missing, but where there is no repository.
+        """
+        try:
+            first = not (self._shadow / "index").exists()
+            with self._opened(FIRST_LIMIT_S if first else LIMIT_S) as (repository, git):
+                return self._kept(repository, git, label, self._tree(repository, git))
+        except StoreError as error:
+            if error.code != NO_REPOSITORY:
+                self._note(label, "", None, durable=False)
+            raise
 
     def _kept(self, repository: Repository, git: Git, label: Label, tree: str) -> Snapshot:
         """Make the files that are in our index now a commit, and a ref of it."""
-        label = replace(label, order=self._next(label.at))
-        head = git.head()
+        head = repository.head()
         parent = () if head is None else ("-p", head)
-        commit = git.run("commit-tree", tree, *parent, given=_message(label), at=label.at).decode().strip()
-        ref = f"{_prefix(repository, label.story)}{_part(label.name)}"
-        git.run("update-ref", ref, commit, own=False)
-        return Snapshot(label=label, ref=ref, commit=commit)
+        name = self._name_of(label)
+        told = git.run("commit-tree", tree, *parent, given=_message(label, name), at=label.at)
+        commit, ref = told.decode().strip(), f"{_prefix(repository, label.story)}{as_part(name)}"
+        # Not by git, which would follow a ref that an agent made a link to a branch.
+        write_project_file(Path(repository.common), ref, f"{commit}\n", durable=git.durable)
+        return self._note(label, ref, commit, durable=git.durable)
 
-    def _next(self, at: datetime) -> int:
-        """Return a number higher than all before: of the time, or of one that a wrong clock has told."""
-        known, latest = self._shadow / "order", 0
-        with suppress(FileNotFoundError, ValueError):
-            latest = int(known.read_text())
-        number = max(latest + 1, int(at.timestamp() * 1000))
-        replace_text(known, str(number), durable=False)
-        return number
+    def _name_of(self, label: Label) -> str:
+        return name_of(label, of_this_life(self.all(label.story)) if label.result != BEGUN else ())
 
+    def _note(self, label: Label, ref: str, commit: str | None, *, durable: bool) -> Snapshot:
+        """Put one on the list; it replaces the one of its name, also of an earlier life of its story."""
+        known, name = self.all(), self._name_of(label)
+        made = Snapshot(label=label, name=name, ref=ref, commit=commit)
+        others = [one for one in known if (one.label.story, one.name) != (label.story, name)]
+        self._write([*others, made], durable=durable)
+        return made
+
+    def _write(self, known: Sequence[Snapshot], *, durable: bool = False) -> None:
+        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_text(self._shadow / "made.json", msgspec.json.encode(known[-_MOST:]), durable=durable)
+
+    # --- the files as a tree ---------------------------------------------------------------------
     def _tree(self, repository: Repository, git: Git) -> str:
         """Bring our index up to the files, and return its tree; of a damaged index, begin again."""
         try:
             return self._indexed(repository, git)
-        except StoreError:
+        except StoreError as error:
+            if error.code == TOO_SLOW:
+                raise
             (self._shadow / "index").unlink(missing_ok=True)
             return self._indexed(repository, git)
 
     def _indexed(self, repository: Repository, git: Git) -> str:
-        self._take_head(git)
-        changed = b"\0".join(self._changed(repository, git))
-        if changed:
-            git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=changed + b"\0")
+        self._take_head(repository, git)
+        here, gone = self._changed(repository, git)
+        update = partial(git.run, "update-index", "-z", "--add", "--replace")
+        if gone:
+            update("--force-remove", "--stdin", given=b"".join(path + b"\0" for path in gone))
+        self._left_out = [os.fsdecode(path) for path in _added(update, here)]
         return git.run("write-tree").decode().strip()
 
-    def _take_head(self, git: Git) -> None:
+    def _take_head(self, repository: Repository, git: Git) -> None:
         """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""
-        head, known = git.head() or "", self._shadow / "head"
-        if known.exists() and known.read_text() == head and (self._shadow / "index").exists():
+        head, known = repository.head() or "", self._shadow / "head"
+        if (self._shadow / "index").exists() and known.exists() and known.read_text() == head:
             return
         if head:
             git.run("read-tree", "-m", head)
             git.run("update-index", "-q", "--refresh", fine=(0, 1))
-        known.write_text(head)
+        replace_text(known, head, durable=False)
 
-    def _changed(self, repository: Repository, git: Git) -> Iterator[bytes]:
-        """Yield the paths that differ from our index, which are the project's to keep."""
+    def _changed(self, repository: Repository, git: Git) -> tuple[list[bytes], list[bytes]]:
+        """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""
         own_rules = os.path.join(repository.common, "info/exclude")
         listed = git.run(
             "ls-files", "-z", "--others", "--modified", "--deleted", "--deduplicate", "--exclude-standard",
             *((f"--exclude-from={own_rules}",) if os.path.isfile(own_rules) else ()),
             "--", *((f":(top,literal){repository.within}",) if repository.within else ()),
         )  # fmt: skip
-        outside = os.fsencode(f"{repository.within}.ai/")
+        here: list[bytes] = []
+        gone: list[bytes] = []
+        top = os.fsencode(repository.top)
         for path in listed.split(b"\0"):
-            if path and not path.startswith(outside) and _is_kept(os.fsencode(repository.top), path):
-                yield path
+            if not path or path.endswith(b"/") or _is_anothers(repository, path):
+                continue
+            found = _status(top, path)
+            if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+                if found is None or not os.path.lexists(os.path.join(top, path, b".git")):
+                    gone.append(path)
+            elif _can_be_kept(top, path, found):
+                here.append(path)
+        return here, gone
 
     # --- going back to one -----------------------------------------------------------------------
     @_disk_faults()
-    def restore(self, to: Snapshot, left: Snapshot, kept: Label) -> tuple[Snapshot, tuple[str, ...]]:
+    def restore(
+        self, to: Snapshot, left: Snapshot, kept: Label, *, over: bool = False
+    ) -> tuple[Snapshot, tuple[str, ...]]:
         """Undo what was done between `to` and `left`, after the present is kept; return that, and the paths.
 
-        `left` is what an attempt has left last: who has edited a file since keeps it. Raises Refused for
-        a file that would be lost (FILES_EDITED), and StoreError like `take`; nothing was changed then.
+        `left` is what an attempt has left last: who has edited a file since keeps it, unless it goes `over`
+        that. Raises Refused for a file that would be lost (FILES_EDITED), and StoreError like `take`; nothing
+        was changed then.
         """
-        repository, git = self._opened()
-        git.durable = True  # what is written over exists in the snapshot only
-        now = self._tree(repository, git)
-        done = {one.path for one in _changes(git, left.commit, to.commit)}
-        changes = [
-            one
-            for one in _changes(git, now, to.commit)
-            if one.path in done and not _is_ours(repository, one.path)
-        ]
-        self._may_change(git, changes, {one.path for one in _changes(git, left.commit, now)}, left)
-        if obstacles := sorted(_obstacles(os.fsencode(repository.top), changes)):
-            raise _lost("in the way, and git would not have it again", self._root, obstacles, left)
-        before = self._kept(repository, git, kept, now)
-        git.run("read-tree", "-m", "-u", now, self._meant(git, now, changes))
-        self._kept(repository, git, replace(kept, result=RESTORED), self._tree(repository, git))
-        return before, tuple(os.fsdecode(one.path) for one in changes)
+        assert to.commit is not None
+        assert left.commit is not None
+        with self._opened(RESTORE_LIMIT_S) as (repository, git):
+            git.durable = True  # what is written over exists in the snapshot only
+            now = self._tree(repository, git)
+            done = {one.path for one in _changes(git, left.commit, to.commit)}
+            changes = [
+                one
+                for one in _changes(git, now, to.commit)
+                if one.path in done and not _is_anothers(repository, one.path) and not one.only_moves
+            ]
+            edited = set() if over else {one.path for one in _changes(git, left.commit, now)}
+            self._may_change(repository, git, changes, edited)
+            before = self._kept(repository, git, kept, now)
+            git.run("read-tree", "-m", "-u", now, self._meant(git, now, changes))
+            self._kept(repository, git, replace(kept, result=RESTORED), self._tree(repository, git))
+            return before, tuple(os.fsdecode(one.path) for one in changes)
 
     def _may_change(
-        self, git: Git, changes: Sequence[Change], edited: AbstractSet[bytes], left: Snapshot
+        self, repository: Repository, git: Git, changes: Sequence[Change], edited: set[bytes]
     ) -> None:
-        """Raise Refused when a person has edited one of the files, or a filter makes it."""
-        paths = [one.path for one in changes]
+        """Raise Refused when something would be lost, or git could not write a file."""
+        top, paths = os.fsencode(repository.top), [one.path for one in changes]
         if theirs := sorted(edited & {*paths}):
-            raise _lost(f"edited since {left.name}, and would be written over", self._root, theirs, left)
+            raise _refused(f"edited since, and would be written over: {_few(theirs)}", self._root, force=True)
+        if obstacles := sorted({*_obstacles(top, changes)}):
+            why = f"in the way, and in no snapshot: {_few(obstacles)}; move it away"
+            raise _refused(why, self._root)
         if filtered := _filtered(git, paths):
-            raise _stored_elsewhere(filtered)
+            why = f"git-lfs or another filter makes the contents of {_few(filtered)}, and none is run here"
+            raise Refused(why, code="FILTERED_FILES", hint=f"git -C {quote(self._root)} log --oneline")
 
     def _meant(self, git: Git, now: str, changes: Sequence[Change]) -> str:
         """Return the tree to have: the present one with the changes that are wanted."""
-        more = {"GIT_INDEX_FILE": str(self._shadow / "meant")}
-        git.run("read-tree", now, more=more)
+        git.run("read-tree", now, index="meant")
         lines = b"".join(b"%o %s\t%s\0" % (one.mode, one.blob, one.path) for one in changes)
-        git.run("update-index", "-z", "--index-info", given=lines, more=more)
-        return git.run("write-tree", more=more).decode().strip()
+        git.run("update-index", "-z", "--index-info", given=lines, index="meant")
+        return git.run("write-tree", index="meant").decode().strip()
 
     # --- looking, and cleaning up ----------------------------------------------------------------
-    @_disk_faults()
-    def all(self, story: str | None = None) -> tuple[Snapshot, ...]:
-        """Return the snapshots, by age; of one story or of all. Raises StoreError like `take`."""
-        repository, git = self._opened()
-        return self._listed(repository, git, story)
-
-    def _listed(self, repository: Repository, git: Git, story: str | None) -> tuple[Snapshot, ...]:
-        where = f"{_REFS}{repository.place}" if story is None else _prefix(repository, story)
-        form = "%(refname)%1f%(objectname)%1f%(contents)%1e"
-        told = git.run("for-each-ref", f"--format={form}", where, own=False).decode(errors="replace")
-        found = (_snapshot(entry) for entry in told.split("\x1e"))
-        mine = [one for one in found if one is not None and _is_of(repository, one)]
-        return tuple(sorted(mine, key=lambda one: one.label.order))
+    def all(self, story: str | None = "") -> tuple[Snapshot, ...]:
+        """Return the snapshots by age, of one story (None: before the first) or, without one, of all."""
+        try:
+            known = _LIST.decode((self._shadow / "made.json").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return ()
+        return tuple(one for one in known if story in {"", one.label.story})
 
     @_disk_faults()
     def counted(self, snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-        """Return them with the number of files in which each differs from the one before it."""
-        _, git = self._opened()
-        told = [*snapshots[:1]]
-        for before, one in pairwise(snapshots):
-            told.append(replace(one, files=len(_changes(git, before.commit, one.commit))))
+        """Return them with the number of files in which each differs from the one before it.
+
+        Raises StoreError where nothing can be kept.
+        """
+        repository = repository_at(self._root)
+        git = Git(self._program(), repository, self._shadow, self._environment, LIMIT_S)
+        before: str | None = None
+        told: list[Snapshot] = []
+        for one in snapshots:
+            files = None
+            if before is not None and one.commit is not None:
+                with suppress(StoreError):  # a person may have removed a ref
+                    files = len(_changes(git, before, one.commit))
+            before = one.commit or before
+            told.append(replace(one, files=files))
         return tuple(told)
 
     @_disk_faults()
     def drop(self, snapshots: Iterable[Snapshot]) -> None:
-        """Remove the refs; git removes the objects when it tidies up. Raises StoreError like `take`."""
-        _, git = self._opened()
-        orders = "".join(f"delete {one.ref} {one.commit}\n" for one in snapshots)
-        git.run("update-ref", "--stdin", given=orders.encode(), own=False)
+        """Forget snapshots and remove their refs; git removes the objects when it tidies up."""
+        with self._opened(LIMIT_S) as (_, git):
+            gone = list(snapshots)
+            self._write([one for one in self.all() if one not in gone])
+            for one in gone:
+                if one.commit is not None:
+                    with suppress(StoreError):  # it is not there any more, or is another's by now
+                        git.delete_ref(one.ref, one.commit)
 
-    def _opened(self) -> tuple[Repository, Git]:
+    @contextmanager
+    def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         repository = repository_at(self._root)
+        program = self._program()
+        if _is_sparse(repository, program):
+            why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
+            raise StoreError(why, code=NO_REPOSITORY)
+        git = Git(program, repository, self._shadow, self._environment, limit_s)
+        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self._shadow / "lock", "wb") as lock:
+            _wait_for(lock.fileno(), git)
+            self._prepare(repository, git, program)
+            yield repository, git
+
+    def _prepare(self, repository: Repository, git: Git, program: str) -> None:
+        """Make our folder a repository of the same kind as the real one, without what a kill has left."""
+        where = ("--file", os.path.join(repository.common, "config"))
+        known, head = self._shadow / "kind", repository.head()
+        kind = known.read_text() if known.exists() else ""
+        if not kind or (head is not None and (len(head) == 64) != (kind == "sha256")):
+            kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
+            for name in ("HEAD", "config", "index", "head"):
+                (self._shadow / name).unlink(missing_ok=True)
+            git.make_shadow("sha256" if kind == "sha256" else "sha1")
+            replace_text(self._shadow / "root", os.fsencode(self._root), durable=False)
+            replace_text(known, kind, durable=False)
+        for name in ("index.lock", "meant.lock"):
+            (self._shadow / name).unlink(missing_ok=True)
+
+    def _program(self) -> str:
         program = shutil.which("git", path=self._environment.get("PATH"))
         if program is None:
             raise StoreError("git is not found", code=NO_REPOSITORY, hint="sudo apt install git")
-        git = Git(program, repository, self._shadow, self._environment)
-        if not (self._shadow / "HEAD").exists():
-            git.make_shadow()
-            (self._shadow / "root").write_text(self._root, errors="surrogateescape")
-        with suppress(FileNotFoundError):
-            (self._shadow / "index.lock").unlink()  # of one that was killed
-        return repository, git
+        return program
 
 
 def roots_with_snapshots(state_dir: Path) -> frozenset[str]:
-    """Return the roots that snapshots were made of. Blocks."""
-    found = (state_dir / "snapshots").glob("*/root")
-    return frozenset(path.read_text(errors="surrogateescape") for path in found)
+    """Return the folders that snapshots were made of. Blocks."""
+    return frozenset(os.fsdecode(path.read_bytes()) for path in (state_dir / "snapshots").glob("*/root"))
 
 
 def shadow_of(root: str, state_dir: Path) -> Path:
     """Return our folder beside the repository of a project."""
-    return state_dir / "snapshots" / digest_of(root.encode("utf-8", "surrogateescape"))[:32]
+    return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
+
+
+def _wait_for(lock: int, git: Git) -> None:
+    """Wait for another that works on the same snapshots."""
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if git.left_s <= 0:
+                raise StoreError("another snapshot is being made", code=TOO_SLOW) from None
+        time.sleep(_LOCK_LOOK_S)
+
+
+def _is_sparse(repository: Repository, program: str) -> bool:
+    """Return whether files may be missing on purpose; the file alone stays when that is over."""
+    if not os.path.lexists(os.path.join(repository.folder, "info/sparse-checkout")):
+        return False
+    files = (os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree"))
+    return any(setting(program, ("--file", file), "core.sparseCheckout", {}) == "true" for file in files)
 
 
 # --- paths --------------------------------------------------------------------------------------------
@@ -224,21 +329,49 @@ class Change(NamedTuple):
     mode: int
     blob: bytes
 
+    @property
+    def only_moves(self) -> bool:
+        """Whether a repository inside of this one is at another commit: that is left as it is."""
+        return self.was == self.mode == _GITLINK
+
 
 def _changes(git: Git, one: str, other: str) -> list[Change]:
     """Return how a second tree differs from a first."""
-    fields = git.run("diff-tree", "-r", "-z", "--no-renames", one, other).split(b"\0")
+    fields = git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", one, other).split(b"\0")
     pairs = zip(fields[0::2], fields[1::2], strict=False)
     told = [(meta.lstrip(b":").split(b" "), path) for meta, path in pairs]
     return [Change(path, int(meta[0], 8), int(meta[1], 8), meta[3]) for meta, path in told]
 
 
+def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
+    """Take paths into our index; return the ones that git cannot take. Raises StoreError for many of them."""
+    if not paths:
+        return []
+    try:
+        update("--stdin", given=b"".join(path + b"\0" for path in paths))
+    except StoreError as error:
+        if error.code == TOO_SLOW:
+            raise
+        if len(paths) == 1:
+            return [*paths]
+        half = len(paths) // 2
+        left_out = _added(update, paths[:half]) + _added(update, paths[half:])
+        if len(left_out) > _MOST_LEFT_OUT or len(left_out) == len(paths):
+            raise
+        return left_out
+    return []
+
+
 def _obstacles(top: bytes, changes: Sequence[Change]) -> Iterator[bytes]:
-    """Yield the files that are not git's, where files must be written: ignored ones, which are not kept."""
-    known = {one.path for one in changes if one.was}
+    """Yield what would be lost though no snapshot has it: ignored files, large ones, inner repositories."""
+    known = {one.path for one in changes if one.was and one.was != _GITLINK}
     for one in changes:
-        if one.mode and not one.was:
+        if _GITLINK in {one.was, one.mode}:
+            yield one.path
+        elif one.mode and not one.was:
             yield from (path for path in _there(top, one.path) if path not in known)
+        elif (found := _status(top, one.path)) is not None and not _can_be_kept(top, one.path, found):
+            yield one.path
 
 
 def _there(top: bytes, path: bytes) -> Iterator[bytes]:
@@ -251,92 +384,68 @@ def _there(top: bytes, path: bytes) -> Iterator[bytes]:
         if os.path.islink(place) or not os.path.isdir(place):
             yield b"/".join(parts[:count])
             return
-    for folder, _, files in os.walk(os.path.join(top, path)):
-        yield from (os.path.relpath(os.path.join(folder, file), top) for file in files)
+    for folder, folders, files in os.walk(os.path.join(top, path)):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        yield from (os.path.relpath(os.path.join(folder, name), top) for name in (*links, *files))
 
 
-def _is_ours(repository: Repository, path: bytes) -> bool:
+def _is_anothers(repository: Repository, path: bytes) -> bool:
     """Return whether a path is handoffd's, or another project's of the same repository."""
     within = os.fsencode(repository.within)
     return not path.startswith(within) or path.startswith(within + b".ai/")
 
 
-def _is_kept(top: bytes, path: bytes) -> bool:
-    """Return whether a path can be kept: not a repository inside of this one, nor what is too large."""
-    if path.endswith(b"/"):
-        return False
+def _status(top: bytes, path: bytes) -> os.stat_result | None:
+    """Return what is at a path; None when there is nothing, or it is behind a link."""
+    folder = os.path.dirname(path)
+    while folder:
+        if os.path.islink(os.path.join(top, folder)):
+            return None
+        folder = os.path.dirname(folder)
     try:
-        status = os.lstat(os.path.join(top, path))
+        return os.lstat(os.path.join(top, path))
     except (FileNotFoundError, NotADirectoryError):
-        return True  # deleted, which is kept as well
-    if not stat.S_ISREG(status.st_mode):
+        return None
+
+
+def _can_be_kept(top: bytes, path: bytes, found: os.stat_result) -> bool:
+    if not stat.S_ISREG(found.st_mode):
         return True
-    return status.st_size <= LARGEST and os.access(os.path.join(top, path), os.R_OK)
+    return found.st_size <= LARGEST and os.access(os.path.join(top, path), os.R_OK)
 
 
-def _filtered(git: Git, paths: Sequence[bytes]) -> list[str]:
+def _filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:
     """Return the paths whose contents a filter would have to make, as of git-lfs."""
     told = git.run("check-attr", "-z", "--stdin", "filter", given=b"".join(path + b"\0" for path in paths))
     fields = told.split(b"\0")
     values = zip(fields[0::3], fields[2::3], strict=False)
-    return [os.fsdecode(path) for path, value in values if value not in {b"unspecified", b"unset"}]
+    return [path for path, value in values if value not in {b"unspecified", b"unset"}]
 
 
-def _lost(why: str, root: str, paths: Sequence[bytes], left: Snapshot) -> Refused:
-    names = [os.fsdecode(path) for path in paths]
-    return Refused(
-        f"{why}: {_few(names)}; move or commit it first",
-        code=EDITED,
-        hint=f"git -C {quote(root)} diff {left.ref} -- {quote(names[0])}",
-    )
+def _refused(why: str, root: str, *, force: bool = False) -> Refused:
+    hint = f"git -C {quote(root)} status --short"
+    if force:
+        why += "; --force does that, after they are kept in a snapshot"
+    return Refused(why, code=EDITED, hint=hint)
 
 
-def _stored_elsewhere(paths: Sequence[str]) -> Refused:
-    message = f"git-lfs or another filter makes the contents of {_few(paths)}, and none is run here"
-    return Refused(message, code="FILTERED_FILES", hint="git lfs checkout")
+def _few(paths: Sequence[bytes]) -> str:
+    more = len(paths) - _MOST_NAMED
+    names = ", ".join(os.fsdecode(path) for path in paths[:_MOST_NAMED])
+    return f"{names} and {more} more" if more > 0 else names
 
 
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-# --- refs and what they say ---------------------------------------------------------------------------
+# --- refs and what their commits say ------------------------------------------------------------------
 def _prefix(repository: Repository, story: str | None) -> str:
-    return f"{_REFS}{repository.place}{_NO_STORY if story is None else _part(story)}/"
+    return f"refs/handoffd/{repository.place}{'_' if story is None else as_part(story)}/"
 
 
-def _part(name: str) -> str:
-    """Return a name as a part of a ref: git takes none that ends with `.lock` or a dot."""
-    return f"{name}_" if name.endswith((".lock", ".")) else name
-
-
-def _is_of(repository: Repository, one: Snapshot) -> bool:
-    """Return whether a ref is where this project's are, and not another's of the same repository."""
-    return one.ref == f"{_prefix(repository, one.label.story)}{_part(one.label.name)}"
-
-
-def _message(label: Label) -> bytes:
+def _message(label: Label, name: str) -> bytes:
     facts = {
-        "Story": label.story, "Step": label.step, "Number": str(label.number), "Result": label.result,
-        "Run": label.run, "By": label.by, "At": label.at.astimezone(UTC).isoformat(),
-        "Order": str(label.order),
+        "Story": label.story, "Step": label.step, "Result": label.result, "Run": label.run,
+        "By": None if label.by is None else " ".join(label.by.split()),
+        "At": label.at.astimezone(UTC).isoformat(),
     }  # fmt: skip
-    lines = [f"{name}: {value}" for name, value in facts.items() if value is not None]
-    subject = f"{label.story or 'no story'}: {label.name}, {label.result}"
+    lines = [f"{fact}: {value}" for fact, value in facts.items() if value is not None]
+    subject = f"{label.story or 'no story'}: {name}, {label.result}"
     return "\n".join([subject, "", *lines, ""]).encode(errors="replace")
-
-
-def _snapshot(entry: str) -> Snapshot | None:
-    """Return what a ref says; None of one that others have made."""
-    ref, commit, message = (*entry.strip("\n").split("\x1f"), "", "")[:3]
-    facts = dict(line.partition(": ")[::2] for line in message.splitlines()[2:])
-    try:
-        label = Label(
-            story=facts.get("Story"), step=facts["Step"], number=int(facts["Number"]),
-            result=facts["Result"], run=facts.get("Run"), by=facts.get("By"),
-            at=datetime.fromisoformat(facts["At"]), order=int(facts["Order"]),
-        )  # fmt: skip
-    except (KeyError, ValueError):
-        return None
-    return Snapshot(label=label, ref=ref, commit=commit)

@@ -382,8 +382,8 @@ async def snapshots_of(project: Project) -> SnapshotsView:
     kept = await project.main.snapshots.all(track)
     views = [
         SnapshotView(
-            name=one.name, ref=one.ref, commit=one.commit, step=one.label.step, result=one.label.result,
-            run=one.label.run, by=one.label.by, at=one.label.at, files=one.files,
+            name=one.name, ref=one.ref or None, commit=one.commit, step=one.label.step,
+            result=one.label.result, run=one.label.run, by=one.label.by, at=one.label.at, files=one.files,
         )
         for one in kept
     ]  # fmt: skip

@@ -7,9 +7,7 @@ story goes on. Bringing files back is a person's order, and refused unless it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -17,19 +15,20 @@ from msgspec.structs import replace
 from handoffd.engine.decision import Decision, Refusal
 from handoffd.engine.events import BroughtBack, Event, RolledBack
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
-from handoffd.git.command import LIMIT_S
+from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import KEPT, Label, Snapshot, before_step, label_of, left_last, of_this_life
 from handoffd.git.repository import NO_REPOSITORY
-from handoffd.git.snapshots import Snapshots
+from handoffd.git.snapshots import FIRST_LIMIT_S, LIMIT_S, RESTORE_LIMIT_S, Snapshots
 from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 
 log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T")
+REST_S = 1800.0
+"""How long no snapshot is made after one that took too long: each would hold the story up."""
 
 
 class TrackSnapshots:
@@ -39,59 +38,67 @@ class TrackSnapshots:
         self._key = key
         self._files = files
         self._services = services
-        self._reach = Reach(key.project, services.asking)
+        # A look must not keep a snapshot from being made: they do not wait for each other.
+        self._making, self._looking = Reach(key.project, services.asking), Reach(key.project, services.asking)
+        self._rests_until = 0.0
+        """Until when (monotonic seconds) none is made, as the last ones took too long."""
         self.trouble: str | None = None
         """Why the last one was not made, in words; a project without a repository has none to make."""
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
-        if not self._files.settings.snapshots:
+        if not self._files.settings.snapshots or self._services.clock.monotonic() < self._rests_until:
             return
         label = label_of(before, event, decision, self._services.clock.now())
-        if label is None:
-            return
-        reached("before_snapshot")
+        if label is not None:
+            reached("before_snapshot")
+            self.trouble = await self._kept(before, label)
+            reached("after_snapshot")
+
+    async def _kept(self, track: Track, label: Label) -> str | None:
+        """Make a snapshot; return what is wrong with it, if something is."""
+        snapshots = self._snapshots(track)
+        what = f"the files that {label.step} left" if label.numbered else "the present files"
         try:
-            made = await self._asked(before, lambda snapshots: snapshots.take(label))
+            made = await self._making.asked(partial(snapshots.take, label), FIRST_LIMIT_S + 5)
         except StoreError as error:
-            self.trouble = None if error.code == NO_REPOSITORY else f"{label.name} was not kept: {error}"
-            if self.trouble is not None:
-                log.warning("no snapshot", project=self._key.project, name=label.name, error=error.message)
-        else:
-            self.trouble = None
-            log.debug("snapshot", project=self._key.project, ref=made.ref, commit=made.commit)
-        reached("after_snapshot")
+            if error.code == NO_REPOSITORY:
+                return None
+            log.warning("no snapshot", project=self._key.project, step=label.step, error=error.message)
+            if error.code != TOO_SLOW:
+                return f"{what} were not kept: {error.message}"
+            self._rests_until = self._services.clock.monotonic() + REST_S
+            return f"{what} were not kept: {error.message}; none is made for {REST_S / 60:.0f} min"
+        log.debug("snapshot", project=self._key.project, ref=made.ref, commit=made.commit)
+        return f"{made.name} is without {first_few(snapshots.left_out)}" if snapshots.left_out else None
 
     async def bring_back(self, before: Track, event: RolledBack, decision: Decision) -> RolledBack:
         """Bring the files back as they were before a step, if a roll back asks for it and is accepted.
 
-        Returns the event with the result. Raises HandoffdError when that cannot be done whole.
+        Return the event with the result. Raises HandoffdError when that cannot be done whole.
         """
         if not event.files or isinstance(decision.result, Refusal) or before.state is None:
             return event
         state, at = before.state, self._services.clock.now()
         kept = Label(story=state.story, step=state.step, result=KEPT, by=event.by, at=at)
-        return replace(event, brought=await self._asked(before, partial(self._brought, event.step, kept)))
+        work = partial(self._brought, event, kept, self._snapshots(before))
+        return replace(event, brought=await self._making.asked(work, RESTORE_LIMIT_S + 5))
 
-    def _brought(self, step: str, kept: Label, snapshots: Snapshots) -> BroughtBack:
-        ours = of_this_life(snapshots.all(kept.story or ""))
-        to, left = before_step(ours, step), left_last(ours)
+    def _brought(self, event: RolledBack, kept: Label, snapshots: Snapshots) -> BroughtBack:
+        ours = of_this_life(snapshots.all(kept.story))
+        to, left = before_step(ours, event.step), left_last(ours)
         if to is None or left is None:
             hint = command_for(self._key.project, "snapshots")
-            raise Refused(f"the files from before {step} were not kept", code="NO_SNAPSHOT", hint=hint)
-        present, paths = snapshots.restore(to, left, kept)
+            raise Refused(f"the files from before {event.step} were not kept", code="NO_SNAPSHOT", hint=hint)
+        present, paths = snapshots.restore(to, left, kept, over=event.force)
         return BroughtBack(snapshot=to.ref, kept=present.ref, files=len(paths))
 
     async def all(self, track: Track) -> tuple[Snapshot, ...]:
         """Return the snapshots of the story in flight, by age. Raises StoreError where there are none."""
-        story = track.state.story if track.state is not None else None
+        story, snapshots = track.state.story if track.state is not None else None, self._snapshots(track)
+        ours = of_this_life(snapshots.all(story))
+        return await self._looking.asked(partial(snapshots.counted, ours), LIMIT_S + 5)
 
-        def listed(snapshots: Snapshots) -> tuple[Snapshot, ...]:
-            return snapshots.counted(of_this_life(snapshots.all(story)))
-
-        return await self._asked(track, listed)
-
-    async def _asked(self, track: Track, work: Callable[[Snapshots], _T]) -> _T:
+    def _snapshots(self, track: Track) -> Snapshots:
         folder = track.works_in(self._key.project).folder
-        state_dir, environment = self._services.settings.state_dir, self._services.environment
-        return await self._reach.asked(lambda: work(Snapshots(folder, state_dir, environment)), LIMIT_S + 5)
+        return Snapshots(folder, self._services.settings.state_dir, self._services.environment)

@@ -353,8 +353,8 @@ async def test_old_snapshots_go_and_a_story_in_flight_keeps_its_own(here: House,
     snapshots = Snapshots(root, here.services.settings.state_dir, here.services.environment)
     for place, name in enumerate(("US-000", "US-001")):
         at_ = NOW - timedelta(days=40 - place)
-        snapshots.take(Label(story=name, step="impl", number=1, result="pass", run="d", at=at_))
-    snapshots.take(Label(story="US-000", step="verify", number=1, result="pass", run="d", at=NOW))
+        snapshots.take(Label(story=name, step="impl", result="pass", run="d", at=at_))
+    snapshots.take(Label(story="US-000", step="verify", result="pass", run="d", at=NOW))
     await here.journal.commit(record(key=TrackKey(root), after=track_of(), at=NOW))
 
     assert () == (await keeper(here, snapshots_days=30).clean(dry_run=False)).doomed

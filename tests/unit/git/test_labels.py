@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.engine.decision import Decision, Refusal, Spawn, accept
@@ -33,6 +34,7 @@ from handoffd.git.labels import (
     expired,
     label_of,
     left_last,
+    name_of,
     of_this_life,
 )
 from handoffd.protocol.handoff import Absent
@@ -67,11 +69,11 @@ def running(number: int = 0, executor: str = "agent") -> Track:
 # --- when one is made ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("status", [Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, Status.TIMEOUT])
 def test_what_a_judged_attempt_has_left_is_kept(status: Status) -> None:
-    """However it was judged; numbers go on over the attempts of a step."""
+    """However it was judged."""
     label = label_of(running(1), EXITED, decided(judged(2, status)), NOW)
 
     assert label is not None
-    assert ("bdd-2", str(status), "US-001", "d1") == (label.name, label.result, label.story, label.run)
+    assert ("bdd", str(status), "US-001", "d1") == (label.step, label.result, label.story, label.run)
 
 
 def test_what_an_interrupted_attempt_has_left_is_kept_without_a_number() -> None:
@@ -79,7 +81,7 @@ def test_what_an_interrupted_attempt_has_left_is_kept_without_a_number() -> None
     label = label_of(running(1), EXITED, decided(judged(1, Status.PENDING)), NOW)
 
     assert label is not None
-    assert ("kept-20260131T221509Z", KEPT, "d1") == (label.name, label.result, label.run)
+    assert (KEPT, "d1", False) == (label.result, label.run, label.numbered)
 
 
 @pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.STARTING])
@@ -109,30 +111,28 @@ def test_what_was_there_before_the_first_attempt_is_kept(later: dict[str, object
     label = label_of(track_of(), ADVANCED, decided(running(), SPAWN), NOW)
 
     assert label is not None
-    assert ("bdd-0", BEGUN, None) == (label.name, label.result, label.run)
+    assert ("bdd", BEGUN, None) == (label.step, label.result, label.run)
     assert label_of(track_of(), ADVANCED, decided(running().with_ledger(**later), SPAWN), NOW) is None
     assert label_of(track_of(), ADVANCED, decided(track_of()), NOW) is None
 
 
 @pytest.mark.parametrize(
-    ("verb", "status", "name", "result"),
+    ("verb", "status", "result"),
     [
-        (Approved(by="mei"), Status.PASS, "bdd-1", "pass"),
-        (Rejected(reason=Reason.SCOPE_WARNING, by="mei"), Status.FAILING, "bdd-1", "failing"),
-        (Skipped(by="mei"), Status.PASS, "bdd-1", "skipped"),
-        (Retried(by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
-        (RolledBack(step="bdd", by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
-        (Reopened(step="bdd", by="mei"), Status.PENDING, "kept-20260131T221509Z", "kept"),
+        (Approved(by="mei"), Status.PASS, "pass"),
+        (Rejected(reason=Reason.SCOPE_WARNING, by="mei"), Status.FAILING, "failing"),
+        (Skipped(by="mei"), Status.PASS, "skipped"),
+        (Retried(by="mei"), Status.PENDING, "kept"),
+        (RolledBack(step="bdd", by="mei"), Status.PENDING, "kept"),
+        (Reopened(step="bdd", by="mei"), Status.PENDING, "kept"),
     ],
 )
-def test_a_persons_decision_keeps_what_it_is_about(
-    verb: Verb, status: Status, name: str, result: str
-) -> None:
+def test_a_persons_decision_keeps_what_it_is_about(verb: Verb, status: Status, result: str) -> None:
     """With the person's name."""
     label = label_of(track_of(), verb, decided(track_of(status)), NOW)
 
     assert label is not None
-    assert (name, result, "mei") == (label.name, label.result, label.by)
+    assert ("bdd", result, "mei") == (label.step, label.result, label.by)
 
 
 def test_nothing_else_keeps_anything() -> None:
@@ -149,27 +149,31 @@ def test_nothing_else_keeps_anything() -> None:
 
 # --- which one to go back to --------------------------------------------------------------------------
 def made(*names: str) -> list[Snapshot]:
-    """Return snapshots by age: `bdd-0` is a beginning; `kept`, `cut` (short), `restored` have no number."""
+    """Return snapshots by age: `bdd-0` is a beginning; `kept`, `cut` (short), `restored` have no number.
+
+    One with a `!` could not be made, one with an `@` is a person's decision.
+    """
     found = []
-    for order, name in enumerate(names):
-        step, _, number = name.partition("-")
-        result = {"kept": KEPT, "cut": KEPT, "restored": RESTORED}.get(
-            name, BEGUN if number == "0" else "pass"
-        )
+    for age, name in enumerate(names):
+        step, _, number = name.rstrip("!@").partition("-")
+        usual = BEGUN if number == "0" else "pass"
+        result = {"kept": KEPT, "cut": KEPT, "restored": RESTORED}.get(step, usual)
+        by_agent = step == "cut" or (number not in {"", "0"} and not name.endswith("@"))
         label = Label(
-            story="US-1", step=step if number else "impl", number=int(number or 0), result=result,
-            run="d1" if name == "cut" else None, at=NOW + timedelta(days=order), order=order,
+            story="US-1", step=step if number else "impl", result=result, run=name if by_agent else None,
+            at=NOW + timedelta(days=age),
         )  # fmt: skip
-        found.append(Snapshot(label=label, ref=name, commit=name))
+        commit = None if name.endswith("!") else name
+        found.append(Snapshot(label=label, name=name, ref=name, commit=commit))
     return found
 
 
-STORY = made("bdd-0", "bdd-1", "review-1", "kept", "impl-1", "cut", "impl-2", "kept", "verify-1")
+STORY = made("bdd-0", "bdd-1", "review-1@", "kept", "impl-1", "cut", "impl-2", "kept", "verify-1")
 
 
 @pytest.mark.parametrize(
     ("step", "wanted"),
-    [("bdd", "bdd-0"), ("review", "bdd-1"), ("impl", "review-1"), ("verify", "impl-2"), ("commit", None)],
+    [("bdd", "bdd-0"), ("review", "bdd-1"), ("impl", "review-1@"), ("verify", "impl-2"), ("commit", None)],
 )
 def test_before_a_step_is_what_the_one_before_it_has_left(step: str, wanted: str | None) -> None:
     """Before its first attempt, whatever a person has tried since."""
@@ -178,15 +182,28 @@ def test_before_a_step_is_what_the_one_before_it_has_left(step: str, wanted: str
     assert wanted == (found and found.ref)
 
 
-def test_what_was_left_last_is_not_what_a_person_had_before_a_way_back() -> None:
-    """A file that differs from it was edited by a person."""
-    assert [None, "cut", "restored", "bdd-1"] == [
-        found and found.ref
-        for found in map(
-            left_last,
-            (made("kept"), made("bdd-1", "cut"), made("cut", "kept", "restored"), made("bdd-1", "kept")),
-        )
-    ]
+def test_a_step_whose_predecessor_was_not_kept_cannot_be_gone_back_to() -> None:
+    """What came before it would be taken away, too, without a word."""
+    assert before_step(made("bdd-0", "bdd-1", "sdd-1!", "impl-1"), "impl") is None
+    assert before_step(of_this_life(made("bdd-0", "bdd-1", "bdd-0!", "bdd-1")), "bdd") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (("kept",), None),
+        (("bdd-0",), "bdd-0"),
+        (("bdd-1", "cut"), "cut"),
+        (("cut", "kept", "restored"), "restored"),
+        (("bdd-1", "kept", "review-1@"), "bdd-1"),
+        (("bdd-1", "impl-1!"), None),
+    ],
+)
+def test_what_was_left_last_has_no_edits_of_a_person(names: tuple[str, ...], wanted: str | None) -> None:
+    """A file that differs from it was edited by a person: also before a decision, or a way back."""
+    found = left_last(made(*names))
+
+    assert wanted == (found and found.ref)
 
 
 def test_an_earlier_start_of_the_story_does_not_count() -> None:
@@ -194,13 +211,30 @@ def test_an_earlier_start_of_the_story_does_not_count() -> None:
     again = made("bdd-0", "impl-1", "impl-2", "bdd-0", "impl-1")
 
     assert ["bdd-0", "impl-1"] == [one.ref for one in of_this_life(again)]
-    assert of_this_life(reversed(again)) == of_this_life(again)
     assert ["kept"] == [one.ref for one in of_this_life(made("kept"))]
+
+
+def test_names_count_how_often_a_step_was_left() -> None:
+    """By an agent or a person; an attempt that is judged again after a crash keeps its name."""
+    life = made("bdd-0", "bdd-1", "impl-1", "impl-2@", "review-1@")
+    impl, at = life[2].label, "20260131T221509Z"
+
+    assert "bdd-0" == name_of(life[0].label, life)
+    assert "impl-3" == name_of(impl, life)
+    assert "impl-1" == name_of(impl, life[:3])
+    assert "verify-1" == name_of(replace(impl, step="verify"), life)
+    kept = replace(impl, result=KEPT, at=NOW)
+    taken = replace(life[0], name=f"kept-{at}")
+    assert f"kept-{at}" == name_of(kept, life)
+    assert [f"kept-{at}-2", f"kept-{at}-3"] == [
+        name_of(kept, [taken]),
+        name_of(kept, [taken, replace(taken, name=f"kept-{at}-2")]),
+    ]
 
 
 def test_old_ones_expire_unless_their_story_is_in_flight() -> None:
     """Age counts from when they were made."""
     now = NOW + timedelta(days=20)
 
-    assert ["bdd-0", "bdd-1", "review-1"] == [one.ref for one in expired(STORY, now, 17.5, {"US-2"})]
+    assert ["bdd-0", "bdd-1", "review-1@"] == [one.ref for one in expired(STORY, now, 17.5, {"US-2"})]
     assert () == expired(STORY, now, 1, {"US-1"})

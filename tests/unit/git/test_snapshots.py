@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.repositories import git
 
 from handoffd.errors import Refused, StoreError
 from handoffd.git import command
+from handoffd.git import snapshots as module
 from handoffd.git.labels import BEGUN, KEPT, Label, Snapshot, of_this_life
 from handoffd.git.snapshots import LARGEST, Snapshots, shadow_of
 
@@ -21,9 +23,10 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def label(number: int, *, step: str = "impl", result: str = "pass", story: str | None = "US-1") -> Label:
-    """Return a label; a later number is later."""
+    """Return a label of what attempt `number` has left; a later number is later."""
     at = START + timedelta(seconds=number)
-    return Label(story=story, step=step, number=number, result=result, run=f"run-{number}", at=at)
+    run = None if result in {BEGUN, KEPT} else f"run-{number}"
+    return Label(story=story, step=step, result=result, run=run, at=at)
 
 
 def said(folder: Path, *words: str) -> str:
@@ -38,12 +41,12 @@ def said(folder: Path, *words: str) -> str:
 
 def content(root: Path, one: Snapshot, path: str) -> str:
     """Return a file of a snapshot."""
-    return said(root, "show", f"{one.commit}:{path}")
+    return said(root, "show", f"{one.ref}:{path}")
 
 
 def names(root: Path, one: Snapshot) -> list[str]:
     """Return the files of a snapshot."""
-    return said(root, "ls-tree", "-r", "--name-only", one.commit).split()
+    return said(root, "ls-tree", "-r", "--name-only", one.ref).split()
 
 
 @pytest.fixture
@@ -83,7 +86,7 @@ def test_it_holds_the_files_as_they_are(root: Path, here: Snapshots) -> None:
 
     assert [".gitignore", "kept", "link", "new", "run.sh"] == names(root, one)
     assert "changed\n" == content(root, one, "kept")
-    modes = {line.split()[3]: line.split()[0] for line in said(root, "ls-tree", one.commit).splitlines()}
+    modes = {line.split()[3]: line.split()[0] for line in said(root, "ls-tree", one.ref).splitlines()}
     assert ("100755", "120000") == (modes["run.sh"], modes["link"])
     assert ("refs/handoffd/US-1/impl-1", one.commit) == (one.ref, said(root, "rev-parse", one.ref).strip())
 
@@ -92,12 +95,13 @@ def test_it_says_what_it_is_of_and_stands_on_the_commit_that_is_checked_out(
     root: Path, here: Snapshots
 ) -> None:
     """So that `git show` has what was not committed."""
+    here.take(label(1))
     one = here.take(label(2, result="failing"))
 
     assert said(root, "rev-parse", "HEAD") == said(root, "rev-parse", f"{one.ref}^")
-    assert [one] == list(here.all("US-1"))
+    assert one == here.all("US-1")[-1]
     message = said(root, "log", "-1", "--format=%an %B", one.ref)
-    assert message.startswith("handoffd US-1: impl-2, failing\n\nStory: US-1\nStep: impl\nNumber: 2\n")
+    assert message.startswith("handoffd US-1: impl-2, failing\n\nStory: US-1\nStep: impl\nResult: failing\n")
     assert "Run: run-2" in message
 
 
@@ -177,6 +181,7 @@ def test_what_the_account_and_the_repository_ignore_is_left_out(
     assert ["a.kept", "a.named"] == [name for name in names(root, one) if name.startswith("a.")]
 
     (home / "ignored").write_text("*.named\n")
+    command.ignored_everywhere.cache_clear()
     (home / ".gitconfig").write_text("[core]\n\texcludesFile = ~/ignored\n")
     one = Snapshots(str(root), tmp_path / "another", environment).take(label(2))
     assert ["a.kept", "a.usual"] == [name for name in names(root, one) if name.startswith("a.")]
@@ -214,7 +219,7 @@ def test_nothing_that_a_repository_names_is_run(root: Path, here: Snapshots, tmp
     assert not (root / "b").exists()
 
 
-@pytest.mark.parametrize("way", ["worktree", "link", "account", "sparse"])
+@pytest.mark.parametrize("way", ["worktree", "link", "account"])
 def test_a_repository_that_is_not_the_projects_own_is_left_alone(
     root: Path, here: Snapshots, tmp_path: Path, way: str
 ) -> None:
@@ -233,9 +238,6 @@ def test_a_repository_that_is_not_the_projects_own_is_left_alone(
         if os.geteuid() != 0:
             pytest.skip("only root can give a folder away")
         os.chown(root / ".git", 65534, 65534)
-    if way == "sparse":
-        (root / ".git/info").mkdir(exist_ok=True)
-        (root / ".git/info/sparse-checkout").write_text("/*\n")
 
     with pytest.raises(StoreError) as caught:
         here.take(label(1))
@@ -256,13 +258,110 @@ def test_where_there_is_no_repository_it_says_so(tmp_path: Path) -> None:
         Snapshots(str(tmp_path / "loose"), tmp_path / "state", {"PATH": str(tmp_path)}).take(label(1))
 
 
-def test_refs_that_others_have_made_are_no_snapshots(root: Path, here: Snapshots) -> None:
-    """An agent can write any; nothing of them is believed that does not fit."""
+def test_refs_are_not_believed(root: Path, here: Snapshots) -> None:
+    """An agent can write any: only what is on our list counts, and the commit that is named there."""
     one = here.take(label(1))
     git(root, "update-ref", "refs/handoffd/US-1/impl-9", "HEAD")
-    git(root, "update-ref", "refs/handoffd/US-1/impl-8", one.commit)
+    git(root, "update-ref", one.ref, "HEAD")
 
     assert [one] == list(here.all("US-1"))
+    (root / "new").write_text("x")
+    here.restore(one, here.take(label(2)), label(3, result=KEPT))
+    assert not (root / "new").exists()
+
+
+def test_a_ref_that_is_a_link_to_a_branch_or_a_file_is_not_followed(root: Path, here: Snapshots) -> None:
+    """Neither by making a snapshot nor by dropping it."""
+    branch = said(root, "rev-parse", "main")
+    git(root, "symbolic-ref", "refs/handoffd/US-1/impl-1", "refs/heads/main")
+
+    one = here.take(label(1))
+    assert (branch, one.commit) == (said(root, "rev-parse", "main"), said(root, "rev-parse", one.ref).strip())
+    git(root, "symbolic-ref", one.ref, "refs/heads/main")
+    here.drop([one])
+
+    assert branch == said(root, "rev-parse", "main")
+
+
+def test_nothing_is_fetched_for_a_repository_that_lacks_objects(
+    root: Path, here: Snapshots, tmp_path: Path
+) -> None:
+    """A partial clone has git fetch them, by a command that its settings name."""
+    one = here.take(label(1))
+    for key, value in (
+        ("core.repositoryformatversion", "1"), ("extensions.partialClone", "evil"),
+        ("remote.evil.promisor", "true"), ("remote.evil.url", str(root)),
+        ("remote.evil.uploadpack", f"touch {tmp_path}/sprung; false"),
+    ):  # fmt: skip
+        git(root, "config", key, value)
+    missing = f"{'12' * 20}\n"
+    (root / ".git/refs/handoffd/US-1/impl-1").write_text(missing)
+    here.all()
+    here.drop([one])
+    (root / ".git/refs/heads/main").write_text(missing)
+
+    with pytest.raises(StoreError, match="git "):
+        here.take(label(2))
+
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["objects", "refs", "refs/handoffd"])
+def test_nothing_is_written_through_a_link(root: Path, here: Snapshots, tmp_path: Path, name: str) -> None:
+    """It may lead to another project."""
+    outside = tmp_path / "outside"
+    place = root / ".git" / name
+    if place.exists():
+        place.rename(outside)
+    else:
+        outside.mkdir()
+    place.symlink_to(outside)
+    before = sorted(outside.rglob("*"))
+
+    with pytest.raises(StoreError):
+        here.take(label(1))
+
+    assert before == sorted(outside.rglob("*")) or name == "refs/handoffd"
+    assert not any("impl" in path.name for path in outside.rglob("*"))
+
+
+@pytest.mark.parametrize("way", ["file", "commondir"])
+def test_the_git_folder_of_another_project_is_not_used(root: Path, tmp_path: Path, way: str) -> None:
+    """Whatever a file of git says."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    git(mine, "init", "--quiet")
+    if way == "file":
+        shutil.rmtree(mine / ".git")
+        (mine / ".git").write_text(f"gitdir: {root}/.git\n")
+    else:
+        (mine / ".git/commondir").write_text(f"{root}/.git\n")
+
+    with pytest.raises(StoreError, match="is elsewhere"):
+        Snapshots(str(mine), tmp_path / "state", dict(os.environ)).take(label(1))
+
+
+def test_a_submodule_and_a_packed_branch_are_no_exception(root: Path, tmp_path: Path) -> None:
+    """Its git folder is in that of the repository around it."""
+    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(root), "inner")
+    inner = root / "inner"
+    git(inner, "pack-refs", "--all")
+    (inner / "kept").write_text("changed\n")
+
+    one = Snapshots(str(inner), tmp_path / "state", dict(os.environ)).take(label(1))
+
+    assert "changed\n" == content(inner, one, "kept")
+    assert said(inner, "rev-parse", "HEAD") == said(inner, "rev-parse", f"{one.ref}^")
+
+
+def test_a_checkout_that_is_sparse_no_longer_is_kept(root: Path, here: Snapshots) -> None:
+    """Its file stays."""
+    git(root, "sparse-checkout", "set", "below")
+    with pytest.raises(StoreError, match="sparse"):
+        here.take(label(1))
+    git(root, "sparse-checkout", "disable")
+
+    assert "kept" in names(root, here.take(label(1)))
 
 
 # --- several projects of one repository ---------------------------------------------------------------
@@ -303,7 +402,7 @@ def test_a_linked_worktree_has_snapshots_of_its_own(root: Path, tmp_path: Path) 
 
     one = Snapshots(str(linked), tmp_path / "state", dict(os.environ)).take(label(1))
 
-    assert ("refs/handoffd/linked/US-1/impl-1", "linked\n") == (one.ref, content(root, one, "kept"))
+    assert ("refs/handoffd/@worktree/linked/US-1/impl-1", "linked\n") == (one.ref, content(root, one, "kept"))
 
 
 # --- the way back -------------------------------------------------------------------------------------
@@ -373,7 +472,7 @@ def test_what_was_there_is_kept_and_one_can_go_back_to_it(
 def test_a_file_that_a_person_has_edited_since_is_never_written_over(
     root: Path, here: Snapshots, story: tuple[Snapshot, Snapshot], tree: Tree
 ) -> None:
-    """Nothing is changed then; the refusal names the files, and the command that shows the edits."""
+    """Nothing is changed then; a person may go over it all the same, as the present is kept first."""
     (root / "kept").write_text("by a person\n")
     (root / "deep/er/new").write_text("by a person\n")
     was = tree()
@@ -382,11 +481,11 @@ def test_a_file_that_a_person_has_edited_since_is_never_written_over(
         here.restore(*story, label(2, result=KEPT))
 
     assert (was, "FILES_EDITED") == (tree(), caught.value.code)
-    assert (
-        "edited since impl-1, and would be written over: deep/er/new, kept; move or commit it first"
-        in caught.value.message
-    )
-    assert f"git -C {root} diff refs/handoffd/US-1/impl-1 -- deep/er/new" == caught.value.hint
+    wanted = "edited since, and would be written over: deep/er/new, kept; --force does that"
+    assert caught.value.message.startswith(wanted)
+
+    kept, _ = here.restore(*story, label(2, result=KEPT), over=True)
+    assert ("kept\n", "by a person\n") == ((root / "kept").read_text(), content(root, kept, "kept"))
 
 
 def test_a_file_that_a_person_has_added_or_edited_elsewhere_stays(
@@ -499,53 +598,75 @@ def test_a_broken_state_directory_is_an_error_for_people(root: Path, tmp_path: P
 
 
 def test_git_that_does_not_end_is_killed(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says that."""
+    """So are the processes that it has started; the error says that."""
     slow = tmp_path / "bin/git"
     slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.write_text("#!/bin/sh\nsleep 60 & sleep 60\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(command, "LIMIT_S", 0.1)
+    monkeypatch.setattr(module, "FIRST_LIMIT_S", 0.1)
 
     with pytest.raises(StoreError, match="did not end within") as caught:
         Snapshots(str(root), tmp_path / "state", {"PATH": f"{slow.parent}:/usr/bin:/bin"}).take(label(1))
 
-    assert "GIT_FAILED" == caught.value.code
+    assert "GIT_TOO_SLOW" == caught.value.code
 
 
 def test_a_story_that_is_started_again_replaces_its_snapshots(root: Path, here: Snapshots) -> None:
     """The ones that it has not replaced yet are of its earlier life."""
     for number in range(3):
         here.take(label(number, result=BEGUN if number == 0 else "pass"))
-    at = START + timedelta(hours=1)
-    again = here.take(Label(story="US-1", step="impl", number=0, result=BEGUN, at=at))
+    again = here.take(label(10, result=BEGUN))
+    first = here.take(label(11))
 
-    assert ["impl-1", "impl-2", "impl-0"] == [one.name for one in here.all("US-1")]
-    assert (again,) == of_this_life(here.all("US-1"))
+    assert ["impl-2", "impl-0", "impl-1"] == [one.name for one in here.all("US-1")]
+    assert (again, first) == of_this_life(here.all("US-1"))
+    assert first.commit == said(root, "rev-parse", "refs/handoffd/US-1/impl-1").strip()
 
 
-def test_a_clock_that_is_set_back_changes_no_order(root: Path, here: Snapshots, tmp_path: Path) -> None:
-    """A later snapshot is the later one; also when our folder was deleted meanwhile."""
+def test_a_clock_that_is_set_back_changes_no_order(here: Snapshots) -> None:
+    """A later snapshot is the later one."""
     here.take(label(100))
     here.take(label(5))
-    assert [100, 5] == [one.label.number for one in here.all()]
 
-    shutil.rmtree(shadow_of(str(root), tmp_path / "state"))
-    here.take(label(200))
-    assert [100, 5, 200] == [one.label.number for one in here.all()]
+    assert ["run-100", "run-5"] == [one.label.run for one in here.all()]
+
+
+def test_one_that_could_not_be_made_is_on_the_list(root: Path, here: Snapshots) -> None:
+    """Else a way back would pass over it."""
+    here.take(label(0, result=BEGUN))
+    (root / ".git/HEAD").write_text("nonsense")
+
+    with pytest.raises(StoreError, match="HEAD names no commit"):
+        here.take(label(1))
+
+    (_, missing) = here.all()
+    assert ("impl-1", "", None) == (missing.name, missing.ref, missing.commit)
+
+
+def test_a_look_and_a_snapshot_do_not_disturb_each_other(root: Path, here: Snapshots) -> None:
+    """Two that are made at once wait for each other."""
+    here.take(label(0, result=BEGUN))
+    with ThreadPoolExecutor(4) as threads:
+        looks = [threads.submit(lambda: here.counted(here.all())) for _ in range(8)]
+        made = [threads.submit(here.take, label(number)) for number in range(1, 4)]
+        found = {one.result().commit for one in made}
+        assert all(look.result() for look in looks)
+
+    assert 3 == len({one.ref for one in here.all()} - {"refs/handoffd/US-1/impl-0"})
+    assert found == {one.commit for one in here.all()[1:]}
 
 
 def test_dropped_ones_are_gone_and_the_others_stay(root: Path, here: Snapshots) -> None:
-    """One that was made anew meanwhile is not dropped."""
-    one, two = here.take(label(1)), here.take(label(2))
+    """Also packed ones; a ref that is another's by now is left, and one that is gone does no harm."""
+    one, two, three = here.take(label(1)), here.take(label(2)), here.take(label(3))
+    git(root, "pack-refs", "--all")
+    git(root, "update-ref", two.ref, "HEAD")
+    git(root, "update-ref", "-d", three.ref)
 
-    here.drop([one])
-    assert [two] == list(here.all())
+    here.drop([one, two, three])
 
-    (root / "new").write_text("x")
-    newer = here.take(label(2))
-    with pytest.raises(StoreError):
-        here.drop([two])
-    assert [newer] == list(here.all())
+    assert [] == list(here.all())
+    assert two.ref == said(root, "for-each-ref", "--format=%(refname)", "refs/handoffd").strip()
 
 
 def test_the_files_that_differ_are_counted(root: Path, here: Snapshots) -> None:
@@ -574,4 +695,121 @@ def test_a_repository_with_longer_ids_is_no_exception(tmp_path: Path) -> None:
 
     here.restore(before, here.take(label(1)), label(2, result=KEPT))
 
-    assert (64, "one", False) == (len(before.commit), (root / "file").read_text(), (root / "new").exists())
+    assert (64, "one", False) == (
+        len(before.commit or ""), (root / "file").read_text(), (root / "new").exists(),
+    )  # fmt: skip
+
+
+def test_a_repository_that_is_made_anew_with_other_ids_is_kept_again(root: Path, here: Snapshots) -> None:
+    """Our folder is of the old kind."""
+    here.take(label(1))
+    shutil.rmtree(root / ".git")
+    git(root, "init", "--quiet", "--object-format=sha256")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "again")
+
+    assert "kept" in names(root, here.take(label(2)))
+
+
+# --- files of all kinds -------------------------------------------------------------------------------
+def test_files_that_change_their_type_are_kept(root: Path, here: Snapshots) -> None:
+    """A file becomes a folder, a folder a link or a file, a file a pipe."""
+    for name in ("module.py", "pipe", "folder/one", "other/one"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(name)
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "more")
+    before = here.take(label(0, result=BEGUN))
+    for name in ("module.py", "pipe", "folder/one", "other/one"):
+        (root / name).unlink()
+    (root / "module.py").mkdir()
+    (root / "module.py/__init__.py").write_text("package")
+    os.mkfifo(root / "pipe")
+    (root / "folder").rmdir()
+    (root / "folder").symlink_to("below")
+    (root / "other").rmdir()
+    (root / "other").write_text("a file")
+
+    one = here.take(label(1))
+
+    assert [
+        ".gitignore", "below/one", "folder", "kept", "module.py/__init__.py", "other",
+    ] == names(root, one)  # fmt: skip
+    (root / "pipe").unlink()
+    here.restore(before, one, label(2, result=KEPT))
+    assert "folder/one" == (root / "folder/one").read_text()
+    assert "module.py" == (root / "module.py").read_text()
+
+
+def test_a_file_that_git_cannot_take_is_left_out_and_named(root: Path, here: Snapshots) -> None:
+    """The others are kept."""
+    (root / ".gitattributes").write_text("*.bad working-tree-encoding=UTF-16\n")
+    for name in ("a.bad", "b", "c"):
+        (root / name).write_text("no byte order mark")
+
+    one = here.take(label(1))
+
+    assert ["a.bad"] == here.left_out
+    assert {"b", "c"} <= set(names(root, one))
+
+
+def test_a_repository_inside_is_never_written_over(root: Path, here: Snapshots) -> None:
+    """It has commits of its own, which no snapshot has; where it only moved, it is left as it is."""
+    (root / "lib").write_text("a file")
+    before = here.take(label(0, result=BEGUN))
+    (root / "lib").unlink()
+    (root / "lib").mkdir()
+    git(root / "lib", "init", "--quiet")
+    (root / "lib/own").write_text("precious")
+    git(root / "lib", "add", "own")
+    git(root / "lib", "commit", "--quiet", "-m", "own")
+    git(root, "add", "lib")
+    git(root, "commit", "--quiet", "-m", "by an agent")
+    (root / "new").write_text("x")
+    left = here.take(label(1))
+
+    with pytest.raises(Refused, match="in the way, and in no snapshot: lib"):
+        here.restore(before, left, label(2, result=KEPT))
+    assert "precious" == (root / "lib/own").read_text()
+
+    git(root / "lib", "commit", "--quiet", "--allow-empty", "-m", "moved")
+    git(root, "commit", "--quiet", "--all", "-m", "moved")
+    (root / "new").unlink()
+    _, changed = here.restore(left, here.take(label(3)), label(4, result=KEPT))
+    assert (("new",), "precious") == (changed, (root / "lib/own").read_text())
+
+
+def test_an_ignored_link_below_a_folder_in_the_way_is_seen(root: Path, here: Snapshots) -> None:
+    """A link to a folder is not walked into, and is not kept."""
+    (root / "a").write_text("a file")
+    before = here.take(label(0, result=BEGUN))
+    (root / "a").unlink()
+    (root / "a").mkdir()
+    (root / "a/some.log").symlink_to(root / "below")
+
+    with pytest.raises(Refused, match=r"no snapshot: a/some\.log"):
+        here.restore(before, here.take(label(1)), label(2, result=KEPT))
+
+
+def test_a_file_that_has_grown_too_large_is_not_written_over(root: Path, here: Snapshots) -> None:
+    """No snapshot has what is in it now."""
+    before = here.take(label(0, result=BEGUN))
+    (root / "kept").write_text("changed\n")
+    left = here.take(label(1))
+    with (root / "kept").open("ab") as file:
+        file.truncate(LARGEST + 1)
+
+    with pytest.raises(Refused, match="no snapshot: kept"):
+        here.restore(before, left, label(2, result=KEPT))
+
+
+@pytest.mark.parametrize("name", ["my app", "a~b:c[d", ".hidden", "x.lock", "two..dots", "end.", "ü"])
+def test_a_project_may_have_any_name(root: Path, tmp_path: Path, name: str) -> None:
+    """git takes only some in a ref."""
+    (root / name).mkdir()
+    (root / name / "file").write_text("x")
+
+    one = Snapshots(str(root / name), tmp_path / "state", dict(os.environ)).take(label(1))
+
+    assert f"{name}/file" in said(root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", one.ref)
+    assert "x" == content(root, one, f"{name}/file")

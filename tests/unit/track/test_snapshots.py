@@ -111,7 +111,7 @@ async def test_a_rollback_that_would_lose_an_edit_changes_nothing(tmp_path: Path
         at(project.root, "work.txt").write_text("mine\n")
         before = project.main.track
 
-        with pytest.raises(Refused, match=r"edited since bdd-1, .*: work\.txt"):
+        with pytest.raises(Refused, match=r"edited since, .*: work\.txt"):
             await project.main.give(RolledBack(step="bdd", files=True))
 
         assert before == project.main.track
@@ -172,7 +172,7 @@ async def test_a_snapshot_that_fails_holds_nothing_up_and_is_shown(tmp_path: Pat
         await eventually(lambda: shown(project)["step"] == "review")
 
         (warning,) = (await view_of(project, here.services.slots)).warnings
-        assert warning.startswith("bdd-1 was not kept: git ")
+        assert warning.startswith("the files that bdd left were not kept: git ")
 
         os.unlink(at(project.root, ".git/objects"))
         (tmp_path / "objects").rename(at(project.root, ".git/objects"))
