@@ -119,3 +119,25 @@ def test_under_a_service_manager_agents_belong_to_the_launchers_unit(tmp_path: P
             running_now = daemon.wait_executing(project)
 
             assert descends(running_now["pid"], launcher)
+
+
+def test_a_daemon_imports_what_only_later_work_needs_once_it_answers(tmp_path: Path) -> None:
+    """Not before, which would delay the answer; and not when first used, as an upgrade may come before."""
+    later = {"apscheduler", "jinja2", "junitparser", "pathspec", "prometheus_client"}
+    with closing(Daemon(tmp_path)) as daemon:
+        daemon.environment = {"PYTHONPROFILEIMPORTTIME": "1"}
+        daemon.fresh = True
+
+        daemon.start()
+
+        eventually_sync(lambda: later <= imported(daemon.log()))
+        before, ready, _ = daemon.log().partition("info    ready")
+        assert ready
+        assert set() == later & imported(before)
+        assert "rich.console" not in daemon.log()  # structlog would import it if it could
+
+
+def imported(log: str) -> set[str]:
+    """Return the packages of which Python has timed the import of a module in a log."""
+    lines = (line for line in log.splitlines() if line.startswith("import time:"))
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}

@@ -27,9 +27,6 @@ from handoffd import failpoints
 from handoffd.cli.main import main as command
 from handoffd.inspection import own_files
 
-PRELOADED = ("handoffd.app.daemon", "handoffd.cli.daemon", "handoffd.app.logs")
-"""What the command imports only when it is given."""
-
 STATE_FILE = "STATE.json"
 _PR_SET_PDEATHSIG = 1
 _RENAMES = frozenset({"before_rename", "after_rename"})
@@ -91,11 +88,20 @@ def say(**words: object) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
+def preload() -> None:
+    """Import what the command imports only when it is given, and what a daemon imports by itself."""
+    for name in ("handoffd.cli.daemon", "handoffd.app.logs", "apscheduler.schedulers.asyncio"):
+        import_module(name)
+    from handoffd.app.daemon import AFTERWARDS
+
+    for name in AFTERWARDS:
+        import_module(name)
+
+
 def main() -> None:
     """Fork a daemon for every line on stdin, one after the other."""
     end_with_the_parent()
-    for name in PRELOADED:
-        import_module(name)
+    preload()
     # Parsed once here and not in every daemon; what it holds is the same for all of them.
     own_files.book_of(own_files.shipped_layers(None))
     anyio.run(anyio.lowlevel.checkpoint)  # imports the event loop

@@ -20,10 +20,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import NoReturn
 
-from tests.chaos.zygote import PRELOADED, end_with_the_parent
+from tests.chaos.zygote import end_with_the_parent, preload
 from tests.support import dying
 
 _START_LIMIT_S = 60
@@ -170,8 +169,7 @@ def _reap() -> None:
 def main() -> None:
     """Fork a daemon for every line on stdin, and say when one has ended; end when stdin does."""
     end_with_the_parent()
-    for name in PRELOADED:
-        import_module(name)
+    preload()
     gc.collect()
     gc.freeze()  # what is loaded by now is shared with every daemon
     woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import LOOK_EVERY_S, Timetable
 from handoffd.inspection.own_files import warmed
 from handoffd.metrics.counters import Counted
-from handoffd.metrics.prometheus import exposition
+from handoffd.protocol.rules import Language
 from handoffd.schedule.poller import Scheduler, follow_lag
 from handoffd.settings.loading import Given
 from handoffd.settings.model import Settings
@@ -68,6 +69,18 @@ BUDGETS_EVERY_S = 1.0
 
 LOCK_S = 5.0
 """How long a starting daemon waits for a verb that is being carried out without one."""
+
+AFTERWARDS: Final = (
+    "handoffd.metrics.prometheus",
+    "handoffd.execute.reports.junit",
+    "handoffd.execute.reports.cargo",
+    "handoffd.execute.reports.gotest",
+    "handoffd.execute.reports.jest",
+    "handoffd.execute.reports.tap",
+    "pathspec",
+)
+"""Modules that the first answer does not need. What uses them imports them, and the daemon imports them all
+soon after that answer: later an upgrade may have replaced them by another release's."""
 
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then is on a disk that does not answer."""
@@ -173,16 +186,16 @@ class Daemon:
             self._manager.ready(self._summary())
             socket, port = str(self._settings.control_socket), server.tcp_port
             log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
+            for name, work in self._afterwards():
+                tasks.start_soon(work, name=name)
             await self._stop.wait()  # no limit: a daemon runs until a request or a signal stops it
             await self._wind_down()
             tasks.cancel_scope.cancel()
 
     def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, object]]]]:
-        language = self._settings.language
         return [
             ("notifier", partial(self._services.notifier.run, self._roster.notice_given_up)),
             ("watcher", self._watcher.run),
-            ("scheduler", self._scheduler.run),
             ("meters", self._services.meters.run),
             ("budgets", partial(self._services.budgets.run, BUDGETS_EVERY_S)),
             ("slots", self._services.slots.run),
@@ -195,11 +208,20 @@ class Daemon:
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("threads", partial(follow_threads, to_thread.current_default_thread_limiter())),
             ("asking", partial(follow_threads, self._services.asking)),
-            ("prompts", partial(to_thread.run_sync, warmed, language, abandon_on_cancel=True)),
             ("collector", self._spare_the_collector),
         ]
 
+    def _afterwards(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, object]]]]:
+        """Return what would only delay the first answer: nothing of it is due before."""
+        prepared = partial(prepare, self._settings.language)
+        return [
+            ("scheduler", self._scheduler.run),
+            ("preparations", partial(to_thread.run_sync, prepared, abandon_on_cancel=True)),
+        ]
+
     async def _exposition(self) -> bytes:
+        from handoffd.metrics.prometheus import exposition  # noqa: PLC0415  (see AFTERWARDS)
+
         standing = await gauges(self._services, self._roster, self._watcher, self._machine.trouble)
         return await to_thread.run_sync(exposition, self._counted.registry, standing)
 
@@ -290,6 +312,13 @@ class Daemon:
             await (
                 self._services.launcher.retire()
             )  # no service owns it; it stays until its last shim has ended
+
+
+def prepare(language: Language) -> None:
+    """Import what a daemon may need later, and compile the templates of `language`. For a worker thread."""
+    for name in AFTERWARDS:
+        import_module(name)
+    warmed(language)
 
 
 def _door_of(settings: Settings) -> TcpDoor | None:

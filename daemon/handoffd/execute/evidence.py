@@ -36,7 +36,6 @@ from handoffd.engine.wording import shortened
 from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import footprint_of
-from handoffd.execute.reports import cargo, gotest, jest, junit, tap
 from handoffd.execute.reports.report import (
     BAD,
     EVERYTHING,
@@ -54,13 +53,6 @@ from handoffd.settings.model import TestSettings
 MAX_EXCLUDED = 50
 _COMMAND_CHARS = 60
 
-_READERS: Mapping[Literal["junit", "gotest", "tap", "jest", "cargo"], Callable[[bytes], TestReport]] = {
-    "junit": junit.read,
-    "gotest": gotest.read,
-    "tap": tap.read,
-    "jest": jest.read,
-    "cargo": cargo.read,
-}
 _CANNOT_RUN = {126: "it is not executable", 127: "it was not found"}
 _PYTEST_CANNOT_RUN = {3: "pytest broke internally", 4: "pytest was called wrongly"}
 _PYTEST_NOTHING_COLLECTED = 5
@@ -109,7 +101,7 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     if output.report is None:
         how = _failure(exit_record) or "exit code 0"
         return unusable(f"the test command left no report ({how})")
-    report = _READERS[settings.report](output.report)
+    report = _reader(settings.report)(output.report)
     if report.problem is not None:
         return report
     if is_pytest(settings) and exit_record.code in _PYTEST_CANNOT_RUN:
@@ -118,6 +110,20 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     results = {_relative(test_id, root): outcome for test_id, outcome in report.results.items()}
     unnamed = _unnamed(settings, exit_record, report)
     return replace(report, results=results, load_errors=errors, unnamed_failure=unnamed)
+
+
+def _reader(form: Literal["junit", "gotest", "tap", "jest", "cargo"]) -> Callable[[bytes], TestReport]:
+    # A daemon imports them soon after its first answer (`AFTERWARDS` in app/daemon.py), not before it.
+    from handoffd.execute.reports import cargo, gotest, jest, junit, tap  # noqa: PLC0415
+
+    readers: Mapping[str, Callable[[bytes], TestReport]] = {
+        "junit": junit.read,
+        "gotest": gotest.read,
+        "tap": tap.read,
+        "jest": jest.read,
+        "cargo": cargo.read,
+    }
+    return readers[form]
 
 
 def evidence_of(

@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from handoffd.journal.queries import Counts
-from handoffd.metrics.prometheus import MOST_VALUES
-from handoffd.metrics.recorder import Gauge, Values, among, single
+from handoffd.metrics.recorder import MOST_VALUES, Gauge, Values, among, single
 from handoffd.track.services import Services
 
 

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from prometheus_client import CollectorRegistry
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from handoffd.clock import Clock
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, TestEvidence
 from handoffd.engine.run import Exit
 from handoffd.engine.track import Dispatch, Track, TrackKey
-from handoffd.metrics.prometheus import INTERRUPTED, TOKENS, Bounded, Instruments
+from handoffd.metrics.recorder import INTERRUPTED, TOKENS, Bounded
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from handoffd.metrics.prometheus import Instruments
 
 _OPEN: Final = frozenset({Status.PENDING, Status.RUNNING})
 _MOST_MARKS: Final = 10_000
 
 
 class Counted:
-    """The recorder of a daemon. `registry` is what it counts in."""
+    """The recorder of a daemon."""
 
     def __init__(self, clock: Clock) -> None:
-        self.registry = CollectorRegistry()
         self._clock = clock
-        self._count = Instruments(self.registry)
         self._step, self._executor = Bounded(), Bounded()
         self._expected: set[tuple[str, str]] = set()
         self._ended: dict[TrackKey, float] = {}
         """When (monotonic seconds) the last executor or check of a track ended, while the next is awaited."""
+
+    @cached_property
+    def _count(self) -> Instruments:
+        # A daemon imports the client library soon after its first answer, not before it.
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415
+
+        from handoffd.metrics.prometheus import Instruments  # noqa: PLC0415
+
+        return Instruments(CollectorRegistry())
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What it counts in."""
+        return self._count.registry
 
     def found(self, track: Track) -> None:
         """Create the series, at 0, of the attempt that a track has in flight, if it has one."""

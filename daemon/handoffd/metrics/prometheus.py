@@ -20,44 +20,23 @@ from prometheus_client.registry import Collector
 
 import handoffd
 from handoffd.engine.run import End
-from handoffd.metrics.recorder import Gauge
+from handoffd.metrics.recorder import INTERRUPTED, TOKENS, Gauge
 from handoffd.protocol.state import Status
 
 ATTEMPT_BUCKETS_S: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 HANDOFF_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 SHORT_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
 
-MOST_VALUES: Final = 50
-"""Of one label; what comes after that is `other`."""
-OTHER: Final = "other"
-
-INTERRUPTED: Final = "interrupted"
 VERDICTS: Final = (Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, Status.TIMEOUT, INTERRUPTED)
 """How an attempt can end."""
-
-TOKENS: Final = ("input", "output", "cache_read", "cache_write")
-
-
-class Bounded:
-    """The first values that a label gets; every further one is `other`."""
-
-    def __init__(self, most: int = MOST_VALUES) -> None:
-        self._most = most
-        self._known: set[str] = set()
-
-    def __call__(self, value: str) -> str:
-        """Return `value`, or `other` when there are too many."""
-        if value not in self._known:
-            if len(self._known) >= self._most:
-                return OTHER
-            self._known.add(value)
-        return value
 
 
 class Instruments:
     """Counters and histograms of one daemon, in `registry`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"handoffd_{name}", text, labels, registry=registry)
 
@@ -113,9 +92,6 @@ class Instruments:
 
 
 # --- the text ----------------------------------------------------------------------------------------
-MEDIA = "text/plain; version=0.0.4; charset=utf-8"
-
-
 class _Gauges(Collector):
     def __init__(self, gauges: Sequence[Gauge]) -> None:
         self._gauges = gauges

@@ -6,12 +6,38 @@ Nothing here needs the client library: without a daemon nothing is counted (`Unc
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 
 from handoffd.engine.events import Event
 from handoffd.engine.track import Track, TrackKey
+
+MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""What the text for Prometheus is."""
+
+MOST_VALUES: Final = 50
+"""Of one label; what comes after that is `other`."""
+OTHER: Final = "other"
+
+INTERRUPTED: Final = "interrupted"
+TOKENS: Final = ("input", "output", "cache_read", "cache_write")
+
+
+class Bounded:
+    """The first values that a label gets; every further one is `other`."""
+
+    def __init__(self, most: int = MOST_VALUES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        """Return `value`, or `other` when there are too many."""
+        if value not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(value)
+        return value
 
 
 class Recorder(Protocol):

@@ -18,7 +18,8 @@ from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE
 from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load
 
-_NOT_IN_YAML = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_YAML = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Every other character is. `re` needs ten times as long, 7 ms, for the reverse: a class that names those."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PAIR = re.compile(r"""[\s*{-]*["']?([A-Za-z][A-Za-z _-]{0,40}?)["'*]{0,4}\s*[:=](?:\s(.*)|(["'\w\[].*)?)$""")
 _COMMENT = re.compile(r"(?<!\s)\s+#.*$")  # the look-behind keeps long blanks from costing their square

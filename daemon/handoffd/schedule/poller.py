@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.base import BaseTrigger
+from anyio import to_thread
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +38,12 @@ _DEFAULTS = {
 }
 
 
-class _Every(BaseTrigger):  # type: ignore[misc]  # the library has no types
+class _Every:
     """Fires once per interval of `seconds`; any number of missed times is one fire.
 
     The library's own trigger computes each missed time in turn, which blocks the event loop for a minute when
-    a clock that had stopped for months is set right.
+    a clock that had stopped for months is set right. It is registered as one of the library's triggers, not
+    derived from them, because a daemon answers before it imports the library.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -89,7 +92,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run the jobs until cancelled; a cancellation reaches a running job at its next checkpoint."""
-        scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=_DEFAULTS)
+        scheduler = (await to_thread.run_sync(_library))(timezone=UTC, job_defaults=_DEFAULTS)
         scheduler.start()
         self._scheduler = scheduler
         try:
@@ -100,6 +103,15 @@ class Scheduler:
         finally:
             self._scheduler = None
             await _shut_down(scheduler)
+
+
+def _library() -> type[AsyncIOScheduler]:
+    """Import APScheduler, which takes 20 ms or more; return its class."""
+    from apscheduler.schedulers.asyncio import AsyncIOScheduler  # noqa: PLC0415  (see above)
+    from apscheduler.triggers.base import BaseTrigger  # noqa: PLC0415
+
+    BaseTrigger.register(_Every)
+    return AsyncIOScheduler  # type: ignore[no-any-return]  # the library has no types
 
 
 def _arm(scheduler: AsyncIOScheduler, beat: _Beat) -> None:

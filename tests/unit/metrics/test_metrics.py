@@ -24,8 +24,8 @@ from handoffd.engine.events import (
 from handoffd.engine.run import End, Exit, PostCheck, Usage
 from handoffd.engine.track import Track, TrackKey
 from handoffd.metrics.counters import Counted
-from handoffd.metrics.prometheus import Bounded, Instruments, exposition
-from handoffd.metrics.recorder import Gauge, Recorder, Uncounted, Values, among, single
+from handoffd.metrics.prometheus import Instruments, exposition
+from handoffd.metrics.recorder import Bounded, Gauge, Recorder, Uncounted, Values, among, single
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

@@ -54,7 +54,7 @@ from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.decision import Result
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Json, NotFound, Refused
-from handoffd.metrics.prometheus import MEDIA
+from handoffd.metrics.recorder import MEDIA
 from handoffd.protocol.state import encoded
 
 
