@@ -3,7 +3,8 @@
     python -m tests.benchmarks [--only handoff,status,...] [--json] [--check]
 
 Sections: `handoff` (from an executor's hand-off to the next one's first instruction), `rates` (decisions and
-whole cycles a second), `decision` (one of them), `status` (the command), `live` (many executors at once).
+whole cycles a second), `decision` (one of them), `status` (the command), `start` (of the daemon, until it
+answers), `live` (many executors at once).
 docs/explanation/performance.md says what the figures mean. `--check`: exit code 1 when a goal is missed. A
 figure that could not be measured misses none.
 """
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks import cycles, decision, handoff_latency, live, reference, status
+from tests.benchmarks import cycles, decision, handoff_latency, live, reference, starting, status
 from tests.benchmarks.executor import build
 from tests.benchmarks.handoff_latency import bounded, count_of, say
 from tests.benchmarks.measures import machine
@@ -49,6 +50,7 @@ class Run:
             "rates": ("decisions a second, many projects at once", self._rates),
             "decision": ("one decision, in processor time", decision.rows),
             "status": ("handoffd status, the whole process", self._status),
+            "start": ("a daemon's start, until it answers", self._start),
             "live": ("many executors at once", self._live),
         }
 
@@ -73,6 +75,9 @@ class Run:
 
     def _status(self) -> list[Row]:
         return status.rows(self._folder("status"), self._given.projects, 15, self._cli)
+
+    def _start(self) -> list[Row]:
+        return starting.rows(self._folder("start"), 9)
 
     def _live(self) -> list[Row]:
         return live.rows(self._folder("live"), self._given.live)
@@ -138,7 +143,7 @@ _NUMBERS = {
     "cycles": (10, "cycles of each of them"),
     "live": (200, "executors at once"),
 }
-_NAMES = ("handoff", "rates", "decision", "status", "live")
+_NAMES = ("handoff", "rates", "decision", "status", "start", "live")
 
 
 def _parsed(arguments: Sequence[str] | None) -> Namespace:
