@@ -77,7 +77,7 @@ class Run:
         return status.rows(self._folder("status"), self._given.projects, 15, self._cli)
 
     def _start(self) -> list[Row]:
-        return starting.rows(self._folder("start"), 9)
+        return starting.rows(self._folder("start"), self._given.starts)
 
     def _live(self) -> list[Row]:
         return live.rows(self._folder("live"), self._given.live)
@@ -141,6 +141,7 @@ _NUMBERS = {
     "idle": (5, "seconds to watch the daemon rest"),
     "lines": (100, "projects of the rates"),
     "cycles": (10, "cycles of each of them"),
+    "starts": (9, "starts of a daemon"),
     "live": (200, "executors at once"),
 }
 _NAMES = ("handoff", "rates", "decision", "status", "start", "live")

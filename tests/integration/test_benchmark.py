@@ -164,12 +164,12 @@ def test_what_watching_costs(base: Path) -> None:
     assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)
 
 
-ALL = {"handoff", "rates", "decision", "status", "live"}
+ALL = {"handoff", "rates", "decision", "status", "start", "live"}
 
 
 def whole(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
     """Run all of the benchmark, as small as it gets, or the sections that are asked for."""
-    sizes = {"projects": 3, "rounds": 3, "idle": 1, "lines": 3, "cycles": 2, "live": 3}
+    sizes = {"projects": 3, "rounds": 3, "idle": 1, "lines": 3, "cycles": 2, "starts": 1, "live": 3}
     command = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
     return ran(base, "tests.benchmarks", *command, *arguments, path=path)
 

@@ -31,8 +31,10 @@ def main() -> None:
             sys.exit(tell(error, as_json="--json" in words))
         if text is not None:
             sys.exit(show(text))
-    if words[:1] != ["run"]:
-        # What a command imports lives as long as it does: looking for garbage among that takes 30 ms.
+    # What a command imports lives as long as it does: looking for garbage among that takes 30 ms.
+    if words[:1] == ["run"]:
+        gc.disable()  # the daemon enables it once it has started
+    else:
         gc.set_threshold(50_000)
     from handoffd.cli.main import main as whole
 
