@@ -80,7 +80,7 @@ AFTERWARDS: Final = (
     "pathspec",
 )
 """Modules that the first answer does not need. What uses them imports them, and the daemon imports them all
-soon after that answer: later an upgrade may have replaced them by another release's."""
+soon, once all projects are read: later an upgrade may have replaced them by another release's."""
 
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then is on a disk that does not answer."""
@@ -208,16 +208,11 @@ class Daemon:
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("threads", partial(follow_threads, to_thread.current_default_thread_limiter())),
             ("asking", partial(follow_threads, self._services.asking)),
-            ("collector", self._spare_the_collector),
         ]
 
     def _afterwards(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, object]]]]:
         """Return what would only delay the first answer: nothing of it is due before."""
-        prepared = partial(prepare, self._settings.language)
-        return [
-            ("scheduler", self._scheduler.run),
-            ("preparations", partial(to_thread.run_sync, prepared, abandon_on_cancel=True)),
-        ]
+        return [("scheduler", self._scheduler.run), ("preparations", self._prepare)]
 
     async def _exposition(self) -> bytes:
         from handoffd.metrics.prometheus import exposition  # noqa: PLC0415  (see AFTERWARDS)
@@ -225,12 +220,17 @@ class Daemon:
         standing = await gauges(self._services, self._roster, self._watcher, self._machine.trouble)
         return await to_thread.run_sync(exposition, self._counted.registry, standing)
 
-    async def _spare_the_collector(self) -> None:
-        """Exclude the objects of the started daemon from garbage collection: they stay; scans are slow."""
+    async def _prepare(self) -> None:
+        """Once all projects are read, import the rest, and exclude all there is from garbage collection.
+
+        The imports would slow the reading down, which is a recovery after a crash. What is there by then
+        stays, and scans of it are slow.
+        """
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
             with suppress(HandoffdError):
                 await self._roster.views()  # so the first status of thousands need not wait
+        await to_thread.run_sync(prepare, self._settings.language, abandon_on_cancel=True)
         gc.collect()
         gc.freeze()
 
