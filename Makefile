@@ -12,9 +12,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE =
 
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
-HARNESSES := tests/integration tests/chaos tests/soak tests/differential
+HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook bench-snapshots chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook bench-snapshots bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -51,6 +51,9 @@ bench-hook: $(READY)  ## How long Claude Code waits for a hook of ours, beside a
 
 bench-snapshots: $(READY)  ## What a snapshot of 1,000 and 50,000 files costs, beside git status
 	@$(BIN)/python -m tests.benchmarks.snapshots --check $(ARGS)
+
+bench-peers: $(READY)  ## Beside restate, temporal, procrastinate: a chain, a fan-out, kill -9 (ARGS="--only kill --trials 5")
+	@$(BIN)/python -m tests.peers $(ARGS)
 
 chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUNDS=10000 SEED=1 DAEMONS=4)
 	@$(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) \

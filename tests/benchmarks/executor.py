@@ -38,16 +38,22 @@ def build(base: Path) -> Stub:
     log = base / "stamps.log"
     log.touch()
     program = base / "stub"
+    flags = compiled(HERE / "stub.c", program)
+    if flags is not None:
+        return Stub(argv=(str(program), str(log)), log=log, kind=" ".join(["C", *flags]), resolution_ms=0)
+    argv = ("/bin/sh", str(HERE / "stub.sh"), str(log))
+    return Stub(argv=argv, log=log, kind="shell script (no C compiler found)", resolution_ms=10)
+
+
+def compiled(source: Path, program: Path) -> list[str] | None:
+    """Compile a C program, and return the flags that worked; None without a compiler."""
     for compiler in filter(None, map(shutil.which, ("cc", "gcc", "clang"))):
         # Static if possible: no time goes into loading libraries before the first instruction.
         for flags in (["-O2", "-static"], ["-O2"]):
-            command = [compiler, *flags, "-o", str(program), str(HERE / "stub.c")]
+            command = [compiler, *flags, "-o", str(program), str(source)]
             if subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0:
-                return Stub(
-                    argv=(str(program), str(log)), log=log, kind=" ".join(["C", *flags]), resolution_ms=0
-                )
-    argv = ("/bin/sh", str(HERE / "stub.sh"), str(log))
-    return Stub(argv=argv, log=log, kind="shell script (no C compiler found)", resolution_ms=10)
+                return flags
+    return None
 
 
 def stamps(log: Path) -> list[Stamp]:

@@ -1,0 +1,127 @@
+"""handoffd as an engine: a real daemon with its launcher and shims, and projects that have no checks.
+
+The settings are the defaults but for what the work asks for: the slots, and no limit of memory for each
+agent, which would be 512 MiB for a step of some kilobytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+import psutil
+from tests.benchmarks.fleet import active_project, add_all, tell_all
+from tests.peers.engine import Engine, NotMeasured, Running, Work, tail, trees
+from tests.support.daemon import Daemon
+
+
+class Handoffd(Engine):
+    """A daemon; the steps of a fan-out are in as many projects as there are slots.
+
+    A project's main track has one step at a time, so a project for each slot is the most favourable division.
+    """
+
+    name = "handoffd"
+    victim = "the daemon"
+
+    def install(self) -> str:
+        """Return the version of this working tree."""
+        return f"handoffd {version('handoffd')}"
+
+    @contextlib.contextmanager
+    def opened(self, work: Work) -> Iterator[Running]:
+        """Lend a daemon that has its projects, none of which has a story."""
+        daemon = Daemon(work.folder, _settings(work))
+        with contextlib.ExitStack() as stack:
+            stack.callback(_close, daemon)
+            try:
+                daemon.start()
+                roots = _projects(work)
+                add_all(daemon, roots)
+            except (AssertionError, httpx.HTTPError) as why:
+                raise NotMeasured(f"not started: {why}") from why
+            yield self.running(daemon, roots)
+
+    def running(self, daemon: Daemon, roots: list[Path]) -> Supervised:
+        """Return what the kill test kills the right part of."""
+        return Supervised(daemon, roots)
+
+
+class WithLaunchersAndShims(Handoffd):
+    """The same, for the kill test alone: the parent of a step is a shim, so it is killed, too."""
+
+    name = "handoffd, all of it"
+    victim = "daemon, launcher and shims"
+    sections = ("kill",)
+
+    def running(self, daemon: Daemon, roots: list[Path]) -> Supervised:
+        """Return what the kill test kills all of."""
+        return Supervised(daemon, roots, everything=True)
+
+
+class Supervised:
+    """A daemon and its projects."""
+
+    def __init__(self, daemon: Daemon, roots: list[Path], *, everything: bool = False) -> None:
+        self._daemon = daemon
+        self._roots = roots
+        self._everything = everything
+        self._begun = False
+
+    def begin(self) -> None:
+        """Start a story in each project; after a kill, start the daemon again, which is all it takes."""
+        if self._begun:
+            self._daemon.launch()
+            return
+        self._begun = True
+        tell_all(self._daemon, "start", self._roots, story="US-001")
+
+    def kill(self) -> None:
+        """Kill the daemon, or all that is handoffd's; the steps themselves name no folder of it."""
+        self._daemon.kill()
+        for process in self._daemon.processes() if self._everything else ():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def check(self) -> None:
+        """Raise NotMeasured if the daemon has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(self._daemon.pid).status() != psutil.STATUS_ZOMBIE:
+                return
+        raise NotMeasured(f"the daemon has ended: {tail(self._daemon.base / 'daemon.log')}")
+
+    def processes(self) -> list[psutil.Process]:
+        """Return daemon, launcher and shims."""
+        found = [*trees(iter([self._daemon.pid])), *self._daemon.processes()]
+        return list({process.pid: process for process in found}.values())
+
+
+def _settings(work: Work) -> dict[str, object]:
+    argv = [str(work.program), str(work.log), str(work.work_ms)]
+    return {
+        "executors": {"stub": {"extends": "command", "argv": argv}},
+        "executor": "stub",
+        "execute": {"slots": work.slots},
+        "scheduling": {"min_free_memory_mb": 0, "memory_per_agent_mb": 0},
+        "schedule": {"poll_s": 30},
+    }
+
+
+def _projects(work: Work) -> list[Path]:
+    many, rest = divmod(work.steps, work.slots)
+    assert rest == 0, "the steps do not divide into projects of equal length"
+    return [
+        active_project(work.folder / f"project-{number}", steps=many) for number in range(1, work.slots + 1)
+    ]
+
+
+def _close(daemon: Daemon) -> None:
+    try:
+        daemon.close()
+    except Exception:
+        with contextlib.suppress(AssertionError):  # it has ended
+            daemon.kill()
+        raise
