@@ -46,9 +46,9 @@ class Work:
         """The file to which every step adds its lines."""
         return self.folder / "steps.log"
 
-    def executions(self) -> list[Execution]:
-        """Return what has run until now."""
-        return executions(self.log.read_text()) if self.log.exists() else []
+    def executions(self, killed: Mapping[int, float] | None = None) -> list[Execution]:
+        """Return what has run until now; `killed` is as for `scoring.executions`."""
+        return executions(self.log.read_text(), killed) if self.log.exists() else []
 
 
 class Running(Protocol):

@@ -11,13 +11,9 @@ from random import Random
 
 import psutil
 from tests.peers.engine import Engine, NotMeasured, Running, Work
-from tests.peers.scoring import complete, most_at_once, ms_a_step, span_s, verdict
+from tests.peers.scoring import Execution, complete, most_at_once, ms_a_step, span_s, verdict
 
 Figures = Mapping[str, float | None]
-
-
-class NotInTime(NotMeasured):
-    """An engine took longer than it may."""
 
 
 LIMIT_S = 120.0
@@ -31,6 +27,10 @@ _LOOK_KILL_S = 0.003
 _REST_LIMIT_S = 5.0
 _SETTLE_S = 0.5
 """After the last end: an engine records it, or begins a step a second time."""
+
+
+class NotInTime(NotMeasured):
+    """An engine took longer than it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,7 @@ class Bench:
         # Neither the first step nor the last ones: some have ended, and some are still to come.
         step, delay_s = chance.randrange(3, work.steps - 1), chance.uniform(0.2, 0.8) * work.work_ms / 1000
         whole_s = work.steps * work.work_ms / 1000
+        witness = Witness(work)
         with engine.opened(work) as running:
             running.begin()
             _wait(running, lambda: len(work.executions()) >= step, LIMIT_S + whole_s, _LOOK_KILL_S)
@@ -87,9 +88,9 @@ class Bench:
             running.kill()
             running.begin()
             with contextlib.suppress(NotInTime):
-                _wait(running, lambda: complete(work.executions(), work.steps), PATIENCE_S + whole_s)
+                _wait(running, lambda: complete(witness.executions(), work.steps), PATIENCE_S + whole_s)
                 time.sleep(_SETTLE_S)
-        found = verdict(work.executions(), work.steps, killed_s)
+            found = verdict(witness.executions(), work.steps, killed_s)
         return {
             "killed_in": step,
             "lost": found.lost,
@@ -97,6 +98,31 @@ class Bench:
             "at_once": found.at_once,
             "next_start_s": None if found.next_start_s is None else round(found.next_start_s, 2),
         }
+
+
+class Witness:
+    """Watches the processes of a chain that is killed: an engine may kill a step, which then logs no end."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._seen_s: dict[int, float] = {}
+
+    def executions(self) -> list[Execution]:
+        """Return what has run until now, with the steps that were killed."""
+        now_s = time.monotonic()
+        alive = {pid for pid in self._seen_s if _is_alive(pid)}
+        self._seen_s.update(dict.fromkeys(alive, now_s))
+        # Read only now: a process that is gone has written its last line, if it came to that.
+        found = self._work.executions({pid: at for pid, at in self._seen_s.items() if pid not in alive})
+        for one in found:
+            self._seen_s.setdefault(one.pid, one.began_s)
+        return found
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _run(running: Running, work: Work) -> float:

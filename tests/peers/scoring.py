@@ -7,18 +7,26 @@ itself is not asked for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One process of a step. Times are seconds of the monotonic clock; `ended_s` is None while it runs."""
+    """One process of a step. Times are seconds of the monotonic clock."""
 
     name: str
     pid: int
     began_s: float
     ended_s: float | None = None
+    """None while it runs, and if it was killed."""
+    killed_s: float | None = None
+    """When a process that did not come to its end was last seen alive."""
+
+    @property
+    def over_s(self) -> float | None:
+        """When it was over; None while it runs."""
+        return self.killed_s if self.ended_s is None else self.ended_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +43,20 @@ class Verdict:
     """From the kill until the next step began; None if none did."""
 
 
-def executions(log: str) -> list[Execution]:
-    """Return what ran according to a log, in the order of the beginnings; a torn last line counts as none."""
+def executions(log: str, killed: Mapping[int, float] | None = None) -> list[Execution]:
+    """Return what ran according to a log, in the order of the beginnings; a torn last line counts as none.
+
+    `killed` has processes that are gone, and when each was last seen alive.
+    """
     began: dict[tuple[str, int], float] = {}
     ended: dict[tuple[str, int], float] = {}
+    gone = killed or {}
     for line in log.splitlines(keepends=True):
         if line.endswith("\n"):
             kind, name, pid, at_ns = line.split()
             (began if kind == "B" else ended)[name, int(pid)] = int(at_ns) / 1e9
     found = [
-        Execution(name=name, pid=pid, began_s=at, ended_s=ended.get((name, pid)))
+        Execution(name=name, pid=pid, began_s=at, ended_s=ended.get((name, pid)), killed_s=gone.get(pid))
         for (name, pid), at in began.items()
     ]
     return sorted(found, key=lambda one: one.began_s)
@@ -53,7 +65,7 @@ def executions(log: str) -> list[Execution]:
 def complete(found: Sequence[Execution], steps: int) -> bool:
     """Return whether every step has ended and none is running."""
     names = {one.name for one in found if one.ended_s is not None}
-    return len(names) >= steps and all(one.ended_s is not None for one in found)
+    return len(names) >= steps and all(one.over_s is not None for one in found)
 
 
 def ms_a_step(found: Sequence[Execution]) -> float:
@@ -68,11 +80,11 @@ def span_s(found: Sequence[Execution]) -> float:
 
 
 def most_at_once(found: Sequence[Execution]) -> int:
-    """Return how many steps ran at the same time, at most; one that has not ended is still running."""
+    """Return how many steps ran at the same time, at most; one that is not over is still running."""
     # At the same instant an end comes before a beginning: the slot was free.
     changes = sorted(
         [(one.began_s, 1) for one in found]
-        + [(one.ended_s, -1) for one in found if one.ended_s is not None]
+        + [(one.over_s, -1) for one in found if one.over_s is not None]
     )  # fmt: skip
     running = most = 0
     for _, change in changes:

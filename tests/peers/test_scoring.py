@@ -67,6 +67,17 @@ def test_a_step_that_begins_again_is_counted_once_however_often() -> None:
     assert Verdict(lost=0, twice=1, at_once=2, next_start_s=0.5) == verdict(found, 3, killed_s=2.5)
 
 
+def test_a_step_that_was_killed_is_over_when_it_was_last_seen() -> None:
+    """It neither ended nor runs beside the one that repeats it."""
+    log = "B a 6 1000000000\nB a 8 3000000000\nE a 8 4000000000\n"
+
+    assert not complete(executions(log), 1)
+    assert complete(executions(log, {6: 2.5}), 1)
+    assert 2 == most_at_once(executions(log))
+    assert 2 == most_at_once(executions(log, {6: 3.5}))
+    assert Verdict(lost=0, twice=1, at_once=1, next_start_s=0.5) == verdict(executions(log, {6: 2.9}), 1, 2.5)
+
+
 def test_steps_without_an_end_are_lost() -> None:
     """Whether they began or not."""
     found = [ran("a", 1, 2), ran("b", 2, None)]

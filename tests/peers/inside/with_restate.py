@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import urllib.request
 
 import hypercorn.asyncio
@@ -68,9 +69,21 @@ async def main() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(hypercorn.asyncio.serve(restate.app([steps]), config, shutdown_trigger=over.wait))
         await _until_bound()
+        _keep_from_children()
         await asyncio.to_thread(call)
         await until_told()
         over.set()
+
+
+def _keep_from_children() -> None:
+    """Close all but the standard streams in children: a step that outlives the service would keep its port.
+
+    hypercorn leaves its socket open in them, for workers of its own.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one by which they are listed
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
 
 
 async def _until_bound() -> None:
