@@ -128,9 +128,11 @@ class Scripted:
 
     def check(self) -> None:
         """Raise NotMeasured if the script or a server has ended."""
-        for process in filter(None, (self._process, *self._servers)):
+        if self._process is not None and self._process.poll() is not None:
+            raise NotMeasured(f"its script ended with {self._process.returncode}: {tail(self._log)}")
+        for process in self._servers:
             if process.poll() is not None:
-                raise NotMeasured(f"ended with {process.returncode}: {tail(self._log)}")
+                raise NotMeasured(f"its server ended with {process.returncode}")
 
     def processes(self) -> list[psutil.Process]:
         """Return the script and the servers, and all that descends from them."""
