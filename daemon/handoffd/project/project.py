@@ -47,6 +47,12 @@ log = structlog.get_logger(__name__)
 
 _LONGEST_CALM_S = 60.0
 """How often a project that is up for a reason is asked again whether it may rest."""
+_GATHER_S = 0.25
+"""How long hints gather while an attempt is in flight: nothing that a look finds then is urgent.
+
+A hand-off, the end of its executor and our own writes of STATE.json follow each other in milliseconds. One
+look after them serves all, and is not in the way of the next executor.
+"""
 _ONE_TRACK = (MAIN,)
 
 
@@ -219,6 +225,8 @@ class Project:
             with anyio.move_on_after(calm_s):
                 await self._hints.wait()  # forever, if it may not rest
             if self._hints.is_set():
+                if self.begun.is_set() and self.running:
+                    await anyio.sleep(_GATHER_S)
                 self._hints.clear()
                 return True
             if rest is not None and rest.take_in(self):

@@ -47,6 +47,7 @@ BATCH_BYTES = 32 * 1024
 """Read in one go: at most some 2,000 events, which is 2 ms of the event loop's time."""
 
 _HEADER = Struct("=iIII")
+_LARGEST_EVENT_BYTES = _HEADER.size + 256
 
 
 class Event(NamedTuple):
@@ -143,6 +144,11 @@ _REST_S = 0.1
 
 A hand-off is followed by our own writes of STATE.json; they are better looked at when the next
 executor has been started.
+"""
+_GATHER_S = 0.01
+"""How long events gather in the kernel after each read.
+
+Replacing one file is six events, and each would wake the event loop while a thread of ours still writes.
 """
 _AT_ONCE = 250
 """Projects that are placed in one visit to a worker thread: a few milliseconds."""
@@ -245,7 +251,10 @@ class InotifyBackend:
         """Read one batch in each turn of the loop: a flood cannot hold up other tasks."""
         while True:
             await anyio.wait_readable(kernel.descriptor)
-            self._sort(kernel.read(), listener)
+            data = kernel.read()
+            self._sort(data, listener)
+            if len(data) <= BATCH_BYTES - _LARGEST_EVENT_BYTES:  # else there is more
+                await anyio.sleep(_GATHER_S)
 
     def _sort(self, data: bytes, listener: Listener) -> None:
         touched: set[str] = set()
