@@ -11,9 +11,11 @@ millisecond may take seconds. The wall clock is a second limit, for work that wa
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
@@ -135,21 +137,11 @@ async def within_cpu(work: Callable[[CpuClock], _T], wall_s: float) -> _T:
     The thread then goes on alone: a thread cannot be ended from outside.
     """
     meter = CpuClock()
-    values: list[_T] = []
-    failures: list[Exception] = []
-    with anyio.fail_after(wall_s):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(meter.watch, tasks.cancel_scope)
-            try:
-                values.append(await to_thread.run_sync(work, meter, abandon_on_cancel=True))
-            except Exception as error:  # raised below, where no group is wrapped around it
-                failures.append(error)
-            tasks.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-    if not values:
-        raise TimeoutError(f"more than {meter.limit_s:g} s of processor time")
-    return values[0]
+    with anyio.move_on_after(wall_s) as scope, meter.watched(scope.cancel):
+        return await to_thread.run_sync(work, meter, abandon_on_cancel=True)
+    if anyio.current_time() >= scope.deadline:
+        raise TimeoutError
+    raise TimeoutError(f"more than {meter.limit_s:g} s of processor time")
 
 
 class CpuClock:
@@ -166,9 +158,21 @@ class CpuClock:
         self._began = time.thread_time()  # the thread comes from a pool and has worked before
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
 
-    async def watch(self, scope: anyio.CancelScope) -> None:
-        """Cancel `scope` when the thread has used up what it may."""
-        # A thread that calculates reports nothing, so its clock is polled.
-        while self._clock is None or time.clock_gettime(self._clock) - self._began < self.limit_s:  # noqa: ASYNC110
-            await anyio.sleep(_CPU_LOOK_S)
-        scope.cancel()
+    @contextmanager
+    def watched(self, used_up: Callable[[], None]) -> Iterator[None]:
+        """Call `used_up` on the event loop when the thread has used up what it may, until the body ends."""
+        loop = asyncio.get_running_loop()
+
+        # A thread that calculates reports nothing, so its clock is polled. By a timer, not by a task: nearly
+        # all work is over before the first look, and an executor waits for it.
+        def look() -> None:
+            if self._clock is not None and time.clock_gettime(self._clock) - self._began >= self.limit_s:
+                used_up()
+            else:
+                timers[0] = loop.call_later(_CPU_LOOK_S, look)
+
+        timers = [loop.call_later(_CPU_LOOK_S, look)]
+        try:
+            yield
+        finally:
+            timers[0].cancel()

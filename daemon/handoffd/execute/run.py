@@ -61,12 +61,11 @@ class Run:
 
         None if the shim has ended without writing it, whether or not it had started the program.
         """
-        while True:
-            over = not self.is_running()  # asked first: after the shim's end no record can appear
-            start = self.start_record()
-            if start is not None or over:
-                return start
+        while (start := self.start_record()) is None:
+            if not self.is_running():
+                return self.start_record()  # again: it may have appeared before the shim's end, never after
             await anyio.sleep(_LOOK_AGAIN_S)  # seldom needed: only for a run adopted while its shim starts it
+        return start
 
     async def wait(self) -> base.ExitRecord:
         """Return how the run ended, after its last process has ended.

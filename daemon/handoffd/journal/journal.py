@@ -84,7 +84,8 @@ class Journal(Log):
     def __init__(self, path: Path, connection: sqlite3.Connection | None, newest: int) -> None:
         self._path = path
         self._newest = newest
-        self._grown = anyio.Event()
+        self._grown: anyio.Event | None = None
+        """Set by the next event; it exists only while a caller waits for that."""
         self._closed = False
         self._readers = Readers(path)
         self._texts = RuleTexts()
@@ -128,7 +129,7 @@ class Journal(Log):
     async def close(self) -> None:
         """Write what is queued and close the file; callers that wait in `newer_than` get a StoreError."""
         self._closed = True
-        self._grown.set()
+        self._tell_of_growth()
         # Readers first: SQLite folds the -wal file in when its last connection, the writer's, goes.
         self._readers.close()
         if self._writer is not None:
@@ -205,6 +206,8 @@ class Journal(Log):
         while self._newest <= seq:
             if self._closed:
                 raise StoreError(f"cannot follow {self._path}: the journal is closed")
+            if self._grown is None:
+                self._grown = anyio.Event()
             await self._grown.wait()
 
     async def events(
@@ -277,8 +280,12 @@ class Journal(Log):
         newest = max((one.seq for one in outcomes if isinstance(one, Committed)), default=0)
         if newest > self._newest:
             self._newest = newest
-            self._grown.set()
-            self._grown = anyio.Event()
+            self._tell_of_growth()
+
+    def _tell_of_growth(self) -> None:
+        grown, self._grown = self._grown, None
+        if grown is not None:
+            grown.set()
 
 
 def _itself(stored: StoredTrack) -> StoredTrack:

@@ -77,6 +77,8 @@ class Attempts:
         self.live: dict[str, Run] = {}
         self.settling: str | None = None
         """The dispatch whose rest is being looked for."""
+        self._settling: anyio.CancelScope | None = None
+        """Ends that look."""
 
     @property
     def count(self) -> int:
@@ -155,23 +157,24 @@ class Attempts:
         finally:
             self.live.pop(dispatch, None)
             self._asked.pop(dispatch, None)
+            self._end_settling(dispatch)
         await self.report(dispatch, record, track)
 
     async def settle(self, dispatch: Dispatch, run: Run) -> None:
-        """Post `HandoffSettled` once the executor has handed over and rests."""
+        """Post `HandoffSettled` once the executor has handed over and rests; return when it has ended."""
+        if dispatch.id not in self.live:
+            return
         grace_s = self._services.settings.execute.handoff_grace_s
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._until_over, run, tasks.cancel_scope)
+        with anyio.CancelScope() as self._settling:
             witness, clock = self._services.launcher.witness, self._services.clock
             idle = self._services.executors.idle(dispatch.executor)
             handoffs = HandoffFiles(self._workspace().folder)
             await until_settled(run, dispatch, handoffs, clock, grace_s, witness=witness, idle=idle)
             self._post(HandoffSettled(dispatch=dispatch.id, quiet_s=grace_s))
-            tasks.cancel_scope.cancel()
 
-    async def _until_over(self, run: Run, scope: anyio.CancelScope) -> None:
-        await run.wait()
-        scope.cancel()
+    def _end_settling(self, dispatch: str) -> None:
+        if self.settling == dispatch and self._settling is not None:
+            self._settling.cancel()
 
     async def report(self, dispatch: str, record: ExitRecord, track: Callable[[], Track]) -> None:
         """Post the end of an executor, with the hand-off it left read after its last process."""
