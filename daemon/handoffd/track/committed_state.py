@@ -7,7 +7,7 @@ remembered as an error, for people and for the next look, and stops nothing else
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -93,11 +93,16 @@ class CommittedState:
         return self.stuck or self.error
 
     async def commit(
-        self, event: Event, decision: Decision, request: str | None = None
+        self,
+        event: Event,
+        decision: Decision,
+        request: str | None = None,
+        then: Callable[[], None] | None = None,
     ) -> tuple[PendingEffect, ...]:
         """Make a decision happen, show it, and return the orders that follow from it.
 
-        `request` is the key of the request that it answers.
+        `request` is the key of the request that it answers. `then` is called in the thread that has written
+        STATE.json; not where that says the same already, or could not be written.
 
         Raises StoreError, with nothing changed, when the journal cannot take it.
         """
@@ -107,7 +112,7 @@ class CommittedState:
             self._log.debug("nothing to do", fact=event.kind, why=decision.why)
             return ()
         async with self._kept_whole():
-            committed = await self._record(event, decision, request)
+            committed = await self._record(event, decision, request, then)
         return committed.effects
 
     async def finish(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -137,7 +142,9 @@ class CommittedState:
         if scope.cancelled_caught:
             await checkpoint()  # the shield is down: this raises the cancellation of the task
 
-    async def _record(self, event: Event, decision: Decision, request: str | None) -> Committed:
+    async def _record(
+        self, event: Event, decision: Decision, request: str | None, then: Callable[[], None] | None
+    ) -> Committed:
         state = decision.track.state
         text = render_state(state) if state is not None else None
         basis = decision.basis
@@ -163,7 +170,7 @@ class CommittedState:
                 "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
             )
         if text is not None and not self._is_shown(text):
-            await self._show(text, freely=ran)
+            await self._show(text, freely=ran, then=then)
         return committed
 
     async def _commit(self, record: Record, before: Track) -> Committed:
@@ -198,10 +205,10 @@ class CommittedState:
             assert self.track.state is not None
             await self._write(render_state(self.track.state), freely=self._runs)
 
-    async def _show(self, text: str, *, freely: bool) -> None:
+    async def _show(self, text: str, *, freely: bool, then: Callable[[], None] | None) -> None:
         """Write what was committed just now: until the consumer goes on there is nothing later."""
         async with self._writing_text():
-            await self._write(text, freely=freely)
+            await self._write(text, freely=freely, then=then)
 
     @property
     def _runs(self) -> bool:
@@ -244,15 +251,20 @@ class CommittedState:
         """Return whether STATE.json says this already. A change from outside is for a look to find."""
         return self.shown and self.digest == digest_of(text.encode())
 
-    async def _write(self, text: str, *, freely: bool) -> None:
+    async def _write(self, text: str, *, freely: bool, then: Callable[[], None] | None = None) -> None:
         """Write STATE.json; unless `freely`, not over what someone has written since the last look at it."""
         self.digest, over = digest_of(text.encode()), None if freely else self._lies
         if over is not None:
             self._lies = (*over, self.digest)  # when it fails, the file is one of both
+
+        def write() -> str | None:
+            written = write_state(Path(self.key.project), self.key.track, text, over, self.decided_at)
+            if then is not None:
+                then()
+            return written
+
         try:
-            written = await to_thread.run_sync(
-                write_state, Path(self.key.project), self.key.track, text, over, self.decided_at
-            )
+            written = await to_thread.run_sync(write)
             self.left_alone, self.error = written is None, None
             if written is not None:
                 self._lies = (written,)

@@ -20,6 +20,7 @@ from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text
 from handoffd.files.errors import storage_error
+from handoffd.git.repository import unfinished_in
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.inspection.project_status import prerequisites
 from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole, PromptTemplates, render_prompt
@@ -112,27 +113,33 @@ class Prompts:
             )
             raise PromptTooSlowError(f"the prompt of {step} {why}", hint=command_for(root, "peek")) from slow
 
-    async def stage(self, track: Track, dispatch: str) -> None:
+    async def stage(self, track: Track, dispatch: str) -> bool:
         """Lay the prompt where the shim will read it, and a copy where people will.
 
-        `track` is about to be dispatched. Raises HandoffdError if anything that a dispatch needs
-        is missing.
+        Returns False, with nothing written, while the repository is in the middle of a merge or the like.
+        `track` is about to be dispatched. Raises HandoffdError if anything that a dispatch needs is missing.
         """
         assert track.ledger.dispatch is not None
         self._require(track.ledger.dispatch.executor)
-        await self.lay_out(track, dispatch)
+
+        def staged(meter: CpuClock) -> bool:  # all in one visit to a thread: an executor waits for it
+            if unfinished_in(self._key.project) is not None:
+                return False
+            self._lay_out(track, dispatch, meter)
+            return True
+
+        return await self._limited(staged, track)
 
     async def lay_out(self, track: Track, dispatch: str) -> None:
         """Lay the prompt of the track's current attempt where `prompt_of` and people find it.
 
         Raises HandoffdError when it cannot be rendered or written.
         """
+        await self._limited(partial(self._lay_out, track, dispatch), track)
 
-        def laid_out(meter: CpuClock) -> None:  # all in one visit to a thread: an executor waits for it
-            text, _ = self._rendered(track, dispatch, meter)
-            self._write(dispatch, text)
-
-        await self._limited(laid_out, track)
+    def _lay_out(self, track: Track, dispatch: str, meter: CpuClock) -> None:
+        text, _ = self._rendered(track, dispatch, meter)
+        self._write(dispatch, text)
 
     def _require(self, executor: str) -> None:
         book = self._services.executors

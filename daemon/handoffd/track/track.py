@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from functools import partial
 from shlex import quote
 from typing import Any
 from weakref import proxy
@@ -197,6 +198,7 @@ class TrackSupervisor:
             question.error = error  # the caller must not wait for the restart that follows
             raise
         finally:
+            self._turns.forget()
             self._give_back()
             question.answer()
 
@@ -251,14 +253,20 @@ class TrackSupervisor:
 
     async def _carry_on(self, event: Event, decision: Decision, question: Question | None) -> None:
         ran = self.track.ledger.dispatch is not None
-        orders = await self.committed.commit(event, decision, question.request if question else None)
+        ends = ran and decision.track.ledger.dispatch is None
+        orders = await self.committed.commit(
+            event,
+            decision,
+            question.request if question else None,
+            partial(self._turns.look_ahead, decision.track) if ends else None,
+        )
         if question is not None:
             question.decision = decision  # whatever ends the track from here on, this is the answer
         if self.committed.left_alone:
             self._home.touched()
         if self._tasks is None or not self._may_go_on():
             self._give_back()
-        elif ran and self.track.ledger.dispatch is None:
+        elif ends:
             # Its turn comes at once; what that does not use is given back after it.
             self._services.slots.ended(self.key)
             self._services.accounts.leave(self.key)
@@ -289,25 +297,18 @@ class TrackSupervisor:
             self._services.slots.release(self.key)
             self._services.recorder.waited(self.key)
             return  # woken when its account may be asked
-        if await self._home.has_unfinished_git():
-            self._services.slots.release(self.key)  # a look finds out that it is over
-            self._services.accounts.leave(self.key)
-            self._services.recorder.waited(self.key)
-            return
         self._shortage = (
             descriptor_shortage(self._services) or await self._no_clone() or await self._room.shortage()
         )
         if self._shortage is not None:
-            self._services.slots.release(self.key)  # also its place in line: so the poller reminds it
-            self._services.accounts.leave(self.key)
-            self._services.recorder.waited(self.key)
+            self._stand_back()
             return
         if not self._services.slots.ask(self._bid(event, decision), self.wake, self.committed.waited_s()):
             self._services.accounts.leave(self.key)  # only a track with a slot may try the account
             self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn
         try:
-            await self._turns.stage(event, decision)
+            staged = await self._turns.stage(event, decision)
         except HandoffdError as error:
             self._shortage = shortage_in(error)
             if self._shortage is None:
@@ -317,8 +318,19 @@ class TrackSupervisor:
                 )
                 await self._apply(Question(failed))
             return
-        await self.snapshots.keep(self.track, event, decision)
-        await self._commit(event, decision)
+        if staged:
+            await self.snapshots.keep(self.track, event, decision)
+            await self._commit(event, decision)
+            return
+        self._stand_back()
+        if not await self._home.has_unfinished_git():  # else a look finds out that it is over
+            self.wake()
+
+    def _stand_back(self) -> None:
+        """Release the slot, or its place in line, so that the poller reminds the track of its turn."""
+        self._services.slots.release(self.key)
+        self._services.accounts.leave(self.key)
+        self._services.recorder.waited(self.key)
 
     async def _no_clone(self) -> Shortage | None:
         """Return that the track's own clone is gone; looks at the project find out about its root."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from anyio import to_thread
@@ -22,6 +23,7 @@ from handoffd.engine.limits import WORKS_AFTER
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.run import POLICIES, End, Exit, Finding, Then
 from handoffd.engine.track import Ledger, Track, TrackKey, Workspace
+from handoffd.errors import StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
@@ -32,6 +34,9 @@ from handoffd.track.ai_folder import HandoffFiles, reopenings
 from handoffd.track.executor_choice import ExecutorChoice, worked
 from handoffd.track.prompts import Prompts, dispatch_id
 from handoffd.track.services import Home, Services
+
+_Looked = tuple[Texts | None, HandoffMark]
+"""The project's own files, None while they must not change, and the identity of the hand-off."""
 
 
 class Turns:
@@ -44,6 +49,19 @@ class Turns:
         self._services = services
         self._prompts = Prompts(key, home.files, services)
         self._executor_choice = ExecutorChoice(key, home.files, services)
+        self._looked: _Looked | None = None
+
+    def look_ahead(self, track: Track) -> None:
+        """Look at what the turn depends on that follows at once; blocks on the disk.
+
+        In the visit to a thread that shows the decision before: the next executor waits for both.
+        """
+        with suppress(StoreError):  # then `next` looks, and raises it
+            self._looked = self._look(track.works_in(self._key.project))
+
+    def forget(self) -> None:
+        """Drop what was found ahead: the turn has not followed at once."""
+        self._looked = None
 
     async def next(self, track: Track) -> tuple[Advanced, Decision]:
         """Return the track's turn as a fact, and what the engine decides on it.
@@ -51,8 +69,10 @@ class Turns:
         Between two runs is when edits of the project's files take effect. Raises StoreError when they
         cannot be read.
         """
-        where = track.works_in(self._key.project)
-        texts, mark = await to_thread.run_sync(self._look, where, not self._home.running)
+        looked, self._looked = self._looked, None
+        if looked is None:
+            looked = await to_thread.run_sync(self._look, track.works_in(self._key.project))
+        texts, mark = looked
         if texts is not None:
             await self._files.take(texts)
         event = await self._turn(track, mark)
@@ -64,12 +84,12 @@ class Turns:
                 event, decision = assigned, decide(track, assigned, self._files.rules, now)
         return event, decision
 
-    def _look(self, where: Workspace, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
+    def _look(self, where: Workspace) -> _Looked:
         """Return the project's own files, if they must be read, and the identity of the hand-off.
 
         In one visit to a thread: the next executor waits for it.
         """
-        texts = read_texts(Path(self._key.project)) if between_runs else None
+        texts = None if self._home.running else read_texts(Path(self._key.project))
         return texts, HandoffFiles(where.folder).mark()
 
     async def _assigned(self, event: Advanced, track: Track) -> Advanced:
@@ -113,9 +133,12 @@ class Turns:
         names = [fault.executor for fault in track.ledger.faults if fault.trying]
         return [name for name in names if name == dispatch.executor and ran_s >= WORKS_AFTER.total_seconds()]
 
-    async def stage(self, event: Advanced, decision: Decision) -> None:
-        """Stage the files that the dispatch needs. Raises HandoffdError if one is unavailable."""
-        await self._prompts.stage(decision.track, event.dispatch)
+    async def stage(self, event: Advanced, decision: Decision) -> bool:
+        """Stage the files that the dispatch needs. Raises HandoffdError if one is unavailable.
+
+        Returns False while the repository is in the middle of a merge or the like.
+        """
+        return await self._prompts.stage(decision.track, event.dispatch)
 
     async def taken(self, track: Track, by: str) -> PromptTaken:
         """Return that a person or tool takes the prompt of the next turn. Raises StoreError like `next`."""
