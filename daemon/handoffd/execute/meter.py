@@ -177,7 +177,7 @@ class Meter:
         """Read the rest of an ended run's output and return everything it reported."""
         with self._reading:
             reader = self._opened()
-            while self._read(reader, MOST_BYTES):
+            while self._advance(reader, MOST_BYTES):
                 pass
             reader.end()
             return self._source.priced(reader.seen)
@@ -206,10 +206,17 @@ class Meter:
             else:
                 self._reader = StreamReader.resumed(self._source.executor, note.standing)
                 self._position = self._noted = note.position
-            self.live = Live(seen=self._source.priced(self._reader.seen), heard_at=heard_at(self._run_dir))
+            self.live = Live(seen=self._source.priced(self._reader.seen))
         return self._reader
 
-    def _read(self, reader: StreamReader, most: int) -> bool:
+    def _read(self, reader: StreamReader, most: int) -> None:
+        """Read up to about `most` bytes, and tell of them."""
+        if self._advance(reader, most):
+            self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
+        else:  # it may have printed parts of an answer, which are not kept
+            self.live = replace(self.live, heard_at=heard_at(self._run_dir))
+
+    def _advance(self, reader: StreamReader, most: int) -> bool:
         """Read up to about `most` bytes; return whether there were any."""
         start, left = self._position, most
         while left > 0 and output_bytes(self._run_dir) > self._position:
@@ -219,10 +226,6 @@ class Meter:
             reader.feed(chunk.data, chunk.left_out)
             self._position = chunk.next
             left -= len(chunk.data)
-        if self._position != start:
-            self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
-        else:  # it may have printed parts of an answer, which are not kept
-            self.live = replace(self.live, heard_at=heard_at(self._run_dir))
         return self._position != start
 
 

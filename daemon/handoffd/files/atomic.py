@@ -167,7 +167,7 @@ def _digest_at(folder: int, name: str) -> str | None:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_COMPARED:
             return ""
-        return digest_of(os.read(handle, _LARGEST_COMPARED))
+        return digest_of(os.read(handle, status.st_size + 1))  # one more: it may have grown
     finally:
         os.close(handle)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -30,6 +31,9 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 # What the kernel says to O_NOFOLLOW on a symlink, to a path through a file, to a socket or a pipe
 # without a reader, and to opening a folder for writing.
 _NOT_REGULAR = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+
+_HELD = frozenset({(), (".ai",)})
+"""The folders that a visit holds open."""
 
 _SMALLEST_PIECE = 4096
 _LARGEST_PIECE = 1 << 20
@@ -117,6 +121,36 @@ def _read_at_most(handle: int, limit: int, size: int) -> bytes:
 
 
 # --- opening ------------------------------------------------------------------------------------------
+class _Held(threading.local):
+    """The folders that this thread holds open of one root, by their names below it."""
+
+    root: Path | None = None
+
+    def __init__(self) -> None:
+        self.folders: dict[tuple[str, ...], int] = {}
+
+
+_held = _Held()
+
+
+@contextmanager
+def visiting(root: Path) -> Iterator[None]:
+    """Open the root and its `.ai` once for all files that the body reaches, not once for each.
+
+    For the calls of one thread, and for milliseconds: a folder that is replaced meanwhile stays the old one.
+    """
+    if _held.root is not None:  # the outer one goes on
+        yield
+        return
+    _held.root = root
+    try:
+        yield
+    finally:
+        _held.root = None
+        while _held.folders:
+            os.close(_held.folders.popitem()[1])
+
+
 @contextmanager
 def open_parent(root: Path, relative: str, *, create: bool = False) -> Iterator[int | None]:
     """Yield a descriptor of the folder that holds `relative`, or None when that folder is missing.
@@ -125,18 +159,27 @@ def open_parent(root: Path, relative: str, *, create: bool = False) -> Iterator[
     (`..`), when a folder on the way is a symlink, or when the root is gone (PROJECT_GONE).
     """
     *folders, _ = parts_of(root, relative)
-    handle = _open_root(root)
+    handle, ours = -1, False
     try:
-        for depth in range(1, len(folders) + 1):
-            below = _step_into(handle, (root, *folders[:depth]), create=create)
+        for depth in range(len(folders) + 1):
+            below, names = None, tuple(folders[:depth])
+            held = depth <= 1 and _held.root == root and names in _HELD
+            if held:
+                below = _held.folders.get(names)
+            if below is None:
+                below = _step_into(handle, (root, *names), create=create) if depth else _open_root(root)
             if below is None:
                 yield None
                 return
-            os.close(handle)
-            handle = below
+            if held:
+                _held.folders[names] = below
+            if ours:
+                os.close(handle)
+            handle, ours = below, not held
         yield handle
     finally:
-        os.close(handle)
+        if ours:
+            os.close(handle)
 
 
 @contextmanager

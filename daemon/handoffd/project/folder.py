@@ -23,6 +23,7 @@ from handoffd.files.atomic import has_temporaries
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import FileLock, acquire_project, project_lock_path
 from handoffd.files.ownership import owner_of
+from handoffd.files.rooted import visiting
 from handoffd.files.state_file import Seen, read_state, state_name
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.track.services import Claims
@@ -137,10 +138,11 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
     found = Found(lock=project_lock_path(state_dir, root), owner=owner_of(str(root), state_dir))
     try:
         found.halves = first and has_temporaries(root / ".ai")
-        if texts:
-            found.texts = read_texts(root)
-        for track in tracks:
-            found.states[track] = read_state(root, track)
+        with visiting(root):
+            if texts:
+                found.texts = read_texts(root)
+            for track in tracks:
+                found.states[track] = read_state(root, track)
     except HandoffdError as error:
         found.error = error
     return found

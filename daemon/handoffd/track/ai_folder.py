@@ -17,7 +17,13 @@ from handoffd.errors import Problem, StoreError
 from handoffd.execute.base import EXIT, START, ExitRecord
 from handoffd.execute.run import adopt
 from handoffd.files.atomic import digest_of, replace_text
-from handoffd.files.rooted import FileSeen, append_project_file, read_project_file, write_project_file
+from handoffd.files.rooted import (
+    FileSeen,
+    append_project_file,
+    read_project_file,
+    visiting,
+    write_project_file,
+)
 from handoffd.protocol.handoff import (
     HANDOFF_FILE,
     MAX_FILE_BYTES,
@@ -63,7 +69,8 @@ class HandoffFiles:
         A file that must not be read (a link, a pipe, over the cap) is a malformed hand-off.
         """
         try:
-            handoff, result = self._see(HANDOFF_FILE), self._see(RESULT_FILE)
+            with visiting(self._root):
+                handoff, result = self._see(HANDOFF_FILE), self._see(RESULT_FILE)
         except StoreError as error:
             return Malformed(problem=Problem(file=HANDOFF_FILE, message=error.message)), self.mark()
         if keep_in is not None:

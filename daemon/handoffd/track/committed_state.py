@@ -25,6 +25,7 @@ from handoffd.engine.wording import repair_command
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import UNSOUND
+from handoffd.files.rooted import visiting
 from handoffd.files.state_file import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.protocol.state import render_state
@@ -258,9 +259,11 @@ class CommittedState:
             self._lies = (*over, self.digest)  # when it fails, the file is one of both
 
         def write() -> str | None:
-            written = write_state(Path(self.key.project), self.key.track, text, over, self.decided_at)
-            if then is not None:
-                then()
+            root = Path(self.key.project)
+            with visiting(root):
+                written = write_state(root, self.key.track, text, over, self.decided_at)
+                if then is not None:
+                    then()
             return written
 
         try:

@@ -20,6 +20,7 @@ from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text
 from handoffd.files.errors import storage_error
+from handoffd.files.rooted import visiting
 from handoffd.git.repository import unfinished_in
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.inspection.project_status import prerequisites
@@ -138,8 +139,9 @@ class Prompts:
         await self._limited(partial(self._lay_out, track, dispatch), track)
 
     def _lay_out(self, track: Track, dispatch: str, meter: CpuClock) -> None:
-        text, _ = self._rendered(track, dispatch, meter)
-        self._write(dispatch, text)
+        with visiting(Path(self._key.project)):
+            text, _ = self._rendered(track, dispatch, meter)
+            self._write(dispatch, text)
 
     def _require(self, executor: str) -> None:
         book = self._services.executors

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.files.rooted import open_file, open_parent, parts_of
+from handoffd.files.rooted import (
+    open_file,
+    open_parent,
+    parts_of,
+    read_project_file,
+    visiting,
+    write_project_file,
+)
 
 
 def read(root: Path, relative: str) -> bytes | None:
@@ -107,3 +114,48 @@ def test_no_descriptor_is_leaked(tmp_path: Path) -> None:
             continue
 
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+def test_a_visit_reaches_the_same_files(tmp_path: Path) -> None:
+    """What it holds open is made when missing, is that of its own root, and follows no link."""
+    other = tmp_path / "other"
+    (other / ".ai").mkdir(parents=True)
+    (other / ".ai/STATE.json").write_text("other")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/.ai").symlink_to(other / ".ai")
+
+    with visiting(tmp_path), visiting(other):
+        assert read_project_file(tmp_path, ".ai/STATE.json", 10) is None
+        write_project_file(tmp_path, ".ai/runs/1/prompt.md", "own")
+        write_project_file(tmp_path, ".ai/STATE.json", "own")
+        assert b"own" == read(tmp_path, ".ai/runs/1/prompt.md")
+        assert b"own" == read(tmp_path, ".ai/STATE.json")
+        assert b"other" == read(other, ".ai/STATE.json")
+    with visiting(tmp_path / "linked"), pytest.raises(StoreError, match="symbolic link"):
+        read_project_file(tmp_path / "linked", ".ai/STATE.json", 10)
+
+
+def test_a_visit_sees_every_change_but_of_the_folders_it_holds(tmp_path: Path) -> None:
+    """And the next one opens them anew: a folder that was replaced is not written to for long."""
+    (tmp_path / ".ai").mkdir()
+    with visiting(tmp_path):
+        write_project_file(tmp_path, ".ai/STATE.json", "before")
+        (tmp_path / ".ai/STATE.json").write_text("edited")
+        assert b"edited" == read(tmp_path, ".ai/STATE.json")
+        (tmp_path / ".ai").rename(tmp_path / "gone")
+        (tmp_path / ".ai").mkdir()
+        assert b"edited" == read(tmp_path, ".ai/STATE.json")
+    with visiting(tmp_path):
+        assert read(tmp_path, ".ai/STATE.json") is None
+
+
+def test_a_visit_leaks_no_descriptor(tmp_path: Path) -> None:
+    """Nor after an error on the way."""
+    (tmp_path / ".ai/runs").mkdir(parents=True)
+    (tmp_path / ".ai/link").symlink_to("runs")
+    before = os.listdir("/proc/self/fd")
+    for relative in ("README", ".ai/STATE.json", ".ai/runs/1/x", ".ai/link/x"):
+        with contextlib.suppress(StoreError), visiting(tmp_path):
+            read(tmp_path, relative)
+
+    assert before == os.listdir("/proc/self/fd")
