@@ -145,7 +145,7 @@ _REST_S = 0.1
 A hand-off is followed by our own writes of STATE.json; they are better looked at when the next
 executor has been started.
 """
-_GATHER_S = 0.01
+_GATHER_S = 0.02
 """How long events gather in the kernel after each read.
 
 Replacing one file is six events, and each would wake the event loop while a thread of ours still writes.
@@ -250,11 +250,12 @@ class InotifyBackend:
     async def _read(self, kernel: Inotify, listener: Listener) -> None:
         """Read one batch in each turn of the loop: a flood cannot hold up other tasks."""
         while True:
-            await anyio.wait_readable(kernel.descriptor)
-            data = kernel.read()
+            if not (data := kernel.read()):
+                await anyio.wait_readable(kernel.descriptor)
+                continue
             self._sort(data, listener)
-            if len(data) <= BATCH_BYTES - _LARGEST_EVENT_BYTES:  # else there is more
-                await anyio.sleep(_GATHER_S)
+            full = len(data) > BATCH_BYTES - _LARGEST_EVENT_BYTES
+            await anyio.sleep(0 if full else _GATHER_S)
 
     def _sort(self, data: bytes, listener: Listener) -> None:
         touched: set[str] = set()
