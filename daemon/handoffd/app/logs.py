@@ -12,9 +12,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, MutableMapping
-from functools import lru_cache
-from typing import Any, Literal, TextIO
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import lru_cache, partialmethod
+from typing import Any, ClassVar, Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -52,9 +52,9 @@ def configure_logging(settings: LogSettings, *, stream: TextIO, environment: Map
     """
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     form = settings.format
-    handler = _Handler(stream)
     chosen = form_for(stream, environment) if form == "auto" else form
-    handler.setFormatter(_formatter(chosen, priorities=_is_journal(stream, environment)))
+    handler = _Handler(stream, level, _finish(chosen, priorities=_is_journal(stream, environment)))
+    _Lines.handler = handler
     root = logging.getLogger()
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)] + [handler]
     root.setLevel(level)
@@ -64,9 +64,9 @@ def configure_logging(settings: LogSettings, *, stream: TextIO, environment: Map
         )
     logging.captureWarnings(True)
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_SHARED, _as_it_is],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=_Lines,
         # Loggers live in modules for ever; a cached one would not follow a second call of this.
         cache_logger_on_first_use=False,
     )
@@ -90,18 +90,61 @@ def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mu
 class _Handler(logging.StreamHandler[TextIO]):
     """Ours, so that a second configuration replaces it and leaves others (a test's) alone."""
 
+    def __init__(self, stream: TextIO, level: int, finish: Sequence[Processor]) -> None:
+        super().__init__(stream)
+        self.setLevel(level)
+        self._finish = finish
+        meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+        self.setFormatter(
+            structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_SHARED, processors=[meta, *finish])
+        )
 
-def _formatter(form: Form, *, priorities: bool) -> logging.Formatter:
+    def write(self, lines: _Lines, method: str, event: EventDict) -> None:
+        """Write a line of ours."""
+        self.acquire()
+        try:
+            line: Any = event
+            for processor in self._finish:
+                line = processor(lines, method, line)
+            self.stream.write(f"{line}\n")
+            self.flush()
+        except Exception:
+            self.handleError(logging.makeLogRecord({"msg": event.get("event")}))
+        finally:
+            self.release()
+
+
+class _Lines:
+    """What structlog hands our lines to. They do without the library's records, which cost as much again."""
+
+    handler: ClassVar[_Handler]
+    """That of the latest configuration, also for loggers that are older."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _write(self, event: EventDict, *, level: int, method: str) -> None:
+        if level >= self.handler.level:
+            self.handler.write(self, method, event)
+
+    debug = partialmethod(_write, level=logging.DEBUG, method="debug")
+    info = partialmethod(_write, level=logging.INFO, method="info")
+    warning = partialmethod(_write, level=logging.WARNING, method="warning")
+    error = partialmethod(_write, level=logging.ERROR, method="error")
+    critical = partialmethod(_write, level=logging.CRITICAL, method="critical")
+
+
+def _as_it_is(_logger: object, _method: str, event: EventDict) -> tuple[tuple[EventDict], dict[str, Any]]:
+    return (event,), {}
+
+
+def _finish(form: Form, *, priorities: bool) -> tuple[Processor, ...]:
+    """Return what makes an event a line of text."""
     render: Processor = structlog.processors.JSONRenderer(_json) if form == "json" else _text
-    finish: list[Processor] = [_with_priority(render)] if priorities else [render]
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=_SHARED,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            redact,
-            *finish,
-        ],
+    return (
+        structlog.processors.format_exc_info,
+        redact,
+        _with_priority(render) if priorities else render,
     )
 
 

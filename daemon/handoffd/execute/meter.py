@@ -210,7 +210,7 @@ class Meter:
         return self._reader
 
     def _read(self, reader: StreamReader, most: int) -> None:
-        """Read up to about `most` bytes, and tell of them."""
+        """Read up to about `most` bytes, and report them."""
         if self._advance(reader, most):
             self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
         else:  # it may have printed parts of an answer, which are not kept

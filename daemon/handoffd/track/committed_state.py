@@ -28,7 +28,7 @@ from handoffd.files.errors import UNSOUND
 from handoffd.files.rooted import visiting
 from handoffd.files.state_file import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
-from handoffd.protocol.state import render_state
+from handoffd.protocol.state import State, render_state
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
@@ -68,6 +68,8 @@ class CommittedState:
         """Why a fact that must not be lost waits for the journal, while it does."""
         self.unsound: StoreError | None = None
         """Why nothing is decided on it: the journal's row is not as its last event has left it."""
+        self._rendered: tuple[State, str] | None = None
+        """The state that was rendered last, which never changes, and its text."""
         self._writing = asyncio.Lock()
         self._finish_limit_s = finish_limit_s
         self._shielded = False
@@ -147,7 +149,7 @@ class CommittedState:
         self, event: Event, decision: Decision, request: str | None, then: Callable[[], None] | None
     ) -> Committed:
         state = decision.track.state
-        text = render_state(state) if state is not None else None
+        text = None if state is None else self._text_of(state)
         basis = decision.basis
         record = Record(
             key=self.key,
@@ -204,7 +206,13 @@ class CommittedState:
         """Write STATE.json as the journal has it."""
         async with self._writing_text():  # a look, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
-            await self._write(render_state(self.track.state), freely=self._runs)
+            await self._write(self._text_of(self.track.state), freely=self._runs)
+
+    def _text_of(self, state: State) -> str:
+        """Return a state's text; many a decision leaves the state as it is."""
+        if self._rendered is None or self._rendered[0] is not state:
+            self._rendered = state, render_state(state)
+        return self._rendered[1]
 
     async def _show(self, text: str, *, freely: bool, then: Callable[[], None] | None) -> None:
         """Write what was committed just now: until the consumer goes on there is nothing later."""
