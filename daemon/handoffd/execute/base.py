@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _plain(value: object) -> object:
     """Return `value` as JSON can hold it; called only for the mappings and dataclasses in a record."""
     if isinstance(value, Mapping):
         return dict(value)
-    return asdict(value)  # type: ignore[call-overload]
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
 
 def _known(cls: type, text: str) -> dict[str, Any]:

@@ -123,7 +123,7 @@ _SLACK_NS = 2_000_000_000
 
 def output_path(root: str, run_id: str) -> str:
     """Return the path of an executor's bounded output; that of checks is kept with their records."""
-    return str(Path(root, RUNS, run_id, "output.log"))
+    return f"{root}/{RUNS}/{run_id}/output.log"
 
 
 def prepare(root: str, run_id: str, prompt: str) -> None:

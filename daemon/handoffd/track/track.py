@@ -153,6 +153,7 @@ class TrackSupervisor:
 
         It has started when whatever is given to it waits for its turn.
         """
+        structlog.contextvars.bind_contextvars(project=self.key.project)  # of this task
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.committed.finish)
@@ -183,7 +184,7 @@ class TrackSupervisor:
         return question
 
     async def _answer(self, question: Question) -> None:
-        with structlog.contextvars.bound_contextvars(project=self.key.project, **_run_of(self.track)):
+        with structlog.contextvars.bound_contextvars(**_run_of(self.track)):
             await self._carry_out(question)
 
     async def _carry_out(self, question: Question) -> None:
