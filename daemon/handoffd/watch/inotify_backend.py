@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import LIMIT_REACHED, Listener
@@ -145,11 +146,14 @@ _REST_S = 0.1
 A hand-off is followed by our own writes of STATE.json; they are better looked at when the next
 executor has been started.
 """
-_GATHER_S = 0.02
-"""How long events gather in the kernel after each read.
+_EXPECT_S = 0.005
+"""How long events gather in the kernel after a read without news.
 
-Replacing one file is six events, and each would wake the event loop while a thread of ours still writes.
+Replacing a file begins with an event of another one, and six events follow within milliseconds. Each would
+wake the event loop.
 """
+_GATHER_S = 0.02
+"""How long they gather after news."""
 _AT_ONCE = 250
 """Projects that are placed in one visit to a worker thread: a few milliseconds."""
 _ATTEMPTS = 3
@@ -253,11 +257,14 @@ class InotifyBackend:
             if not (data := kernel.read()):
                 await anyio.wait_readable(kernel.descriptor)
                 continue
-            self._sort(data, listener)
-            full = len(data) > BATCH_BYTES - _LARGEST_EVENT_BYTES
-            await anyio.sleep(0 if full else _GATHER_S)
+            is_news = self._sort(data, listener)
+            if len(data) > BATCH_BYTES - _LARGEST_EVENT_BYTES:
+                await checkpoint()  # there is more
+            else:
+                await anyio.sleep(_GATHER_S if is_news else _EXPECT_S)
 
-    def _sort(self, data: bytes, listener: Listener) -> None:
+    def _sort(self, data: bytes, listener: Listener) -> bool:
+        """Report what was read; return whether that is news of any project."""
         touched: set[str] = set()
         gone: set[str] = set()
         moved: set[str] = set()
@@ -276,6 +283,7 @@ class InotifyBackend:
             self._pace.hint_later(gone)
         if moved:
             listener.moved(moved)
+        return bool(touched or gone or moved)
 
     def _ended_at(self, watch: int, mask: int) -> tuple[str, ...]:
         """Return the projects whose watch is no longer where it should be."""
