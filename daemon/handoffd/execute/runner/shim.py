@@ -337,6 +337,7 @@ def _wait_and_run(
         notes.renew()
         daemonize.leave_standard_streams()
         ready = Shim(notes, place)
+        _rehearse()
         run_dir, descriptors, *_ = socket.recv_fds(channel, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if descriptors:  # without one, the launcher has closed the channel
             ready.run(os.fsdecode(run_dir), _reply_to(socket.socket(fileno=descriptors[0]), channel))
@@ -344,6 +345,30 @@ def _wait_and_run(
             ready.give_up()
     finally:
         os._exit(0)
+
+
+def _rehearse() -> None:
+    """Read a specification and write a start record for nothing, so that the real ones take a third as long.
+
+    A forked process gets each page of memory when it first writes to it: some 90, while a start waits.
+    """
+    stop = base.Rung(signal="TERM", grace_s=5.0), base.Rung(signal="KILL", grace_s=5.0)
+    spec = base.RunSpec(
+        run_id="",
+        argv=("true",),
+        env={"PATH": ""},
+        cwd="/",
+        stdin=None,
+        output="",
+        deadline_s=60.0,
+        ladder=stop,
+    )
+    base.RunSpec.from_json(spec.to_json())
+    started = base.StartRecord(
+        run_id="", shim_pid=1, shim_started=1, pid=1, pid_started=1, boot_id="", monotonic=1.0
+    )
+    started.to_json()
+    oom_kills()
 
 
 def _reply_to(connection: socket.socket, channel: socket.socket) -> Reply:
