@@ -23,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import write_project_file
@@ -76,17 +77,22 @@ class Snapshots:
     def take(self, label: Label) -> Snapshot:
         """Keep the files as they are now.
 
-        Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED with the reason. Then it is noted that
-        this one is missing, but where there is no repository.
+        Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED with the reason; it is noted as missing.
         """
         try:
             first = not (self._shadow / "index").exists()
             with self._opened(FIRST_LIMIT_S if first else LIMIT_S) as (repository, git):
                 return self._kept(repository, git, label, self._tree(repository, git))
-        except StoreError as error:
-            if error.code != NO_REPOSITORY:
-                self._note(label, "", None, durable=False)
+        except StoreError:
+            with suppress(StoreError):
+                self.miss(label)
             raise
+
+    @_disk_faults()
+    def miss(self, label: Label) -> None:
+        """Note that a snapshot is missing, if there are others: a way back must not pass over it."""
+        if self.all():
+            self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
 
     def _kept(self, repository: Repository, git: Git, label: Label, tree: str) -> Snapshot:
         """Make the files that are in our index now a commit, and a ref of it."""
@@ -94,24 +100,28 @@ class Snapshots:
         parent = () if head is None else ("-p", head)
         name = self._name_of(label)
         told = git.run("commit-tree", tree, *parent, given=_message(label, name), at=label.at)
-        commit, ref = told.decode().strip(), f"{_prefix(repository, label.story)}{as_part(name)}"
+        made = Snapshot(
+            label=label,
+            name=name,
+            ref=f"{_prefix(repository, label.story)}{as_part(name)}",
+            commit=told.decode().strip(),
+        )
         # Not by git, which would follow a ref that an agent made a link to a branch.
-        write_project_file(Path(repository.common), ref, f"{commit}\n", durable=git.durable)
-        return self._note(label, ref, commit, durable=git.durable)
+        write_project_file(Path(repository.common), made.ref, f"{made.commit}\n", durable=git.durable)
+        self._note(made, durable=git.durable)
+        return made
 
     def _name_of(self, label: Label) -> str:
         return name_of(label, of_this_life(self.all(label.story)) if label.result != BEGUN else ())
 
-    def _note(self, label: Label, ref: str, commit: str | None, *, durable: bool) -> Snapshot:
+    def _note(self, made: Snapshot, *, durable: bool = False) -> None:
         """Put one on the list; it replaces the one of its name, also of an earlier life of its story."""
-        known, name = self.all(), self._name_of(label)
-        made = Snapshot(label=label, name=name, ref=ref, commit=commit)
-        others = [one for one in known if (one.label.story, one.name) != (label.story, name)]
-        self._write([*others, made], durable=durable)
-        return made
+        name = (made.label.story, made.name)
+        self._write(
+            [*(one for one in self.all() if (one.label.story, one.name) != name), made], durable=durable
+        )
 
     def _write(self, known: Sequence[Snapshot], *, durable: bool = False) -> None:
-        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_text(self._shadow / "made.json", msgspec.json.encode(known[-_MOST:]), durable=durable)
 
     # --- the files as a tree ---------------------------------------------------------------------
@@ -207,7 +217,7 @@ class Snapshots:
             raise _refused(why, self._root)
         if filtered := _filtered(git, paths):
             why = f"git-lfs or another filter makes the contents of {_few(filtered)}, and none is run here"
-            raise Refused(why, code="FILTERED_FILES", hint=f"git -C {quote(self._root)} log --oneline")
+            raise Refused(why, code="FILTERED_FILES", hint=command_for(self._root, "snapshots"))
 
     def _meant(self, git: Git, now: str, changes: Sequence[Change]) -> str:
         """Return the tree to have: the present one with the changes that are wanted."""

@@ -7,6 +7,7 @@ story goes on. Bringing files back is a person's order, and refused unless it ca
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -47,13 +48,16 @@ class TrackSnapshots:
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
-        if not self._files.settings.snapshots or self._services.clock.monotonic() < self._rests_until:
-            return
         label = label_of(before, event, decision, self._services.clock.now())
-        if label is not None:
-            reached("before_snapshot")
-            self.trouble = await self._kept(before, label)
-            reached("after_snapshot")
+        if label is None:
+            return
+        if not self._files.settings.snapshots or self._services.clock.monotonic() < self._rests_until:
+            with suppress(StoreError):
+                await self._making.asked(partial(self._snapshots(before).miss, label))
+            return
+        reached("before_snapshot")
+        self.trouble = await self._kept(before, label)
+        reached("after_snapshot")
 
     async def _kept(self, track: Track, label: Label) -> str | None:
         """Make a snapshot; return what is wrong with it, if something is."""
@@ -89,7 +93,8 @@ class TrackSnapshots:
         to, left = before_step(ours, event.step), left_last(ours)
         if to is None or left is None:
             hint = command_for(self._key.project, "snapshots")
-            raise Refused(f"the files from before {event.step} were not kept", code="NO_SNAPSHOT", hint=hint)
+            which = f"from before {event.step}" if to is None else "that the last attempt left"
+            raise Refused(f"the files {which} were not kept", code="NO_SNAPSHOT", hint=hint)
         present, paths = snapshots.restore(to, left, kept, over=event.force)
         return BroughtBack(snapshot=to.ref, kept=present.ref, files=len(paths))
 

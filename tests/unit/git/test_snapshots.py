@@ -643,6 +643,16 @@ def test_one_that_could_not_be_made_is_on_the_list(root: Path, here: Snapshots) 
     assert ("impl-1", "", None) == (missing.name, missing.ref, missing.commit)
 
 
+def test_what_is_not_made_is_missing_only_beside_others(here: Snapshots, tmp_path: Path) -> None:
+    """A project without any has no way back that could pass over it."""
+    here.miss(label(1))
+    assert () == here.all()
+    here.take(label(1))
+    here.miss(label(2))
+
+    assert [("impl-1", True), ("impl-2", False)] == [(one.name, bool(one.commit)) for one in here.all()]
+
+
 def test_a_look_and_a_snapshot_do_not_disturb_each_other(root: Path, here: Snapshots) -> None:
     """Two that are made at once wait for each other."""
     here.take(label(0, result=BEGUN))

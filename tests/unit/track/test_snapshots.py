@@ -178,3 +178,17 @@ async def test_a_snapshot_that_fails_holds_nothing_up_and_is_shown(tmp_path: Pat
         (tmp_path / "objects").rename(at(project.root, ".git/objects"))
         await project.main.give(Approved())
         assert () == (await view_of(project, here.services.slots)).warnings
+
+
+async def test_a_way_back_does_not_pass_over_steps_without_a_snapshot(tmp_path: Path) -> None:
+    """They were switched off meanwhile; what the step before has done would be taken away, too."""
+    async with at_review(tmp_path, FAILING_IMPL) as project:
+        at(project.root, ".ai/handoffd.yaml").write_text("snapshots: false\n")
+        await project.trust()
+        await project.look()
+        await project.main.give(Approved(by="mei"))
+        await eventually(lambda: shown(project)["step"] == "impl" and shown(project)["status"] != "running")
+
+        assert ["bdd-0", "bdd-1", "review-1", "impl-1"] == [name for name, _ in await kept(project)]
+        with pytest.raises(Refused, match="the files that the last attempt left were not kept"):
+            await project.main.give(RolledBack(step="review", files=True))
