@@ -8,6 +8,7 @@ from the repository's own folder, where hooks are off and nothing can be fetched
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -120,17 +121,13 @@ class Git:
             return said
 
     def _code_of(self, process: subprocess.Popen[bytes], word: str) -> int:
-        try:
-            return process.wait(self.left_s)
-        except subprocess.TimeoutExpired:
-            with suppress(subprocess.TimeoutExpired):
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait(_END_S)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if not _ends_within(process, self.left_s):
+            os.killpg(process.pid, signal.SIGTERM)  # it removes its unfinished files
+            _ends_within(process, _END_S)
+            os.killpg(process.pid, signal.SIGKILL)  # also what it has started; it is not waited for yet
             process.wait()
-            why = f"git {word} did not end within {self._limit_s:.0f} s"
-            raise StoreError(why, code=TOO_SLOW) from None
+            raise StoreError(f"git {word} did not end within {self._limit_s:.0f} s", code=TOO_SLOW)
+        return process.wait()
 
     def _base(self) -> dict[str, str]:
         """Return an environment in which git takes up only the settings that are given here."""
@@ -177,6 +174,17 @@ def setting(program: str, where: Sequence[str], key: str, home: Mapping[str, str
         )
         return os.fsdecode(told.stdout).rstrip("\n")
     return ""
+
+
+def _ends_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Return whether a process ends in time. `Popen.wait` would look again and again, ever more seldom."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        return bool(ended.poll(limit_s * 1000))
+    finally:
+        os.close(handle)
 
 
 def _failed(word: str, code: int, said: bytes) -> NoReturn:
