@@ -101,8 +101,11 @@ class TrackSnapshots:
     async def all(self, track: Track) -> tuple[Snapshot, ...]:
         """Return the snapshots of the story in flight, by age. Raises StoreError where there are none."""
         story, snapshots = track.state.story if track.state is not None else None, self._snapshots(track)
-        ours = of_this_life(snapshots.all(story))
-        return await self._looking.asked(partial(snapshots.counted, ours), LIMIT_S + 5)
+
+        def listed() -> tuple[Snapshot, ...]:
+            return snapshots.counted(of_this_life(snapshots.all(story)))
+
+        return await self._looking.asked(listed, LIMIT_S + 5)
 
     def _snapshots(self, track: Track) -> Snapshots:
         folder = track.works_in(self._key.project).folder
