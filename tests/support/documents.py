@@ -226,7 +226,7 @@ def _verbs() -> str:
 _GUARDS = {
     "never": "–",
     "always": "always",
-    "forced": "with `force` or `files`",
+    "forced": "with `force`, `files` or `over`",
     "unknown": "with `force`, for a new project, or at level 1 without `manual`",
 }
 

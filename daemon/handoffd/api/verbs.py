@@ -75,6 +75,9 @@ _FORCE = Parameter(name="force", type="flag", forces=True, help="do it despite w
 _FILES = Parameter(
     name="files", type="flag", forces=True, help="also bring back the files as they were before it"
 )
+_OVER = Parameter(
+    name="over", type="flag", forces=True, help="with files: also of files that you have edited since"
+)
 _QUEUE = Parameter(name="queue", type="flag", help="queue it behind the story in flight")
 _EXECUTORS = Parameter(
     name="executor", type="executors", help="the executor: NAME, or NAME,NAME in order of preference"
@@ -319,6 +322,7 @@ _SPECS: Final = (
         parameters=(
             Parameter(name="step", type="step", required=True, help="an earlier step of the pipeline"),
             _FILES,
+            _OVER,
             _FORCE,
         ),
         guard="forced",

@@ -173,6 +173,8 @@ class RolledBack(Tagged, frozen=True, kw_only=True):
     step: str
     force: bool = False
     files: bool = False
+    over: bool = False
+    """Whether also to files that not only attempts have changed."""
     brought: BroughtBack | None = None
     """What was done to the files, which comes before the decision."""
     by: str = "cli"

@@ -45,6 +45,8 @@ class Git:
     ) -> None:
         self.durable = False
         """Whether what git writes must survive a power cut at once: each object costs a sync."""
+        self.lock: int | None = None
+        """Held by each git, too: one that outlives a killed daemon is waited for."""
         self._program = program
         self._repository = repository
         self._shadow = shadow
@@ -88,6 +90,9 @@ class Git:
 
     def delete_ref(self, ref: str, commit: str) -> None:
         """Remove a ref of the repository that has this value still."""
+        for name in ("packed-refs", "logs"):
+            if os.path.islink(os.path.join(self._repository.common, name)):
+                raise StoreError(f"{self._repository.common}/{name} is a link", code=FAILED)
         order = b"delete %s\0%s\0" % (ref.encode(), commit.encode())
         places = {"GIT_DIR": self._repository.folder}
         self._told(("update-ref", "--no-deref", "-z", "--stdin"), places, order, (0,))
@@ -107,6 +112,7 @@ class Git:
                 process = subprocess.Popen(
                     command, env={**self._base(), **places}, cwd=self._repository.top,
                     stdin=stdin, stdout=told, stderr=errors, start_new_session=True,
+                    pass_fds=() if self.lock is None else (self.lock,),
                 )  # fmt: skip
             except OSError as error:
                 raise StoreError(f"git: {error.strerror}", code=FAILED) from error

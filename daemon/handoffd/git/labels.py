@@ -23,6 +23,8 @@ BEGUN = "begun"
 """The result of a snapshot made before the story's first attempt."""
 KEPT = "kept"
 """That of one made of work that was not judged: cut short, or before a person's way back."""
+STARTED = "started"
+"""That of one made before a later attempt, where time has passed since the last one."""
 RESTORED = "restored"
 """That of one made when files were brought back."""
 
@@ -33,7 +35,7 @@ class Label(Struct, frozen=True, kw_only=True):
     story: str | None
     step: str
     result: str
-    """The status that the step was left with, `skipped`, `begun`, `kept` or `restored`."""
+    """The status that the step was left with, `skipped`, `begun`, `started`, `kept` or `restored`."""
     run: str | None = None
     """The id of the attempt that has left it."""
     by: str | None = None
@@ -43,7 +45,7 @@ class Label(Struct, frozen=True, kw_only=True):
     @property
     def numbered(self) -> bool:
         """Whether its name counts how often its step was left."""
-        return self.result not in {BEGUN, KEPT, RESTORED}
+        return self.result not in {BEGUN, STARTED, KEPT, RESTORED}
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -65,11 +67,24 @@ def name_of(label: Label, life: Sequence[Snapshot]) -> str:
         return f"{label.step}-0"
     if label.numbered:
         left = [one for one in life if one.label.numbered and one.label.step == label.step]
-        again = left and label.run is not None and left[-1].label.run == label.run  # judged after a crash
-        return left[-1].name if again else f"{label.step}-{len(left) + 1}"
+        return f"{label.step}-{len(left) + 1}"
     name = f"{label.result}-{label.at:%Y%m%dT%H%M%SZ}"
     taken = sum(one.name == name or one.name.startswith(f"{name}-") for one in life)
     return f"{name}-{taken + 1}" if taken else name
+
+
+def made_before(label: Label, life: Sequence[Snapshot]) -> Snapshot | None:
+    """Return the snapshot that is of the same as a label: one is not made twice, of later files.
+
+    A first attempt that was cut short begins again; one may be judged again after a crash.
+    """
+    if label.result == BEGUN:
+        fresh = life and life[0].label.result == BEGUN and not any(one.label.numbered for one in life)
+        return life[0] if fresh else None
+    if label.run is None:
+        return None
+    same = (one for one in life if one.label.run == label.run and one.label.numbered == label.numbered)
+    return next((one for one in same if one.commit is not None), None)
 
 
 # --- when one is made ---------------------------------------------------------------------------------
@@ -84,9 +99,10 @@ def label_of(before: Track, event: Event, decision: Decision, at: datetime) -> L
         return None
     if (ended := _ended(before, decision.track, at)) is not None:
         return ended
-    if _begins(decision):
-        begun = decision.track.state
-        return None if begun is None else Label(story=begun.story, step=begun.step, result=BEGUN, at=at)
+    begun = decision.track.state
+    if _dispatches(decision) and begun is not None:
+        result = BEGUN if _is_first(decision.track) else STARTED
+        return Label(story=begun.story, step=begun.step, result=result, at=at)
     if isinstance(event, _DECIDE):
         after = decision.track.state
         result = "skipped" if isinstance(event, Skipped) else str(after.status if after else state.status)
@@ -110,11 +126,13 @@ def _ended(before: Track, after: Track, at: datetime) -> Label | None:
     return Label(story=dispatch.story, step=dispatch.step, result=result, run=dispatch.id, at=at)
 
 
-def _begins(decision: Decision) -> bool:
-    """Return whether a decision begins the first attempt of a story, on which no work was done before."""
-    ledger = decision.track.ledger
-    if not any(isinstance(effect, Spawn | MeasureBaseline) for effect in decision.effects):
-        return False
+def _dispatches(decision: Decision) -> bool:
+    return any(isinstance(effect, Spawn | MeasureBaseline) for effect in decision.effects)
+
+
+def _is_first(track: Track) -> bool:
+    """Return whether a track begins the first attempt of a story, on which no work was done before."""
+    ledger = track.ledger
     return not ledger.facts.attempts and not ledger.free_repeats and ledger.facts.usage == Usage()
 
 
@@ -125,28 +143,28 @@ def of_this_life(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     return tuple(snapshots[begun:])
 
 
-def before_step(snapshots: Sequence[Snapshot], step: str) -> Snapshot | None:
-    """Return the files as they were before a step was left first; None when they were not kept.
+def since_step(life: Sequence[Snapshot], step: str, earlier: Collection[str]) -> tuple[Snapshot, ...]:
+    """Return the snapshots from the one of the files as they were before a step was done last, by age.
 
-    `snapshots` are of one life of a story, by age.
+    `earlier` are the steps before it: what was done before one of them was passed again was discarded. Empty
+    when the files were not kept, or one since then is missing.
     """
-    earlier: Snapshot | None = None
-    for one in snapshots:
-        if one.label.step == step and one.label.numbered:
-            return _made(earlier)
-        if one.label.result != KEPT:
-            earlier = one
-    return None
+    if not life or life[0].label.result != BEGUN:
+        return ()
+    firm = [place for place, one in enumerate(life) if _ends_the_past(one, earlier)]
+    work = (place for place in range(firm[-1] + 1, len(life)) if _is_work(life[place]))
+    first = next(work, None)
+    since = tuple(life[first - 1 :]) if first is not None else ()
+    complete = since and all(one.commit is not None for one in since)
+    return since if complete and any(one.label.step == step for one in since[1:]) else ()
 
 
-def left_last(snapshots: Sequence[Snapshot]) -> Snapshot | None:
-    """Return the latest one without a person's edits: what an attempt has left, or we have brought back."""
-    ours = [one for one in snapshots if one.label.run is not None or one.label.result in {BEGUN, RESTORED}]
-    return _made(ours[-1] if ours else None)
+def _ends_the_past(one: Snapshot, earlier: Collection[str]) -> bool:
+    return one.label.result in {BEGUN, RESTORED} or (_is_work(one) and one.label.step in earlier)
 
 
-def _made(snapshot: Snapshot | None) -> Snapshot | None:
-    return snapshot if snapshot is not None and snapshot.commit is not None else None
+def _is_work(one: Snapshot) -> bool:
+    return one.label.numbered or one.label.run is not None
 
 
 def expired(

@@ -16,6 +16,7 @@ from shlex import quote
 from msgspec import Struct
 
 from handoffd.errors import StoreError
+from handoffd.files.atomic import digest_of
 
 NO_REPOSITORY = "NO_REPOSITORY"
 
@@ -60,20 +61,28 @@ class Repository(Struct, frozen=True, kw_only=True):
         git itself is not asked: it would read the repository's settings, and might fetch what is missing.
         """
         said = _line_in(os.path.join(self.folder, "HEAD"))
-        if not said.startswith("ref: "):
-            return _commit(said, "HEAD")
-        ref = said.removeprefix("ref: ").strip()
-        if ref == "refs/heads/.invalid":
-            raise StoreError(f"{self.top} keeps its refs as reftable", code=NO_REPOSITORY)
+        for _ in range(_MOST_LINKS):
+            if not said.startswith("ref: "):
+                return _commit(said) if said else None
+            ref = said.removeprefix("ref: ").strip()
+            if ref == "refs/heads/.invalid":
+                raise _none(f"{self.top} keeps its refs as reftable")
+            said = self.value_of(ref)
+        raise StoreError("HEAD leads from branch to branch", code="GIT_FAILED")
+
+    def value_of(self, ref: str) -> str:
+        """Return what a ref says; empty when it is not there, or not where refs are."""
+        if not ref.startswith("refs/") or ".." in ref:
+            return ""
         loose = _line_in(os.path.join(self.common, ref))
-        if not loose:
-            loose = _packed(os.path.join(self.common, "packed-refs"), ref)
-        return _commit(loose, ref) if loose else None
+        return loose or _packed(os.path.join(self.common, "packed-refs"), ref)
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]")
 _MOST_PACKED = 64 * 1024 * 1024
+_MOST_LINKS = 5
+_LONGEST_PART = 200
 
 
 def as_part(name: str) -> str:
@@ -83,16 +92,19 @@ def as_part(name: str) -> str:
         part = part.replace(awkward, awkward.replace(".", _escaped(".")))
     if part.startswith("."):
         part = _escaped(".") + part[1:]
-    return part[:-1] + _escaped(".") if part.endswith(".") else part
+    part = part[:-1] + _escaped(".") if part.endswith(".") else part
+    if len(part) <= _LONGEST_PART:
+        return part
+    return f"{part[:100]}-{digest_of(part.encode())[:32]}"  # a file name has 255 bytes at most
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in os.fsencode(text))
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def _commit(said: str, where: str) -> str:
+def _commit(said: str) -> str:
     if _COMMIT.fullmatch(said) is None:
-        raise StoreError(f"{where} names no commit: {said[:80]!r}", code="GIT_FAILED")
+        raise StoreError("HEAD names no commit", code="GIT_FAILED")
     return said
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
@@ -28,7 +29,15 @@ from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import write_project_file
 from handoffd.git.command import FAILED, TOO_SLOW, Git, setting
-from handoffd.git.labels import BEGUN, RESTORED, Label, Snapshot, name_of, of_this_life
+from handoffd.git.labels import (
+    BEGUN,
+    RESTORED,
+    Label,
+    Snapshot,
+    made_before,
+    name_of,
+    of_this_life,
+)
 from handoffd.git.repository import NO_REPOSITORY, Repository, as_part, repository_at
 
 LIMIT_S = 20.0
@@ -54,7 +63,7 @@ _LIST = msgspec.json.Decoder(list[Snapshot])
 def _disk_faults() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise StoreError(f"snapshots: {error}", code=FAILED) from error
 
 
@@ -77,11 +86,14 @@ class Snapshots:
     def take(self, label: Label) -> Snapshot:
         """Keep the files as they are now.
 
-        Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED with the reason; it is noted as missing.
+        What was kept of the same before stays. Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED
+        with the reason; it is noted as missing.
         """
         try:
             first = not (self._shadow / "index").exists()
             with self._opened(FIRST_LIMIT_S if first else LIMIT_S) as (repository, git):
+                if (known := made_before(label, of_this_life(self.all(label.story)))) is not None:
+                    return known
                 return self._kept(repository, git, label, self._tree(repository, git))
         except StoreError:
             with suppress(StoreError):
@@ -92,7 +104,9 @@ class Snapshots:
     def miss(self, label: Label) -> None:
         """Note that a snapshot is missing, if there are others: a way back must not pass over it."""
         if self.all():
-            self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
+            with self._locked(LIMIT_S):
+                if made_before(label, of_this_life(self.all(label.story))) is None:
+                    self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
 
     def _kept(self, repository: Repository, git: Git, label: Label, tree: str) -> Snapshot:
         """Make the files that are in our index now a commit, and a ref of it."""
@@ -179,29 +193,32 @@ class Snapshots:
     # --- going back to one -----------------------------------------------------------------------
     @_disk_faults()
     def restore(
-        self, to: Snapshot, left: Snapshot, kept: Label, *, over: bool = False
+        self, since: Sequence[Snapshot], kept: Label, *, over: bool = False
     ) -> tuple[Snapshot, tuple[str, ...]]:
-        """Undo what was done between `to` and `left`, after the present is kept; return that, and the paths.
+        """Undo what attempts have done since the first of these, after the present is kept.
 
-        `left` is what an attempt has left last: who has edited a file since keeps it, unless it goes `over`
-        that. Raises Refused for a file that would be lost (FILES_EDITED), and StoreError like `take`; nothing
-        was changed then.
+        Returns the snapshot of the present, and the changed paths. What others have changed between two
+        attempts, or after the last one, is not undone; where an attempt has changed the same file, that is
+        refused (FILES_EDITED), unless a person goes `over` it. Raises Refused, too, for what no snapshot has,
+        and StoreError like `take`; nothing was changed then, unless the error says that.
         """
-        assert to.commit is not None
-        assert left.commit is not None
         with self._opened(RESTORE_LIMIT_S) as (repository, git):
             git.durable = True  # what is written over exists in the snapshot only
-            now = self._tree(repository, git)
-            done = {one.path for one in _changes(git, left.commit, to.commit)}
+            now, to = self._tree(repository, git), since[0].commit or ""
+            git.run("update-index", "-q", "--refresh", fine=(0, 1))  # a file may have been touched only
+            done, theirs = _done_and_theirs(git, since, now)
             changes = [
                 one
-                for one in _changes(git, now, to.commit)
-                if one.path in done and not _is_anothers(repository, one.path) and not one.only_moves
+                for one in _changes(git, now, to)
+                if one.path in done and not _is_anothers(repository, one.path) and not one.of_inner
             ]
-            edited = set() if over else {one.path for one in _changes(git, left.commit, now)}
-            self._may_change(repository, git, changes, edited)
+            self._may_change(repository, git, changes, set() if over else theirs)
             before = self._kept(repository, git, kept, now)
-            git.run("read-tree", "-m", "-u", now, self._meant(git, now, changes))
+            try:
+                git.run("read-tree", "-m", "-u", now, self._meant(git, now, changes))
+            except StoreError as error:
+                why = f"it may be half done: the files were kept as {before.ref}, type it again"
+                raise StoreError(f"{error.message}; {why}", code=error.code) from error
             self._kept(repository, git, replace(kept, result=RESTORED), self._tree(repository, git))
             return before, tuple(os.fsdecode(one.path) for one in changes)
 
@@ -211,10 +228,12 @@ class Snapshots:
         """Raise Refused when something would be lost, or git could not write a file."""
         top, paths = os.fsencode(repository.top), [one.path for one in changes]
         if theirs := sorted(edited & {*paths}):
-            raise _refused(f"edited since, and would be written over: {_few(theirs)}", self._root, force=True)
+            why = f"not only attempts have changed {_few(theirs)}; --over goes over that, after it is kept"
+            raise Refused(why, code=EDITED, hint=f"git -C {quote(self._root)} status --short")
         if obstacles := sorted({*_obstacles(top, changes)}):
             why = f"in the way, and in no snapshot: {_few(obstacles)}; move it away"
-            raise _refused(why, self._root)
+            place = os.path.join(repository.top, os.fsdecode(obstacles[0]))
+            raise Refused(why, code=EDITED, hint=f"ls -ld {quote(place)}")
         if filtered := _filtered(git, paths):
             why = f"git-lfs or another filter makes the contents of {_few(filtered)}, and none is run here"
             raise Refused(why, code="FILTERED_FILES", hint=command_for(self._root, "snapshots"))
@@ -257,13 +276,13 @@ class Snapshots:
     @_disk_faults()
     def drop(self, snapshots: Iterable[Snapshot]) -> None:
         """Forget snapshots and remove their refs; git removes the objects when it tidies up."""
-        with self._opened(LIMIT_S) as (_, git):
-            gone = list(snapshots)
-            self._write([one for one in self.all() if one not in gone])
-            for one in gone:
-                if one.commit is not None:
-                    with suppress(StoreError):  # it is not there any more, or is another's by now
-                        git.delete_ref(one.ref, one.commit)
+        with self._opened(LIMIT_S) as (repository, git):
+            gone = []
+            for one in snapshots:
+                if one.commit is not None and repository.value_of(one.ref) == one.commit:
+                    git.delete_ref(one.ref, one.commit)
+                gone.append(one)
+                self._write([known for known in self.all() if known not in gone])
 
     @contextmanager
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
@@ -273,11 +292,17 @@ class Snapshots:
             why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
             raise StoreError(why, code=NO_REPOSITORY)
         git = Git(program, repository, self._shadow, self._environment, limit_s)
-        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self._shadow / "lock", "wb") as lock:
-            _wait_for(lock.fileno(), git)
+        with self._locked(limit_s) as git.lock:
             self._prepare(repository, git, program)
             yield repository, git
+
+    @contextmanager
+    def _locked(self, limit_s: float) -> Iterator[int]:
+        """Be the only one that changes the snapshots of the project, whatever its process."""
+        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self._shadow / "lock", "wb") as lock:
+            _wait_for(lock.fileno(), time.monotonic() + limit_s)
+            yield lock.fileno()
 
     def _prepare(self, repository: Repository, git: Git, program: str) -> None:
         """Make our folder a repository of the same kind as the real one, without what a kill has left."""
@@ -311,13 +336,13 @@ def shadow_of(root: str, state_dir: Path) -> Path:
     return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
 
 
-def _wait_for(lock: int, git: Git) -> None:
+def _wait_for(lock: int, until: float) -> None:
     """Wait for another that works on the same snapshots."""
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if git.left_s <= 0:
+            if time.monotonic() >= until:
                 raise StoreError("another snapshot is being made", code=TOO_SLOW) from None
         time.sleep(_LOCK_LOOK_S)
 
@@ -327,7 +352,8 @@ def _is_sparse(repository: Repository, program: str) -> bool:
     if not os.path.lexists(os.path.join(repository.folder, "info/sparse-checkout")):
         return False
     files = (os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree"))
-    return any(setting(program, ("--file", file), "core.sparseCheckout", {}) == "true" for file in files)
+    said = (setting(program, ("--file", file), "core.sparseCheckout", {}) for file in files)
+    return any(word.lower() in {"true", "1", "yes", "on"} for word in said)
 
 
 # --- paths --------------------------------------------------------------------------------------------
@@ -340,9 +366,9 @@ class Change(NamedTuple):
     blob: bytes
 
     @property
-    def only_moves(self) -> bool:
-        """Whether a repository inside of this one is at another commit: that is left as it is."""
-        return self.was == self.mode == _GITLINK
+    def of_inner(self) -> bool:
+        """Whether it is only about a repository inside of this one: that is left as it is."""
+        return self.mode == _GITLINK or (self.was == _GITLINK and not self.mode)
 
 
 def _changes(git: Git, one: str, other: str) -> list[Change]:
@@ -351,6 +377,18 @@ def _changes(git: Git, one: str, other: str) -> list[Change]:
     pairs = zip(fields[0::2], fields[1::2], strict=False)
     told = [(meta.lstrip(b":").split(b" "), path) for meta, path in pairs]
     return [Change(path, int(meta[0], 8), int(meta[1], 8), meta[3]) for meta, path in told]
+
+
+def _done_and_theirs(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set[bytes], set[bytes]]:
+    """Return the paths that attempts have changed (or we, in a way back), and that others have changed."""
+    done: set[bytes] = set()
+    theirs: set[bytes] = set()
+    for before, after in pairwise(since):
+        ours = after.label.run is not None or after.label.result == RESTORED
+        changed = _changes(git, before.commit or "", after.commit or "")
+        (done if ours else theirs).update(one.path for one in changed)
+    theirs.update(one.path for one in _changes(git, since[-1].commit or "", now))
+    return done, theirs
 
 
 def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
@@ -376,7 +414,7 @@ def _obstacles(top: bytes, changes: Sequence[Change]) -> Iterator[bytes]:
     """Yield what would be lost though no snapshot has it: ignored files, large ones, inner repositories."""
     known = {one.path for one in changes if one.was and one.was != _GITLINK}
     for one in changes:
-        if _GITLINK in {one.was, one.mode}:
+        if one.was == _GITLINK:
             yield one.path
         elif one.mode and not one.was:
             yield from (path for path in _there(top, one.path) if path not in known)
@@ -402,7 +440,14 @@ def _there(top: bytes, path: bytes) -> Iterator[bytes]:
 def _is_anothers(repository: Repository, path: bytes) -> bool:
     """Return whether a path is handoffd's, or another project's of the same repository."""
     within = os.fsencode(repository.within)
-    return not path.startswith(within) or path.startswith(within + b".ai/")
+    if not path.startswith(within) or b"/.ai/" in b"/" + path:
+        return True
+    folder = os.path.dirname(path)
+    while len(folder) > len(within):
+        if os.path.lexists(os.path.join(os.fsencode(repository.top), folder, b".ai/STATE.json")):
+            return True
+        folder = os.path.dirname(folder)
+    return False
 
 
 def _status(top: bytes, path: bytes) -> os.stat_result | None:
@@ -432,13 +477,6 @@ def _filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:
     return [path for path, value in values if value not in {b"unspecified", b"unset"}]
 
 
-def _refused(why: str, root: str, *, force: bool = False) -> Refused:
-    hint = f"git -C {quote(root)} status --short"
-    if force:
-        why += "; --force does that, after they are kept in a snapshot"
-    return Refused(why, code=EDITED, hint=hint)
-
-
 def _few(paths: Sequence[bytes]) -> str:
     more = len(paths) - _MOST_NAMED
     names = ", ".join(os.fsdecode(path) for path in paths[:_MOST_NAMED])
@@ -447,7 +485,7 @@ def _few(paths: Sequence[bytes]) -> str:
 
 # --- refs and what their commits say ------------------------------------------------------------------
 def _prefix(repository: Repository, story: str | None) -> str:
-    return f"refs/handoffd/{repository.place}{'_' if story is None else as_part(story)}/"
+    return f"refs/handoffd/{repository.place}{'@project' if story is None else as_part(story)}/"
 
 
 def _message(label: Label, name: str) -> bytes:

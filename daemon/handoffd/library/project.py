@@ -137,12 +137,14 @@ def reject_review(
     return state_of(path_of(root))
 
 
-def rollback(root: Root, step: str, *, force: bool = False, files: bool = False) -> State:
+def rollback(root: Root, step: str, *, force: bool = False, files: bool = False, over: bool = False) -> State:
     """Go back to an earlier step; with `files`, also to the files as they were before it.
+
+    `over`: also of files that not only attempts have changed since.
 
     Raises Refused (INVALID_TARGET, ROLLBACK_FORWARD, NEEDS_FORCE; NO_SNAPSHOT, FILES_EDITED, FILTERED_FILES).
     """
-    accepted(verb("rollback", root, step=step, force=force, files=files))
+    accepted(verb("rollback", root, step=step, force=force, files=files, over=over))
     return state_of(path_of(root))
 
 

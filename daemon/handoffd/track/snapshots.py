@@ -20,7 +20,7 @@ from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.labels import KEPT, Label, Snapshot, before_step, label_of, left_last, of_this_life
+from handoffd.git.labels import KEPT, STARTED, Label, Snapshot, label_of, of_this_life, since_step
 from handoffd.git.repository import NO_REPOSITORY
 from handoffd.git.snapshots import FIRST_LIMIT_S, LIMIT_S, RESTORE_LIMIT_S, Snapshots
 from handoffd.track.reach import Reach
@@ -28,6 +28,8 @@ from handoffd.track.services import Files, Services
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE_S = 2.0
+"""How soon after a snapshot an attempt is begun without another: only a wait gives others the time."""
 REST_S = 1800.0
 """How long no snapshot is made after one that took too long: each would hold the story up."""
 
@@ -43,20 +45,24 @@ class TrackSnapshots:
         self._making, self._looking = Reach(key.project, services.asking), Reach(key.project, services.asking)
         self._rests_until = 0.0
         """Until when (monotonic seconds) none is made, as the last ones took too long."""
+        self._made_at = -AT_ONCE_S
+        """When (monotonic seconds) the last one was made here."""
         self.trouble: str | None = None
         """Why the last one was not made, in words; a project without a repository has none to make."""
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
         label = label_of(before, event, decision, self._services.clock.now())
-        if label is None:
+        now = self._services.clock.monotonic()
+        if label is None or (label.result == STARTED and now - self._made_at < AT_ONCE_S):
             return
-        if not self._files.settings.snapshots or self._services.clock.monotonic() < self._rests_until:
+        if not self._files.settings.snapshots or now < self._rests_until:
             with suppress(StoreError):
                 await self._making.asked(partial(self._snapshots(before).miss, label))
             return
         reached("before_snapshot")
         self.trouble = await self._kept(before, label)
+        self._made_at = self._services.clock.monotonic()
         reached("after_snapshot")
 
     async def _kept(self, track: Track, label: Label) -> str | None:
@@ -85,18 +91,19 @@ class TrackSnapshots:
             return event
         state, at = before.state, self._services.clock.now()
         kept = Label(story=state.story, step=state.step, result=KEPT, by=event.by, at=at)
-        work = partial(self._brought, event, kept, self._snapshots(before))
+        work = partial(self._brought, event, kept, state.task_type, self._snapshots(before))
         return replace(event, brought=await self._making.asked(work, RESTORE_LIMIT_S + 5))
 
-    def _brought(self, event: RolledBack, kept: Label, snapshots: Snapshots) -> BroughtBack:
-        ours = of_this_life(snapshots.all(kept.story))
-        to, left = before_step(ours, event.step), left_last(ours)
-        if to is None or left is None:
+    def _brought(self, event: RolledBack, kept: Label, task: str, snapshots: Snapshots) -> BroughtBack:
+        path = self._files.rules.path(task)
+        earlier = path[: path.index(event.step)] if event.step in path else ()
+        since = since_step(of_this_life(snapshots.all(kept.story)), event.step, earlier)
+        if not since:
+            why = f"the files from before {event.step} were not kept, or not all since then"
             hint = command_for(self._key.project, "snapshots")
-            which = f"from before {event.step}" if to is None else "that the last attempt left"
-            raise Refused(f"the files {which} were not kept", code="NO_SNAPSHOT", hint=hint)
-        present, paths = snapshots.restore(to, left, kept, over=event.force)
-        return BroughtBack(snapshot=to.ref, kept=present.ref, files=len(paths))
+            raise Refused(why, code="NO_SNAPSHOT", hint=hint)
+        present, paths = snapshots.restore(since, kept, over=event.over)
+        return BroughtBack(snapshot=since[0].ref, kept=present.ref, files=len(paths))
 
     async def all(self, track: Track) -> tuple[Snapshot, ...]:
         """Return the snapshots of the story in flight, by age. Raises StoreError where there are none."""

@@ -354,7 +354,7 @@ async def test_old_snapshots_go_and_a_story_in_flight_keeps_its_own(here: House,
     for place, name in enumerate(("US-000", "US-001")):
         at_ = NOW - timedelta(days=40 - place)
         snapshots.take(Label(story=name, step="impl", result="pass", run="d", at=at_))
-    snapshots.take(Label(story="US-000", step="verify", result="pass", run="d", at=NOW))
+    snapshots.take(Label(story="US-000", step="verify", result="pass", run="e", at=NOW))
     await here.journal.commit(record(key=TrackKey(root), after=track_of(), at=NOW))
 
     assert () == (await keeper(here, snapshots_days=30).clean(dry_run=False)).doomed

@@ -28,14 +28,15 @@ from handoffd.git.labels import (
     BEGUN,
     KEPT,
     RESTORED,
+    STARTED,
     Label,
     Snapshot,
-    before_step,
     expired,
     label_of,
-    left_last,
+    made_before,
     name_of,
     of_this_life,
+    since_step,
 )
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Reason, Status
@@ -107,12 +108,14 @@ def test_an_attempt_that_goes_on_or_is_not_ours_keeps_nothing() -> None:
     ],
 )
 def test_what_was_there_before_the_first_attempt_is_kept(later: dict[str, object]) -> None:
-    """Of a story, not of each of its steps; nor when its first attempt is repeated."""
+    """Of a story, not of each of its steps; nor when its first attempt is repeated: then of that one."""
     label = label_of(track_of(), ADVANCED, decided(running(), SPAWN), NOW)
 
     assert label is not None
     assert ("bdd", BEGUN, None) == (label.step, label.result, label.run)
-    assert label_of(track_of(), ADVANCED, decided(running().with_ledger(**later), SPAWN), NOW) is None
+    again = label_of(track_of(), ADVANCED, decided(running().with_ledger(**later), SPAWN), NOW)
+    assert again is not None
+    assert (STARTED, False) == (again.result, again.numbered)
     assert label_of(track_of(), ADVANCED, decided(track_of()), NOW) is None
 
 
@@ -169,41 +172,55 @@ def made(*names: str) -> list[Snapshot]:
 
 
 STORY = made("bdd-0", "bdd-1", "review-1@", "kept", "impl-1", "cut", "impl-2", "kept", "verify-1")
+PATH = ("bdd", "review", "impl", "verify", "commit")
+
+
+def since(life: list[Snapshot], step: str) -> list[str]:
+    """Return the refs of what a way back to a step is about."""
+    return [one.ref for one in since_step(life, step, PATH[: PATH.index(step)])]
 
 
 @pytest.mark.parametrize(
     ("step", "wanted"),
-    [("bdd", "bdd-0"), ("review", "bdd-1"), ("impl", "review-1@"), ("verify", "impl-2"), ("commit", None)],
+    [("bdd", "bdd-0"), ("review", "bdd-1"), ("impl", "kept"), ("verify", "kept"), ("commit", None)],
 )
-def test_before_a_step_is_what_the_one_before_it_has_left(step: str, wanted: str | None) -> None:
-    """Before its first attempt, whatever a person has tried since."""
-    found = before_step(STORY, step)
+def test_a_way_back_leads_to_what_was_there_when_the_step_began(step: str, wanted: str | None) -> None:
+    """Before its first attempt, with all attempts since; of a step that was never left, nowhere."""
+    found = since(STORY, step)
 
-    assert wanted == (found and found.ref)
-
-
-def test_a_step_whose_predecessor_was_not_kept_cannot_be_gone_back_to() -> None:
-    """What came before it would be taken away, too, without a word."""
-    assert before_step(made("bdd-0", "bdd-1", "sdd-1!", "impl-1"), "impl") is None
-    assert before_step(of_this_life(made("bdd-0", "bdd-1", "bdd-0!", "bdd-1")), "bdd") is None
+    assert wanted == (found[0] if found else None)
+    assert not found or "verify-1" == found[-1]
 
 
-@pytest.mark.parametrize(
-    ("names", "wanted"),
-    [
-        (("kept",), None),
-        (("bdd-0",), "bdd-0"),
-        (("bdd-1", "cut"), "cut"),
-        (("cut", "kept", "restored"), "restored"),
-        (("bdd-1", "kept", "review-1@"), "bdd-1"),
-        (("bdd-1", "impl-1!"), None),
-    ],
-)
-def test_what_was_left_last_has_no_edits_of_a_person(names: tuple[str, ...], wanted: str | None) -> None:
-    """A file that differs from it was edited by a person: also before a decision, or a way back."""
-    found = left_last(made(*names))
+def test_what_was_discarded_is_not_gone_back_to() -> None:
+    """After a way back, or a rejection, the earlier step was done again."""
+    redone = made("bdd-0", "bdd-1", "impl-1", "kept", "restored", "bdd-2", "impl-2")
+    rejected = made("bdd-0", "bdd-1", "review-1@", "bdd-2", "review-2@", "impl-1")
 
-    assert wanted == (found and found.ref)
+    assert ["bdd-2", "impl-2"] == since(redone, "impl")
+    assert ["restored", "bdd-2", "impl-2"] == since(redone, "bdd")
+    assert ["bdd-2", "review-2@", "impl-1"] == since(rejected, "review")
+
+
+def test_a_step_is_not_gone_back_to_past_a_gap() -> None:
+    """What is missing would be taken away, too, without a word; so would all before a beginning."""
+    assert [] == since(made("bdd-0", "bdd-1!", "impl-1"), "impl")
+    assert [] == since(made("bdd-0", "bdd-1", "impl-1!"), "impl")
+    assert [] == since(made("review-1@", "impl-1"), "impl")
+    assert [] == since(made("bdd-0!", "bdd-1"), "bdd")
+    assert ["bdd-1", "impl-1"] == since(made("bdd-0", "bdd-1!", "bdd-1", "impl-1"), "impl")
+
+
+def test_one_is_not_made_twice() -> None:
+    """Of a beginning, before anything was judged; of an attempt, when it is judged again."""
+    begun, first, cut = (one.label for one in made("bdd-0", "bdd-1", "cut"))
+
+    assert made_before(begun, []) is None
+    assert "bdd-0" == getattr(made_before(begun, made("bdd-0", "cut")), "ref", None)
+    assert made_before(begun, made("bdd-0", "bdd-1")) is None
+    assert "bdd-1" == getattr(made_before(first, made("bdd-0", "bdd-1")), "ref", None)
+    assert made_before(first, made("bdd-0", "bdd-1!")) is None
+    assert made_before(cut, made("bdd-0", "bdd-1")) is None
 
 
 def test_an_earlier_start_of_the_story_does_not_count() -> None:
@@ -215,13 +232,12 @@ def test_an_earlier_start_of_the_story_does_not_count() -> None:
 
 
 def test_names_count_how_often_a_step_was_left() -> None:
-    """By an agent or a person; an attempt that is judged again after a crash keeps its name."""
+    """By an agent or a person."""
     life = made("bdd-0", "bdd-1", "impl-1", "impl-2@", "review-1@")
     impl, at = life[2].label, "20260131T221509Z"
 
     assert "bdd-0" == name_of(life[0].label, life)
     assert "impl-3" == name_of(impl, life)
-    assert "impl-1" == name_of(impl, life[:3])
     assert "verify-1" == name_of(replace(impl, step="verify"), life)
     kept = replace(impl, result=KEPT, at=NOW)
     taken = replace(life[0], name=f"kept-{at}")

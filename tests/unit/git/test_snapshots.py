@@ -16,7 +16,7 @@ from tests.support.repositories import git
 from handoffd.errors import Refused, StoreError
 from handoffd.git import command
 from handoffd.git import snapshots as module
-from handoffd.git.labels import BEGUN, KEPT, Label, Snapshot, of_this_life
+from handoffd.git.labels import BEGUN, KEPT, STARTED, Label, Snapshot, of_this_life
 from handoffd.git.snapshots import LARGEST, Snapshots, shadow_of
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -25,7 +25,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def label(number: int, *, step: str = "impl", result: str = "pass", story: str | None = "US-1") -> Label:
     """Return a label of what attempt `number` has left; a later number is later."""
     at = START + timedelta(seconds=number)
-    run = None if result in {BEGUN, KEPT} else f"run-{number}"
+    run = None if result in {BEGUN, KEPT, STARTED} else f"run-{number}"
     return Label(story=story, step=step, result=result, run=run, at=at)
 
 
@@ -150,7 +150,7 @@ def test_before_the_first_commit_there_are_files_all_the_same(tmp_path: Path) ->
     one = here.take(label(1, story=None))
 
     assert ["file"] == names(root, one)
-    assert "refs/handoffd/_/impl-1" == one.ref
+    assert "refs/handoffd/@project/impl-1" == one.ref
     assert [one] == list(here.all())
 
 
@@ -211,7 +211,7 @@ def test_nothing_that_a_repository_names_is_run(root: Path, here: Snapshots, tmp
     (root / "b").write_text("two")
     last = here.take(label(1))
 
-    here.restore(before, last, label(2, result=KEPT))
+    here.restore((before, last), label(2, result=KEPT))
     here.counted(here.all())
     here.drop(here.all())
 
@@ -266,7 +266,7 @@ def test_refs_are_not_believed(root: Path, here: Snapshots) -> None:
 
     assert [one] == list(here.all("US-1"))
     (root / "new").write_text("x")
-    here.restore(one, here.take(label(2)), label(3, result=KEPT))
+    here.restore((one, here.take(label(2))), label(3, result=KEPT))
     assert not (root / "new").exists()
 
 
@@ -388,7 +388,7 @@ def test_a_way_back_below_the_top_leaves_the_rest_alone(root: Path, tmp_path: Pa
     (root / "below/one").write_text("changed\n")
     last = below.take(label(1))
 
-    _, changed = below.restore(before, last, label(2, result=KEPT))
+    _, changed = below.restore((before, last), label(2, result=KEPT))
 
     assert (("below/one",), "one\n") == (changed, (root / "below/one").read_text())
     assert "another project's\n" == (root / "kept").read_text()
@@ -441,7 +441,7 @@ def test_the_files_are_as_they_were(
     index = (root / ".git/index").read_bytes()
     (root / "noise.log").write_text("noise")
 
-    kept, changed = here.restore(*story, label(2, result=KEPT))
+    kept, changed = here.restore(story, label(2, result=KEPT))
 
     assert {
         ".gitignore": "*.log\n", "kept": "kept\n", "below/one": "one\n", "noise.log": "noise",
@@ -458,13 +458,13 @@ def test_what_was_there_is_kept_and_one_can_go_back_to_it(
 ) -> None:
     """A way back that was not meant costs nothing."""
     was = tree()
-    kept, _ = here.restore(*story, label(2, result=KEPT))
+    kept, _ = here.restore(story, label(2, result=KEPT))
 
     restored = here.all("US-1")[-1]
     assert ["impl-0", "impl-1", "kept-20260102T030407Z", "restored-20260102T030407Z"] == [
         one.name for one in here.all("US-1")
     ]
-    here.restore(kept, restored, label(3, result=KEPT))
+    here.restore((kept, restored), label(3, result=KEPT))
 
     assert was == tree()
 
@@ -478,13 +478,13 @@ def test_a_file_that_a_person_has_edited_since_is_never_written_over(
     was = tree()
 
     with pytest.raises(Refused) as caught:
-        here.restore(*story, label(2, result=KEPT))
+        here.restore(story, label(2, result=KEPT))
 
     assert (was, "FILES_EDITED") == (tree(), caught.value.code)
-    wanted = "edited since, and would be written over: deep/er/new, kept; --force does that"
+    wanted = "not only attempts have changed deep/er/new, kept; --over goes over that"
     assert caught.value.message.startswith(wanted)
 
-    kept, _ = here.restore(*story, label(2, result=KEPT), over=True)
+    kept, _ = here.restore(story, label(2, result=KEPT), over=True)
     assert ("kept\n", "by a person\n") == ((root / "kept").read_text(), content(root, kept, "kept"))
 
 
@@ -495,7 +495,7 @@ def test_a_file_that_a_person_has_added_or_edited_elsewhere_stays(
     (root / "edited").write_text("by a person, since\n")
     (root / "added").write_text("by a person\n")
 
-    here.restore(*story, label(2, result=KEPT))
+    here.restore(story, label(2, result=KEPT))
 
     assert "by a person, since\n" == (root / "edited").read_text()
     assert "by a person\n" == (root / "added").read_text()
@@ -514,7 +514,7 @@ def test_an_untracked_file_in_the_way_is_a_persons_as_well(
     last = here.take(label(2))
 
     with pytest.raises(Refused, match=r"in the way, .*: kept; move") as caught:
-        here.restore(before, last, label(3, result=KEPT))
+        here.restore((before, last), label(3, result=KEPT))
 
     assert ("FILES_EDITED", "precious\n") == (caught.value.code, (root / "kept").read_text())
 
@@ -532,15 +532,15 @@ def test_ignored_files_in_a_folder_in_the_way_are_seen(root: Path, here: Snapsho
     (root / "b").rmdir()
     last = here.take(label(1))
     with pytest.raises(Refused, match=r": a/some\.log; move"):
-        here.restore(before, last, label(2, result=KEPT))
+        here.restore((before, last), label(2, result=KEPT))
     (root / "a/some.log").unlink()
     (root / ".git/info/exclude").write_text("/b\n")
     (root / "b").write_text("precious")
     with pytest.raises(Refused, match=": b; move"):
-        here.restore(before, here.take(label(3)), label(4, result=KEPT))
+        here.restore((before, here.take(label(3))), label(4, result=KEPT))
     (root / "b").unlink()
 
-    here.restore(before, here.take(label(5)), label(6, result=KEPT))
+    here.restore((before, here.take(label(5))), label(6, result=KEPT))
 
     assert ("a file", "in a folder") == ((root / "a").read_text(), (root / "b/file").read_text())
 
@@ -552,7 +552,7 @@ def test_a_way_back_that_was_cut_off_can_be_taken_again(
     (root / "kept").write_text("kept\n")
     (root / "deep/er/new").unlink()
 
-    here.restore(*story, label(2, result=KEPT))
+    here.restore(story, label(2, result=KEPT))
 
     assert "one\n" == tree()["below/one"]
 
@@ -566,7 +566,7 @@ def test_files_of_a_filter_are_not_brought_back(root: Path, here: Snapshots) -> 
     last = here.take(label(1))
 
     with pytest.raises(Refused) as caught:
-        here.restore(before, last, label(2, result=KEPT))
+        here.restore((before, last), label(2, result=KEPT))
 
     assert ("FILTERED_FILES", "contents") == (caught.value.code, (root / "a.bin").read_text())
 
@@ -703,7 +703,7 @@ def test_a_repository_with_longer_ids_is_no_exception(tmp_path: Path) -> None:
     (root / "file").write_text("two")
     (root / "new").write_text("new")
 
-    here.restore(before, here.take(label(1)), label(2, result=KEPT))
+    here.restore((before, here.take(label(1))), label(2, result=KEPT))
 
     assert (64, "one", False) == (
         len(before.commit or ""), (root / "file").read_text(), (root / "new").exists(),
@@ -746,7 +746,7 @@ def test_files_that_change_their_type_are_kept(root: Path, here: Snapshots) -> N
         ".gitignore", "below/one", "folder", "kept", "module.py/__init__.py", "other",
     ] == names(root, one)  # fmt: skip
     (root / "pipe").unlink()
-    here.restore(before, one, label(2, result=KEPT))
+    here.restore((before, one), label(2, result=KEPT))
     assert "folder/one" == (root / "folder/one").read_text()
     assert "module.py" == (root / "module.py").read_text()
 
@@ -779,13 +779,13 @@ def test_a_repository_inside_is_never_written_over(root: Path, here: Snapshots) 
     left = here.take(label(1))
 
     with pytest.raises(Refused, match="in the way, and in no snapshot: lib"):
-        here.restore(before, left, label(2, result=KEPT))
+        here.restore((before, left), label(2, result=KEPT))
     assert "precious" == (root / "lib/own").read_text()
 
     git(root / "lib", "commit", "--quiet", "--allow-empty", "-m", "moved")
     git(root, "commit", "--quiet", "--all", "-m", "moved")
     (root / "new").unlink()
-    _, changed = here.restore(left, here.take(label(3)), label(4, result=KEPT))
+    _, changed = here.restore((left, here.take(label(3))), label(4, result=KEPT))
     assert (("new",), "precious") == (changed, (root / "lib/own").read_text())
 
 
@@ -798,7 +798,7 @@ def test_an_ignored_link_below_a_folder_in_the_way_is_seen(root: Path, here: Sna
     (root / "a/some.log").symlink_to(root / "below")
 
     with pytest.raises(Refused, match=r"no snapshot: a/some\.log"):
-        here.restore(before, here.take(label(1)), label(2, result=KEPT))
+        here.restore((before, here.take(label(1))), label(2, result=KEPT))
 
 
 def test_a_file_that_has_grown_too_large_is_not_written_over(root: Path, here: Snapshots) -> None:
@@ -810,7 +810,7 @@ def test_a_file_that_has_grown_too_large_is_not_written_over(root: Path, here: S
         file.truncate(LARGEST + 1)
 
     with pytest.raises(Refused, match="no snapshot: kept"):
-        here.restore(before, left, label(2, result=KEPT))
+        here.restore((before, left), label(2, result=KEPT))
 
 
 @pytest.mark.parametrize("name", ["my app", "a~b:c[d", ".hidden", "x.lock", "two..dots", "end.", "ü"])
@@ -823,3 +823,112 @@ def test_a_project_may_have_any_name(root: Path, tmp_path: Path, name: str) -> N
 
     assert f"{name}/file" in said(root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", one.ref)
     assert "x" == content(root, one, f"{name}/file")
+
+
+# --- who has changed what -----------------------------------------------------------------------------
+def test_what_others_change_between_two_attempts_is_not_undone(root: Path, here: Snapshots) -> None:
+    """A pull, another story's commit, a person at a gate; the same file in both is refused."""
+    begun = here.take(label(0, result=BEGUN))
+    (root / "work").write_text("one")
+    first = here.take(label(1))
+    (root / "pulled").write_text("by others")
+    (root / "kept").write_text("by others\n")
+    git(root, "add", "pulled", "kept")
+    git(root, "commit", "--quiet", "-m", "by others")
+    waited = here.take(label(2, result=STARTED))
+    (root / "work").write_text("two")
+    second = here.take(label(3))
+
+    _, changed = here.restore((begun, first, waited, second), label(4, result=KEPT))
+
+    assert (("work",), False) == (changed, (root / "work").exists())
+    assert ("by others", "by others\n") == ((root / "pulled").read_text(), (root / "kept").read_text())
+
+
+def test_a_file_that_was_touched_only_is_no_obstacle(root: Path, here: Snapshots) -> None:
+    """Its content is what git knows; only its times are not."""
+    before = here.take(label(0, result=BEGUN))
+    (root / "kept").write_text("changed\n")
+    left = here.take(label(1))
+    os.utime(root / "kept", (1, 1))
+
+    here.restore((before, left), label(2, result=KEPT))
+
+    assert "kept\n" == (root / "kept").read_text()
+
+
+def test_a_nested_project_is_left_alone(root: Path, here: Snapshots) -> None:
+    """Its files and its STATE.json are another story's."""
+    (root / "below/.ai").mkdir()
+    (root / "below/.ai/STATE.json").write_text("1")
+    before = here.take(label(0, result=BEGUN))
+    (root / "below/.ai/STATE.json").write_text("2")
+    (root / "below/one").write_text("another story's")
+    (root / "work").write_text("x")
+    left = here.take(label(1))
+
+    assert "below/.ai/STATE.json" not in names(root, left)
+    _, changed = here.restore((before, left), label(2, result=KEPT))
+    assert (("work",), "another story's") == (changed, (root / "below/one").read_text())
+
+
+def test_a_first_attempt_that_begins_again_keeps_the_beginning(root: Path, here: Snapshots) -> None:
+    """What it had done by then does not count; nor do later edits, for an attempt that is judged."""
+    begun = here.take(label(0, result=BEGUN))
+    (root / "half").write_text("x")
+    here.take(Label(story="US-1", step="impl", result=KEPT, run="run-1", at=START))
+
+    assert begun == here.take(label(5, result=BEGUN))
+    judged = here.take(label(6))
+    (root / "later").write_text("x")
+    assert judged == here.take(label(6))
+
+
+def test_a_way_back_that_fails_half_way_says_where_the_files_are(root: Path, tmp_path: Path) -> None:
+    """As in a folder that an agent has made read-only."""
+    program = tmp_path / "bin/git"
+    program.parent.mkdir()
+    real = shutil.which("git")
+    program.write_text(f'#!/bin/sh\ncase "$*" in *"read-tree -m -u"*) exit 1;; esac\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    here = Snapshots(str(root), tmp_path / "state", {"PATH": f"{program.parent}:/usr/bin:/bin"})
+    before = here.take(label(0, result=BEGUN))
+    (root / "new").write_text("x")
+    left = here.take(label(1))
+
+    with pytest.raises(StoreError, match="half done: the files were kept as refs/handoffd/US-1/kept-"):
+        here.restore((before, left), label(2, result=KEPT))
+
+
+def test_a_branch_that_is_a_link_to_another_is_followed(root: Path, here: Snapshots) -> None:
+    """But not out of the refs."""
+    git(root, "symbolic-ref", "refs/heads/master", "refs/heads/main")
+    git(root, "symbolic-ref", "HEAD", "refs/heads/master")
+    one = here.take(label(1))
+    assert said(root, "rev-parse", "main") == said(root, "rev-parse", f"{one.ref}^")
+
+    (root / ".git/HEAD").write_text(f"ref: ../../{root.name}/kept\n")
+    two = here.take(label(2))
+    (root / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    assert "" == said(root, "log", "-1", "--format=%P", two.ref).strip()
+
+
+def test_a_long_name_is_shortened_and_half_a_character_is_refused(here: Snapshots) -> None:
+    """A file name has 255 bytes; half a character cannot be written, and ends no loop."""
+    assert here.take(label(1, story="故" * 60)).ref.startswith("refs/handoffd/%E6")
+    with pytest.raises(StoreError):
+        here.take(label(2, story="\ud83d"))
+
+
+def test_a_ref_that_cannot_be_removed_stays_on_the_list(root: Path, here: Snapshots) -> None:
+    """Else it would stay for ever."""
+    one = here.take(label(1))
+    git(root, "pack-refs", "--all")
+    (root / ".git/packed-refs.lock").touch()
+
+    with pytest.raises(StoreError):
+        here.drop([one])
+    assert [one] == list(here.all())
+    (root / ".git/packed-refs.lock").unlink()
+    here.drop([one])
+    assert [] == list(here.all())

@@ -111,7 +111,7 @@ async def test_a_rollback_that_would_lose_an_edit_changes_nothing(tmp_path: Path
         at(project.root, "work.txt").write_text("mine\n")
         before = project.main.track
 
-        with pytest.raises(Refused, match=r"edited since, .*: work\.txt"):
+        with pytest.raises(Refused, match=r"not only attempts have changed work\.txt"):
             await project.main.give(RolledBack(step="bdd", files=True))
 
         assert before == project.main.track
@@ -190,5 +190,5 @@ async def test_a_way_back_does_not_pass_over_steps_without_a_snapshot(tmp_path: 
         await eventually(lambda: shown(project)["step"] == "impl" and shown(project)["status"] != "running")
 
         assert ["bdd-0", "bdd-1", "review-1", "impl-1"] == [name for name, _ in await kept(project)]
-        with pytest.raises(Refused, match="the files that the last attempt left were not kept"):
+        with pytest.raises(Refused, match="from before review were not kept, or not all since then"):
             await project.main.give(RolledBack(step="review", files=True))
