@@ -131,10 +131,23 @@ def repository_at(root: str) -> Repository:
     if not _belongs(top, folder, common):
         raise _none(f"the git folder of {top} is elsewhere: {folder}")
     inner = (os.path.join(common, name) for name in ("objects", "refs"))
-    for path in (os.path.join(top, ".git"), folder, common, *inner):
+    for path in (
+        os.path.join(top, ".git"),
+        folder,
+        common,
+        *inner,
+        *_links_in(os.path.join(common, "objects")),
+    ):
         _must_be_ours(path)
     within = os.path.relpath(os.path.abspath(root), top)
     return Repository(top=top, within="" if within == "." else f"{within}/", folder=folder, common=common)
+
+
+def _links_in(objects: str) -> list[str]:
+    """Return the links among the folders of objects: what is written into one would be elsewhere."""
+    with suppress(OSError), os.scandir(objects) as entries:
+        return [entry.path for entry in entries if entry.is_symlink()]
+    return []
 
 
 def _belongs(top: str, folder: str, common: str) -> bool:

@@ -306,7 +306,7 @@ def test_nothing_is_fetched_for_a_repository_that_lacks_objects(
     assert not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.parametrize("name", ["objects", "refs", "refs/handoffd"])
+@pytest.mark.parametrize("name", ["objects", "objects/ab", "refs", "refs/handoffd"])
 def test_nothing_is_written_through_a_link(root: Path, here: Snapshots, tmp_path: Path, name: str) -> None:
     """It may lead to another project."""
     outside = tmp_path / "outside"
