@@ -2,7 +2,7 @@
 
 A snapshot is made of the present before something else can be written over it: before the first attempt of
 a story, when an attempt ends, when a person decides a step, and before a person's way back; also before a
-later attempt that had to wait, so that what others did meanwhile is told apart from its work. Only a story
+later attempt that had to wait, so that what others did meanwhile is not taken for its work. Only a story
 that the daemon drives has them. They are named after the step: `impl-2` is how the step was left the second
 time, `bdd-0` what was there before the story's first step; the others after their time. A story that is
 started again replaces them.

@@ -14,7 +14,7 @@ from tests.support.house import HAND_OVER, House, at, house, make_project
 from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 
-from handoffd.engine.events import Approved, Initialised, Paused, Retried, RolledBack, Started
+from handoffd.engine.events import Approved, Initialised, Paused, Resumed, Retried, RolledBack, Started
 from handoffd.errors import Refused, StoreError
 from handoffd.project.project import Project
 from handoffd.project.status import snapshots_of, view_of
@@ -192,3 +192,24 @@ async def test_a_way_back_does_not_pass_over_steps_without_a_snapshot(tmp_path: 
         assert ["bdd-0", "bdd-1", "review-1", "impl-1"] == [name for name, _ in await kept(project)]
         with pytest.raises(Refused, match="from before review were not kept, or not all since then"):
             await project.main.give(RolledBack(step="review", files=True))
+
+
+async def test_what_an_attempt_finds_after_a_wait_is_kept_as_well(tmp_path: Path) -> None:
+    """So that what others did meanwhile is not taken for its work, and stays after a way back."""
+    async with house(tmp_path, WORKING) as here, living(here, in_git(tmp_path)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        await project.main.give(Paused(by="mei"))
+        await project.main.give(Approved(by="mei"))
+        at(project.root, "pulled.txt").write_text("by others\n")
+        here.clock.ahead_s += 60
+        await project.main.give(Resumed(by="mei"))
+        await eventually(lambda: shown(project)["step"] == "done")
+
+        names = [name for name, _ in await kept(project)]
+        assert names[:3] == ["bdd-0", "bdd-1", "review-1"]
+        assert names[3].startswith("started-")
+        assert names[4:] == ["impl-1", "update-memory-1"]
+        await project.main.give(RolledBack(step="impl", files=True, by="mei"))
+        assert "by others\n" == at(project.root, "pulled.txt").read_text()
