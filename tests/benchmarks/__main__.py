@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmarks import cycles, decision, handoff_latency, live, reference, starting, status
@@ -85,22 +83,13 @@ class Run:
 
 def measure(given: Namespace) -> Iterator[tuple[str, str, list[Row]]]:
     """Yield the sections that were asked for, as they are measured: name, title, rows."""
-    with _folder() as base:
-        run = Run(base, given)
+    with tempfile.TemporaryDirectory(prefix="handoffd-bench-", ignore_cleanup_errors=True) as folder:
+        run = Run(Path(folder), given)
         say(run.note)
         for name, (title, section) in run.sections().items():
             if name in given.only:
                 say(f"measuring {name}")
                 yield name, title, section()
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    base = Path(tempfile.mkdtemp(prefix="handoffd-bench-"))
-    try:
-        yield base
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

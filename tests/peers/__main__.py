@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmarks.executor import compiled
@@ -119,22 +117,16 @@ def _program(base: Path) -> Path:
     return program
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    base = Path(tempfile.mkdtemp(prefix="handoffd-peers-"))
-    try:
-        yield base
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 when it ran, also when an engine was not measured; 1 when it could not."""
     given = _parsed(arguments)
     on, began = machine(Path(tempfile.gettempdir())), time.monotonic()
     try:
-        with bounded(LIMIT_S), _folder() as base:
-            run = Run(base, given)
+        with (
+            bounded(LIMIT_S),
+            tempfile.TemporaryDirectory(prefix="handoffd-peers-", ignore_cleanup_errors=True) as folder,
+        ):
+            run = Run(Path(folder), given)
             run.measure()
     except KeyboardInterrupt:
         return 130
