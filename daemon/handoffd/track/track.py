@@ -239,7 +239,7 @@ class TrackSupervisor:
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost
-        if isinstance(event, RolledBack):
+        if isinstance(event, RolledBack) and event.files:
             event = await self.snapshots.bring_back(self.track, event, decision)
             decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         await self.snapshots.keep(self.track, event, decision)
