@@ -154,7 +154,7 @@ class Git:
 
 _SETTINGS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
-    "-c", "core.bare=false", "-c", "gc.auto=0",
+    "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "gc.auto=0",
 )  # fmt: skip
 _DURABLE = ("-c", "core.fsync=all")
 """git's own default is that a commit is on the disk some seconds later."""

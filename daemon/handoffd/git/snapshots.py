@@ -7,15 +7,10 @@ snapshot. All calls block: give them to a thread.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from shlex import quote
@@ -26,9 +21,9 @@ from msgspec.structs import replace
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError
-from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import write_project_file
-from handoffd.git.command import FAILED, TOO_SLOW, Git, setting
+from handoffd.git.command import Git
 from handoffd.git.labels import (
     BEGUN,
     RESTORED,
@@ -38,33 +33,18 @@ from handoffd.git.labels import (
     name_of,
     of_this_life,
 )
-from handoffd.git.repository import NO_REPOSITORY, Repository, as_part, repository_at
+from handoffd.git.repository import Repository, as_part, repository_at
+from handoffd.git.worktree import LIMIT_S, Worktree, can_be_kept, disk_faults, is_anothers, status_at
 
-LIMIT_S = 20.0
-"""How long a snapshot may take: whatever else the track is asked for waits."""
-FIRST_LIMIT_S = 60.0
-"""How long the first one may take, for which all files are read."""
 RESTORE_LIMIT_S = 45.0
 """How long a way back may take, for whose answer a client waits a minute."""
-LARGEST = 32 * 1024 * 1024
-"""A file of more bytes is left as the last commit or snapshot has it."""
 EDITED = "FILES_EDITED"
 
 _MOST = 5000
 """How many snapshots of a project are known; the oldest are forgotten first, and their refs stay."""
-_MOST_LEFT_OUT = 64
 _MOST_NAMED = 5
-_LOCK_LOOK_S = 0.02
 _GITLINK = 0o160000
 _LIST = msgspec.json.Decoder(list[Snapshot])
-
-
-@contextmanager
-def _disk_faults() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, UnicodeError) as error:
-        raise StoreError(f"snapshots: {error}", code=FAILED) from error
 
 
 class Snapshots:
@@ -72,17 +52,17 @@ class Snapshots:
 
     def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
         self._root = root
-        self._shadow = shadow_of(root, state_dir)
+        self._worktree = Worktree(root, state_dir, environment)
+        self._shadow = self._worktree.shadow
         self._environment = environment
-        self._left_out: list[str] = []
 
     @property
     def left_out(self) -> Sequence[str]:
         """The paths that git could not take into the last one that was made here."""
-        return self._left_out
+        return self._worktree.left_out
 
     # --- making one ------------------------------------------------------------------------------
-    @_disk_faults()
+    @disk_faults()
     def take(self, label: Label) -> Snapshot:
         """Keep the files as they are now.
 
@@ -90,21 +70,20 @@ class Snapshots:
         with the reason; it is noted as missing.
         """
         try:
-            first = not (self._shadow / "index").exists()
-            with self._opened(FIRST_LIMIT_S if first else LIMIT_S) as (repository, git):
+            with self._worktree.opened(self._worktree.limit_s) as (repository, git):
                 if (known := made_before(label, of_this_life(self.all(label.story)))) is not None:
                     return known
-                return self._kept(repository, git, label, self._tree(repository, git))
+                return self._kept(repository, git, label, self._worktree.tree(repository, git))
         except StoreError:
             with suppress(StoreError):
                 self.miss(label)
             raise
 
-    @_disk_faults()
+    @disk_faults()
     def miss(self, label: Label) -> None:
         """Note that a snapshot is missing, if there are others: a way back must not pass over it."""
         if self.all():
-            with self._locked(LIMIT_S):
+            with self._worktree.locked(LIMIT_S):
                 if made_before(label, of_this_life(self.all(label.story))) is None:
                     self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
 
@@ -138,60 +117,8 @@ class Snapshots:
     def _write(self, known: Sequence[Snapshot], *, durable: bool = False) -> None:
         replace_text(self._shadow / "made.json", msgspec.json.encode(known[-_MOST:]), durable=durable)
 
-    # --- the files as a tree ---------------------------------------------------------------------
-    def _tree(self, repository: Repository, git: Git) -> str:
-        """Bring our index up to the files, and return its tree; of a damaged index, begin again."""
-        try:
-            return self._indexed(repository, git)
-        except StoreError as error:
-            if error.code == TOO_SLOW:
-                raise
-            (self._shadow / "index").unlink(missing_ok=True)
-            return self._indexed(repository, git)
-
-    def _indexed(self, repository: Repository, git: Git) -> str:
-        self._take_head(repository, git)
-        here, gone = self._changed(repository, git)
-        update = partial(git.run, "update-index", "-z", "--add", "--replace")
-        if gone:
-            update("--force-remove", "--stdin", given=b"".join(path + b"\0" for path in gone))
-        self._left_out = [os.fsdecode(path) for path in _added(update, here)]
-        return git.run("write-tree").decode().strip()
-
-    def _take_head(self, repository: Repository, git: Git) -> None:
-        """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""
-        head, known = repository.head() or "", self._shadow / "head"
-        if (self._shadow / "index").exists() and known.exists() and known.read_text() == head:
-            return
-        if head:
-            git.run("read-tree", "-m", head)
-            git.run("update-index", "-q", "--refresh", fine=(0, 1))
-        replace_text(known, head, durable=False)
-
-    def _changed(self, repository: Repository, git: Git) -> tuple[list[bytes], list[bytes]]:
-        """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""
-        own_rules = os.path.join(repository.common, "info/exclude")
-        listed = git.run(
-            "ls-files", "-z", "--others", "--modified", "--deleted", "--deduplicate", "--exclude-standard",
-            *((f"--exclude-from={own_rules}",) if os.path.isfile(own_rules) else ()),
-            "--", *((f":(top,literal){repository.within}",) if repository.within else ()),
-        )  # fmt: skip
-        here: list[bytes] = []
-        gone: list[bytes] = []
-        top = os.fsencode(repository.top)
-        for path in listed.split(b"\0"):
-            if not path or path.endswith(b"/") or _is_anothers(repository, path):
-                continue
-            found = _status(top, path)
-            if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
-                if found is None or not os.path.lexists(os.path.join(top, path, b".git")):
-                    gone.append(path)
-            elif _can_be_kept(top, path, found):
-                here.append(path)
-        return here, gone
-
     # --- going back to one -----------------------------------------------------------------------
-    @_disk_faults()
+    @disk_faults()
     def restore(
         self, since: Sequence[Snapshot], kept: Label, *, over: bool = False
     ) -> tuple[Snapshot, tuple[str, ...]]:
@@ -202,15 +129,15 @@ class Snapshots:
         refused (FILES_EDITED), unless a person goes `over` it. Raises Refused, too, for what no snapshot has,
         and StoreError like `take`; nothing was changed then, unless the error says that.
         """
-        with self._opened(RESTORE_LIMIT_S) as (repository, git):
+        with self._worktree.opened(RESTORE_LIMIT_S) as (repository, git):
             git.durable = True  # what is written over exists in the snapshot only
-            now, to = self._tree(repository, git), since[0].commit or ""
+            now, to = self._worktree.tree(repository, git), since[0].commit or ""
             git.run("update-index", "-q", "--refresh", fine=(0, 1))  # a file may have been touched only
             done, theirs = _done_and_theirs(git, since, now)
             changes = [
                 one
                 for one in _changes(git, now, to)
-                if one.path in done and not _is_anothers(repository, one.path) and not one.of_inner
+                if one.path in done and not is_anothers(repository, one.path) and not one.of_inner
             ]
             self._may_change(repository, git, changes, set() if over else theirs)
             before = self._kept(repository, git, kept, now)
@@ -219,7 +146,7 @@ class Snapshots:
             except StoreError as error:
                 why = f"it may be half done: the files were kept as {before.ref}, type it again"
                 raise StoreError(f"{error.message}; {why}", code=error.code) from error
-            self._kept(repository, git, replace(kept, result=RESTORED), self._tree(repository, git))
+            self._kept(repository, git, replace(kept, result=RESTORED), self._worktree.tree(repository, git))
             return before, tuple(os.fsdecode(one.path) for one in changes)
 
     def _may_change(
@@ -254,14 +181,14 @@ class Snapshots:
             return ()
         return tuple(one for one in known if story in {"", one.label.story})
 
-    @_disk_faults()
+    @disk_faults()
     def counted(self, snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Return them with the number of files in which each differs from the one before it.
 
         Raises StoreError where nothing can be kept.
         """
         repository = repository_at(self._root)
-        git = Git(self._program(), repository, self._shadow, self._environment, LIMIT_S)
+        git = Git(self._worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
         before: str | None = None
         told: list[Snapshot] = []
         for one in snapshots:
@@ -273,10 +200,10 @@ class Snapshots:
             told.append(replace(one, files=files))
         return tuple(told)
 
-    @_disk_faults()
+    @disk_faults()
     def drop(self, snapshots: Iterable[Snapshot]) -> None:
         """Forget snapshots and remove their refs; git removes the objects when it tidies up."""
-        with self._opened(LIMIT_S) as (repository, git):
+        with self._worktree.opened(LIMIT_S) as (repository, git):
             gone = []
             for one in snapshots:
                 if one.commit is not None and repository.value_of(one.ref) == one.commit:
@@ -284,76 +211,10 @@ class Snapshots:
                 gone.append(one)
                 self._write([known for known in self.all() if known not in gone])
 
-    @contextmanager
-    def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
-        repository = repository_at(self._root)
-        program = self._program()
-        if _is_sparse(repository, program):
-            why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
-            raise StoreError(why, code=NO_REPOSITORY)
-        git = Git(program, repository, self._shadow, self._environment, limit_s)
-        with self._locked(limit_s) as git.lock:
-            self._prepare(repository, git, program)
-            yield repository, git
-
-    @contextmanager
-    def _locked(self, limit_s: float) -> Iterator[int]:
-        """Be the only one that changes the snapshots of the project, whatever its process."""
-        self._shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self._shadow / "lock", "wb") as lock:
-            _wait_for(lock.fileno(), time.monotonic() + limit_s)
-            yield lock.fileno()
-
-    def _prepare(self, repository: Repository, git: Git, program: str) -> None:
-        """Make our folder a repository of the same kind as the real one, without what a kill has left."""
-        where = ("--file", os.path.join(repository.common, "config"))
-        known, head = self._shadow / "kind", repository.head()
-        kind = known.read_text() if known.exists() else ""
-        if not kind or (head is not None and (len(head) == 64) != (kind == "sha256")):
-            kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
-            for name in ("HEAD", "config", "index", "head"):
-                (self._shadow / name).unlink(missing_ok=True)
-            git.make_shadow("sha256" if kind == "sha256" else "sha1")
-            replace_text(self._shadow / "root", os.fsencode(self._root), durable=False)
-            replace_text(known, kind, durable=False)
-        for name in ("index.lock", "meant.lock"):
-            (self._shadow / name).unlink(missing_ok=True)
-
-    def _program(self) -> str:
-        program = shutil.which("git", path=self._environment.get("PATH"))
-        if program is None:
-            raise StoreError("git is not found", code=NO_REPOSITORY, hint="sudo apt install git")
-        return program
-
 
 def roots_with_snapshots(state_dir: Path) -> frozenset[str]:
     """Return the folders that snapshots were made of. Blocks."""
     return frozenset(os.fsdecode(path.read_bytes()) for path in (state_dir / "snapshots").glob("*/root"))
-
-
-def shadow_of(root: str, state_dir: Path) -> Path:
-    """Return our folder beside the repository of a project."""
-    return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
-
-
-def _wait_for(lock: int, until: float) -> None:
-    """Wait for another that works on the same snapshots."""
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise StoreError("another snapshot is being made", code=TOO_SLOW) from None
-        time.sleep(_LOCK_LOOK_S)
-
-
-def _is_sparse(repository: Repository, program: str) -> bool:
-    """Return whether files may be missing on purpose; the file alone stays when that is over."""
-    if not os.path.lexists(os.path.join(repository.folder, "info/sparse-checkout")):
-        return False
-    files = (os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree"))
-    said = (setting(program, ("--file", file), "core.sparseCheckout", {}) for file in files)
-    return any(word.lower() in {"true", "1", "yes", "on"} for word in said)
 
 
 # --- paths --------------------------------------------------------------------------------------------
@@ -391,25 +252,6 @@ def _done_and_theirs(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set
     return done, theirs
 
 
-def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
-    """Take paths into our index; return the ones that git cannot take. Raises StoreError for many of them."""
-    if not paths:
-        return []
-    try:
-        update("--stdin", given=b"".join(path + b"\0" for path in paths))
-    except StoreError as error:
-        if error.code == TOO_SLOW:
-            raise
-        if len(paths) == 1:
-            return [*paths]
-        half = len(paths) // 2
-        left_out = _added(update, paths[:half]) + _added(update, paths[half:])
-        if len(left_out) > _MOST_LEFT_OUT or len(left_out) == len(paths):
-            raise
-        return left_out
-    return []
-
-
 def _obstacles(top: bytes, changes: Sequence[Change]) -> Iterator[bytes]:
     """Yield what would be lost though no snapshot has it: ignored files, large ones, inner repositories."""
     known = {one.path for one in changes if one.was and one.was != _GITLINK}
@@ -418,7 +260,7 @@ def _obstacles(top: bytes, changes: Sequence[Change]) -> Iterator[bytes]:
             yield one.path
         elif one.mode and not one.was:
             yield from (path for path in _there(top, one.path) if path not in known)
-        elif (found := _status(top, one.path)) is not None and not _can_be_kept(top, one.path, found):
+        elif (found := status_at(top, one.path)) is not None and not can_be_kept(top, one.path, found):
             yield one.path
 
 
@@ -435,38 +277,6 @@ def _there(top: bytes, path: bytes) -> Iterator[bytes]:
     for folder, folders, files in os.walk(os.path.join(top, path)):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (os.path.relpath(os.path.join(folder, name), top) for name in (*links, *files))
-
-
-def _is_anothers(repository: Repository, path: bytes) -> bool:
-    """Return whether a path is handoffd's, or another project's of the same repository."""
-    within = os.fsencode(repository.within)
-    if not path.startswith(within) or b"/.ai/" in b"/" + path:
-        return True
-    folder = os.path.dirname(path)
-    while len(folder) > len(within):
-        if os.path.lexists(os.path.join(os.fsencode(repository.top), folder, b".ai/STATE.json")):
-            return True
-        folder = os.path.dirname(folder)
-    return False
-
-
-def _status(top: bytes, path: bytes) -> os.stat_result | None:
-    """Return what is at a path; None when there is nothing, or it is behind a link."""
-    folder = os.path.dirname(path)
-    while folder:
-        if os.path.islink(os.path.join(top, folder)):
-            return None
-        folder = os.path.dirname(folder)
-    try:
-        return os.lstat(os.path.join(top, path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _can_be_kept(top: bytes, path: bytes, found: os.stat_result) -> bool:
-    if not stat.S_ISREG(found.st_mode):
-        return True
-    return found.st_size <= LARGEST and os.access(os.path.join(top, path), os.R_OK)
 
 
 def _filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:

@@ -22,7 +22,8 @@ from handoffd.failpoints import reached
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import KEPT, STARTED, Label, Snapshot, label_of, of_this_life, since_step
 from handoffd.git.repository import NO_REPOSITORY
-from handoffd.git.snapshots import FIRST_LIMIT_S, LIMIT_S, RESTORE_LIMIT_S, Snapshots
+from handoffd.git.snapshots import RESTORE_LIMIT_S, Snapshots
+from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S
 from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 

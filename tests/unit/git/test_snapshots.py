@@ -15,9 +15,10 @@ from tests.support.repositories import git
 
 from handoffd.errors import Refused, StoreError
 from handoffd.git import command
-from handoffd.git import snapshots as module
+from handoffd.git import worktree as module
 from handoffd.git.labels import BEGUN, KEPT, STARTED, Label, Snapshot, of_this_life
-from handoffd.git.snapshots import LARGEST, Snapshots, shadow_of
+from handoffd.git.snapshots import Snapshots
+from handoffd.git.worktree import LARGEST, shadow_of
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

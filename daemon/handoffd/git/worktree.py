@@ -1,0 +1,230 @@
+"""The files of a folder as a tree of git, by an index of our own beside its repository.
+
+Ignored files and `.ai` are not part of it, nor are repositories inside of this one. The index that people and
+agents work with is neither read nor changed. All calls block: give them to a thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from handoffd.errors import StoreError
+from handoffd.files.atomic import digest_of, replace_text
+from handoffd.git.command import FAILED, TOO_SLOW, Git, setting
+from handoffd.git.repository import NO_REPOSITORY, Repository, repository_at
+
+LIMIT_S = 20.0
+"""How long git may take for the files of a track: whatever else the track is asked for waits."""
+FIRST_LIMIT_S = 60.0
+"""How long the first time may take, for which all files are read."""
+LARGEST = 32 * 1024 * 1024
+"""A file of more bytes is left as the last commit or snapshot has it."""
+
+_MOST_LEFT_OUT = 64
+_LOCK_LOOK_S = 0.02
+
+
+@contextmanager
+def disk_faults() -> Iterator[None]:
+    """Have what the disk refuses be an error of the store."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise StoreError(f"git: {error}", code=FAILED) from error
+
+
+class Worktree:
+    """The files of one folder. `environment` is the daemon's own: where git and its settings are."""
+
+    def __init__(self, folder: str, state_dir: Path, environment: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.shadow = shadow_of(folder, state_dir)
+        self._environment = environment
+        self.left_out: Sequence[str] = ()
+        """The paths that git could not take into the last tree."""
+
+    @property
+    def limit_s(self) -> float:
+        """How long git may take: at first it reads all files."""
+        return LIMIT_S if (self.shadow / "index").exists() else FIRST_LIMIT_S
+
+    @contextmanager
+    def opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
+        """Lend the repository, and git on it, to one at a time. Raises StoreError."""
+        repository = repository_at(self.folder)
+        program = self.program()
+        if _is_sparse(repository, program):
+            why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
+            raise StoreError(why, code=NO_REPOSITORY)
+        git = Git(program, repository, self.shadow, self._environment, limit_s)
+        with self.locked(limit_s) as git.lock:
+            self._prepare(repository, git, program)
+            yield repository, git
+
+    @contextmanager
+    def locked(self, limit_s: float) -> Iterator[int]:
+        """Be the only one that changes our index, and what is beside it, whatever its process."""
+        self.shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.shadow / "lock", "wb") as lock:
+            _wait_for(lock.fileno(), time.monotonic() + limit_s)
+            yield lock.fileno()
+
+    def _prepare(self, repository: Repository, git: Git, program: str) -> None:
+        """Make our folder a repository of the same kind as the real one, without what a kill has left."""
+        where = ("--file", os.path.join(repository.common, "config"))
+        known, head = self.shadow / "kind", repository.head()
+        kind = known.read_text() if known.exists() else ""
+        if not kind or (head is not None and (len(head) == 64) != (kind == "sha256")):
+            kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
+            for name in ("HEAD", "config", "index", "head"):
+                (self.shadow / name).unlink(missing_ok=True)
+            git.make_shadow("sha256" if kind == "sha256" else "sha1")
+            replace_text(self.shadow / "root", os.fsencode(self.folder), durable=False)
+            replace_text(known, kind, durable=False)
+        for name in ("index.lock", "meant.lock"):
+            (self.shadow / name).unlink(missing_ok=True)
+
+    def program(self) -> str:
+        """Return the path of git. Raises StoreError: NO_REPOSITORY."""
+        program = shutil.which("git", path=self._environment.get("PATH"))
+        if program is None:
+            raise StoreError("git is not found", code=NO_REPOSITORY, hint="sudo apt install git")
+        return program
+
+    # --- the files as a tree ---------------------------------------------------------------------
+    def tree(self, repository: Repository, git: Git) -> str:
+        """Bring our index up to the files, and return its tree; begin again where the index is damaged."""
+        try:
+            return self._indexed(repository, git)
+        except StoreError as error:
+            if error.code == TOO_SLOW:
+                raise
+            (self.shadow / "index").unlink(missing_ok=True)
+            return self._indexed(repository, git)
+
+    def _indexed(self, repository: Repository, git: Git) -> str:
+        self._take_head(repository, git)
+        here, gone = self._changed(repository, git)
+        update = partial(git.run, "update-index", "-z", "--add", "--replace")
+        if gone:
+            update("--force-remove", "--stdin", given=b"".join(path + b"\0" for path in gone))
+        self.left_out = [os.fsdecode(path) for path in _added(update, here)]
+        return git.run("write-tree").decode().strip()
+
+    def _take_head(self, repository: Repository, git: Git) -> None:
+        """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""
+        head, known = repository.head() or "", self.shadow / "head"
+        if (self.shadow / "index").exists() and known.exists() and known.read_text() == head:
+            return
+        if head:
+            git.run("read-tree", "-m", head)
+            git.run("update-index", "-q", "--refresh", fine=(0, 1))
+        replace_text(known, head, durable=False)
+
+    def _changed(self, repository: Repository, git: Git) -> tuple[list[bytes], list[bytes]]:
+        """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""
+        own_rules = os.path.join(repository.common, "info/exclude")
+        listed = git.run(
+            "ls-files", "-z", "--others", "--modified", "--deleted", "--deduplicate", "--exclude-standard",
+            *((f"--exclude-from={own_rules}",) if os.path.isfile(own_rules) else ()),
+            "--", *((f":(top,literal){repository.within}",) if repository.within else ()),
+        )  # fmt: skip
+        here: list[bytes] = []
+        gone: list[bytes] = []
+        top = os.fsencode(repository.top)
+        for path in listed.split(b"\0"):
+            if not path or path.endswith(b"/") or is_anothers(repository, path):
+                continue
+            found = status_at(top, path)
+            if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+                if found is None or not os.path.lexists(os.path.join(top, path, b".git")):
+                    gone.append(path)
+            elif can_be_kept(top, path, found):
+                here.append(path)
+        return here, gone
+
+
+def shadow_of(root: str, state_dir: Path) -> Path:
+    """Return our folder beside the repository of a project."""
+    return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
+
+
+def _wait_for(lock: int, until: float) -> None:
+    """Wait for another that works with the same index."""
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise StoreError("the files are being kept by another process", code=TOO_SLOW) from None
+        time.sleep(_LOCK_LOOK_S)
+
+
+def _is_sparse(repository: Repository, program: str) -> bool:
+    """Return whether files may be missing on purpose; the file alone stays when that is over."""
+    if not os.path.lexists(os.path.join(repository.folder, "info/sparse-checkout")):
+        return False
+    files = (os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree"))
+    said = (setting(program, ("--file", file), "core.sparseCheckout", {}) for file in files)
+    return any(word.lower() in {"true", "1", "yes", "on"} for word in said)
+
+
+# --- paths --------------------------------------------------------------------------------------------
+def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
+    """Take paths into our index; return the ones that git cannot take. Raises StoreError for many of them."""
+    if not paths:
+        return []
+    try:
+        update("--stdin", given=b"".join(path + b"\0" for path in paths))
+    except StoreError as error:
+        if error.code == TOO_SLOW:
+            raise
+        if len(paths) == 1:
+            return [*paths]
+        half = len(paths) // 2
+        left_out = _added(update, paths[:half]) + _added(update, paths[half:])
+        if len(left_out) > _MOST_LEFT_OUT or len(left_out) == len(paths):
+            raise
+        return left_out
+    return []
+
+
+def is_anothers(repository: Repository, path: bytes) -> bool:
+    """Return whether a path is handoffd's, or another project's of the same repository."""
+    within = os.fsencode(repository.within)
+    if not path.startswith(within) or b"/.ai/" in b"/" + path:
+        return True
+    folder = os.path.dirname(path)
+    while len(folder) > len(within):
+        if os.path.lexists(os.path.join(os.fsencode(repository.top), folder, b".ai/STATE.json")):
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+def status_at(top: bytes, path: bytes) -> os.stat_result | None:
+    """Return what is at a path; None when there is nothing, or it is behind a link."""
+    folder = os.path.dirname(path)
+    while folder:
+        if os.path.islink(os.path.join(top, folder)):
+            return None
+        folder = os.path.dirname(folder)
+    try:
+        return os.lstat(os.path.join(top, path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def can_be_kept(top: bytes, path: bytes, found: os.stat_result) -> bool:
+    """Return whether a file is small enough, and may be read."""
+    if not stat.S_ISREG(found.st_mode):
+        return True
+    return found.st_size <= LARGEST and os.access(os.path.join(top, path), os.R_OK)
