@@ -20,13 +20,18 @@ Point = Literal[
     "after_spawn",
     "before_exit_taken",
     "after_exit_taken",
+    "before_clone",
+    "after_clone",
+    "before_branch",
+    "after_branch",
     "before_snapshot",
     "after_snapshot",
     "before_effect_done",
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
-its executor's end, its files are kept, an order is marked done. The thread that does it reaches the point."""
+its executor's end, a clone is made, what a step has done is committed on the story's branch, files are kept,
+an order is marked done. The thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

@@ -187,7 +187,10 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
     )  # fmt: skip
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
-    ).with_ledger(dispatch=dispatch, handed_out=None, told=None, capped=None)
+    ).with_ledger(
+        dispatch=dispatch, handed_out=None, told=None, capped=None,
+        workspace=event.workspace or ledger.workspace,
+    )  # fmt: skip
     result = Dispatched(
         project=state.project,
         story=state.story,

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from handoffd.engine.run import End, Exit, Finding, PostCheck, Silence
-from handoffd.engine.track import Standby, Tagged
+from handoffd.engine.track import Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
@@ -275,7 +275,8 @@ class Advanced(Tagged, frozen=True, kw_only=True):
     attempt at which its last run was ended, as long as that cap applies; `auto_continue` is True when the
     next story of the backlog starts by itself; `keeps_gate` is False in events of releases in which the
     step table alone said what a gate is; `reopenings` is their number in the history, where the turn
-    may end the story, and None in events of releases that suggested no review.
+    may end the story, and None in events of releases that suggested no review; `workspace` is the place that
+    was made for the story, where its first attempt is to begin there.
     """
 
     dispatch: str
@@ -291,6 +292,7 @@ class Advanced(Tagged, frozen=True, kw_only=True):
     auto_continue: bool = False
     keeps_gate: bool = False
     reopenings: int | None = None
+    workspace: Workspace | None = None
 
 
 class DispatchFailed(Tagged, frozen=True, kw_only=True):

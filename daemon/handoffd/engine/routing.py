@@ -310,7 +310,8 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
-        auto_continue=project.auto_continue, review=project.review, workspace=project.workspace,
+        auto_continue=project.auto_continue, review=project.review,
+        workspace=project.workspace or parked.ledger.workspace,
     )  # fmt: skip
 
 

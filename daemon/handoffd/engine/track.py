@@ -199,6 +199,10 @@ class Workspace(Struct, frozen=True, kw_only=True):
     folder: str
     """Absolute."""
     kind: Literal["root", "clone"] = "root"
+    branch: str | None = None
+    """The branch of its story, `handoffd/US-007`, where commits are made: the place ends with it."""
+    base: str | None = None
+    """The commit that the branch begins at."""
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
@@ -476,8 +480,14 @@ def lasting(ledger: Ledger) -> Ledger:
         self_paused=ledger.self_paused, faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
-        auto_continue=ledger.auto_continue, review=ledger.review, workspace=ledger.workspace,
+        auto_continue=ledger.auto_continue, review=ledger.review, workspace=own_place(ledger),
     )  # fmt: skip
+
+
+def own_place(ledger: Ledger) -> Workspace | None:
+    """Return where a track works whatever its story is; a place with a branch is its story's."""
+    where = ledger.workspace
+    return None if where is not None and where.branch is not None else where
 
 
 def _only_project(ledger: Ledger) -> dict[Scope, Cap]:

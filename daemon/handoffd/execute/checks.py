@@ -95,6 +95,12 @@ def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> Ru
     return _spec(context, ("/bin/sh", "-c", text), timeout_s, _KEPT)
 
 
+def setup_spec(context: CheckContext, command: tuple[str, ...], timeout_s: float) -> RunSpec:
+    """Return the run that makes a workspace ready. A path that begins in it is a program of the project."""
+    program = str(context.root / command[0]) if "/" in command[0] else command[0]
+    return _spec(context, (program, *command[1:]), timeout_s, _KEPT)
+
+
 def fill_story(template: str, story: str | None) -> str:
     """Return `template` with the story's id: `US-{story}` is `US-013` for story `013` and `US-013`."""
     if story is None:

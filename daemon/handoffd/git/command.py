@@ -18,7 +18,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from handoffd.errors import StoreError
 from handoffd.git.repository import Repository
@@ -62,17 +62,26 @@ class Git:
     def run(
         self,
         *words: str,
-        given: bytes = b"",
+        given: bytes | Path = b"",
         fine: Collection[int] = (0,),
         at: datetime | None = None,
+        author: str | None = None,
         index: str = "index",
     ) -> bytes:
         """Return what git prints, of a command that works on the files, the objects and our `index`.
 
-        `fine`: the exit codes that do not count as a failure. `at` dates a commit.
+        `given` is what it reads, or a file with that. `fine`: the exit codes that do not count as a failure.
+        `at` dates a commit; `author` is `NAME <ADDRESS>`. An `index` may be another one, by its whole path.
         """
         dates = {} if at is None else {f"GIT_{who}_DATE": at.isoformat() for who in ("AUTHOR", "COMMITTER")}
-        places = {
+        return self._told(words, {**self._places(index), **dates, **_signed(author)}, given, fine)[0]
+
+    def is_so(self, *words: str) -> bool:
+        """Return whether git says yes to a question: by its exit code, 0 or 1."""
+        return self._told(words, self._places("index"), b"", (0, 1))[1] == 0
+
+    def _places(self, index: str) -> dict[str, str]:
+        return {
             "GIT_DIR": str(self._shadow),
             "GIT_WORK_TREE": self._repository.top,
             "GIT_OBJECT_DIRECTORY": os.path.join(self._repository.common, "objects"),
@@ -81,7 +90,6 @@ class Git:
             "GIT_CONFIG_KEY_0": "core.excludesFile",
             "GIT_CONFIG_VALUE_0": self._ignoring(),
         }
-        return self._told(words, {**places, **dates}, given, fine)
 
     def make_shadow(self, kind: str) -> None:
         """Make our folder: a repository without objects of its own. `kind`: sha1 or sha256."""
@@ -98,16 +106,14 @@ class Git:
         self._told(("update-ref", "--no-deref", "-z", "--stdin"), places, order, (0,))
 
     def _told(
-        self, words: Sequence[str], places: Mapping[str, str], given: bytes, fine: Collection[int]
-    ) -> bytes:
+        self, words: Sequence[str], places: Mapping[str, str], given: bytes | Path, fine: Collection[int]
+    ) -> tuple[bytes, int]:
+        """Return what git prints, and its exit code."""
         command = [self._program, *_SETTINGS, *(_DURABLE if self.durable else ()), *words]
         # Files, not pipes: a process that git leaves behind would hold a pipe open.
         with (
-            tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as told,
-            tempfile.TemporaryFile() as errors,
+            _holding(given) as stdin, tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as errors,
         ):  # fmt: skip
-            stdin.write(given)
-            stdin.seek(0)
             try:
                 process = subprocess.Popen(
                     command, env={**self._base(), **places}, cwd=self._repository.top,
@@ -124,7 +130,7 @@ class Git:
                 _failed(words[0], code, errors.read(4096))
             if len(said) > _MOST_OUTPUT:
                 raise StoreError(f"git {words[0]}: it prints more than {_MOST_OUTPUT:,} bytes", code=FAILED)
-            return said
+            return said, code
 
     def _code_of(self, process: subprocess.Popen[bytes], word: str) -> int:
         if not _ends_within(process, self.left_s):
@@ -150,6 +156,23 @@ class Git:
         names = ("HOME", "XDG_CONFIG_HOME")
         variables = tuple((name, self._daemon[name]) for name in names if name in self._daemon)
         return ignored_everywhere(self._program, variables)
+
+
+def _holding(given: bytes | Path) -> IO[bytes]:
+    """Return a file with what git reads; the caller closes it."""
+    if isinstance(given, Path):
+        return given.open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (as above)
+    file.write(given)
+    file.seek(0)
+    return file
+
+
+def _signed(author: str | None) -> dict[str, str]:
+    if author is None:
+        return {}
+    name, _, address = author.rstrip(">").rpartition(" <")
+    return {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address}
 
 
 _SETTINGS = (

@@ -19,6 +19,7 @@ from handoffd.engine.decision import Decision, MeasureBaseline, Refusal, Spawn
 from handoffd.engine.events import Approved, Event, Rejected, Reopened, Retried, RolledBack, Skipped
 from handoffd.engine.run import Moment, Usage
 from handoffd.engine.track import EXTERNAL, Phase, Track
+from handoffd.protocol.state import Status
 
 BEGUN = "begun"
 """The result of a snapshot made before the story's first attempt."""
@@ -26,6 +27,8 @@ KEPT = "kept"
 """That of one made of work that was not judged: cut short, or before a person's way back."""
 STARTED = "started"
 """That of one made before a later attempt, where time has passed since the last one."""
+SKIPPED = "skipped"
+"""That of a step that a person has skipped."""
 RESTORED = "restored"
 """That of one made when files were brought back."""
 
@@ -42,6 +45,11 @@ class Label(Struct, frozen=True, kw_only=True):
     by: str | None = None
     """The person whose decision it precedes or is about."""
     at: Moment
+
+    @property
+    def accepted(self) -> bool:
+        """Whether its step is behind the story: passed, also by a person's word, or skipped."""
+        return self.numbered and self.result in {str(Status.PASS), SKIPPED}
 
     @property
     def numbered(self) -> bool:
@@ -102,11 +110,11 @@ def label_of(before: Track, event: Event, decision: Decision, at: datetime) -> L
         return ended
     begun = decision.track.state
     if _dispatches(decision) and begun is not None:
-        result = BEGUN if _is_first(decision.track) else STARTED
+        result = BEGUN if is_first(decision.track) else STARTED
         return Label(story=begun.story, step=begun.step, result=result, at=at)
     if isinstance(event, _DECIDE):
         after = decision.track.state
-        result = "skipped" if isinstance(event, Skipped) else str(after.status if after else state.status)
+        result = SKIPPED if isinstance(event, Skipped) else str(after.status if after else state.status)
         return Label(story=state.story, step=state.step, result=result, by=event.by, at=at)
     if isinstance(event, _WAYS_BACK) and not (isinstance(event, RolledBack) and event.brought):
         return Label(story=state.story, step=state.step, result=KEPT, by=event.by, at=at)
@@ -131,8 +139,8 @@ def _dispatches(decision: Decision) -> bool:
     return any(isinstance(effect, Spawn | MeasureBaseline) for effect in decision.effects)
 
 
-def _is_first(track: Track) -> bool:
-    """Return whether a track begins the first attempt of a story, on which no work was done before."""
+def is_first(track: Track) -> bool:
+    """Return whether a story has had no attempt before the one that a track begins, or is about to begin."""
     ledger = track.ledger
     return not ledger.facts.attempts and not ledger.free_repeats and ledger.facts.usage == Usage()
 

@@ -70,6 +70,14 @@ class Repository(Struct, frozen=True, kw_only=True):
             said = self.value_of(ref)
         raise StoreError("HEAD leads from branch to branch", code="GIT_FAILED")
 
+    def branch_at(self, folder: str) -> str | None:
+        """Return the branch (`refs/heads/main`) that a working tree stands on; None: on none.
+
+        `folder` is where git keeps its HEAD.
+        """
+        said = _line_in(os.path.join(folder, "HEAD"))
+        return said.removeprefix("ref: ").strip() if said.startswith("ref: ") else None
+
     def value_of(self, ref: str) -> str:
         """Return what a ref says; empty when it is not there, or not where refs are."""
         if not ref.startswith("refs/") or ".." in ref:

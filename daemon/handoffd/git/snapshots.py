@@ -34,7 +34,15 @@ from handoffd.git.labels import (
     of_this_life,
 )
 from handoffd.git.repository import Repository, as_part, repository_at
-from handoffd.git.worktree import LIMIT_S, Worktree, can_be_kept, disk_faults, is_anothers, status_at
+from handoffd.git.worktree import (
+    LIMIT_S,
+    Worktree,
+    can_be_kept,
+    disk_faults,
+    filtered,
+    is_anothers,
+    status_at,
+)
 
 RESTORE_LIMIT_S = 45.0
 """How long a way back may take, for whose answer a client waits a minute."""
@@ -161,8 +169,8 @@ class Snapshots:
             why = f"in the way, and in no snapshot: {_few(obstacles)}; move it away"
             place = os.path.join(repository.top, os.fsdecode(obstacles[0]))
             raise Refused(why, code=EDITED, hint=f"ls -ld {quote(place)}")
-        if filtered := _filtered(git, paths):
-            why = f"git-lfs or another filter makes the contents of {_few(filtered)}, and none is run here"
+        if made := filtered(git, paths):
+            why = f"git-lfs or another filter makes the contents of {_few(made)}, and none is run here"
             raise Refused(why, code="FILTERED_FILES", hint=command_for(self._root, "snapshots"))
 
     def _meant(self, git: Git, now: str, changes: Sequence[Change]) -> str:
@@ -277,14 +285,6 @@ def _there(top: bytes, path: bytes) -> Iterator[bytes]:
     for folder, folders, files in os.walk(os.path.join(top, path)):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (os.path.relpath(os.path.join(folder, name), top) for name in (*links, *files))
-
-
-def _filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:
-    """Return the paths whose contents a filter would have to make, as of git-lfs."""
-    told = git.run("check-attr", "-z", "--stdin", "filter", given=b"".join(path + b"\0" for path in paths))
-    fields = told.split(b"\0")
-    values = zip(fields[0::3], fields[2::3], strict=False)
-    return [path for path, value in values if value not in {b"unspecified", b"unset"}]
 
 
 def _few(paths: Sequence[bytes]) -> str:

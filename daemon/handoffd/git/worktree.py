@@ -50,6 +50,8 @@ class Worktree:
         self._environment = environment
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
+        self.too_large: Sequence[str] = ()
+        """The new or changed ones that are too large for it, or cannot be read."""
 
     @property
     def limit_s(self) -> float:
@@ -139,6 +141,7 @@ class Worktree:
         )  # fmt: skip
         here: list[bytes] = []
         gone: list[bytes] = []
+        large: list[str] = []
         top = os.fsencode(repository.top)
         for path in listed.split(b"\0"):
             if not path or path.endswith(b"/") or is_anothers(repository, path):
@@ -149,6 +152,9 @@ class Worktree:
                     gone.append(path)
             elif can_be_kept(top, path, found):
                 here.append(path)
+            else:
+                large.append(os.fsdecode(path))
+        self.too_large = large
         return here, gone
 
 
@@ -228,3 +234,11 @@ def can_be_kept(top: bytes, path: bytes, found: os.stat_result) -> bool:
     if not stat.S_ISREG(found.st_mode):
         return True
     return found.st_size <= LARGEST and os.access(os.path.join(top, path), os.R_OK)
+
+
+def filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:
+    """Return the paths whose contents a filter would have to make, as of git-lfs."""
+    told = git.run("check-attr", "-z", "--stdin", "filter", given=b"".join(path + b"\0" for path in paths))
+    fields = told.split(b"\0")
+    values = zip(fields[0::3], fields[2::3], strict=False)
+    return [path for path, value in values if value not in {b"unspecified", b"unset"}]

@@ -284,6 +284,8 @@ class Project:
         for track in self.tracks.values():
             dispatch = track.track.ledger.dispatch
             if dispatch is None:
+                for run in tuple(track.attempts.live.values()):  # the set-up of a clone
+                    run.stop()
                 continue
             try:
                 await track.give(Interrupted(by=by))
@@ -330,6 +332,7 @@ class Project:
             for track in self.tracks.values():
                 track.remind()
                 await track.look_at_faults()
+                await track.place.publish_again(track.track)
                 # A file that a person must fix is not overwritten.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
-from handoffd.settings.model import ProjectCaps, ProjectSettings, Settings
+from handoffd.settings.model import ProjectCaps, ProjectSettings, Settings, StoryWorkspace
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files
 from handoffd.settings.sources import (
@@ -176,6 +176,9 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "priority": settings.priority,
         "env": settings.env,
         "snapshots": settings.snapshots,
+        "commit": settings.commit,
+        "commit_author": settings.commit_author,
+        **{f"workspace.{name}": getattr(settings.workspace, name) for name in StoryWorkspace.model_fields},
         **{f"caps.{name}": getattr(settings.caps, name) for name in ProjectCaps.model_fields},
         "test.command": settings.test.command,
         "test.report": settings.test.report,

@@ -365,6 +365,39 @@ class TestSettings(_Section):
     """Added once for each test file that cannot be loaded, e.g. `--ignore={file}`."""
 
 
+def _kind_alone(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _below_the_root(path: str) -> str:
+    odd = {"", ".", "..", ".git", ".ai"} & {*path.split("/")}  # also of an absolute one
+    if odd or "\0" in path:
+        raise ValueError("must be a path below the project's folder, outside of .git and .ai")
+    return path
+
+
+class StoryWorkspace(_Section):
+    """The folder in which the agents of a story work."""
+
+    kind: Literal["root", "clone"] = "root"
+    """`root`: the project's own folder; `clone`: a private clone of its repository."""
+    setup: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """argv of what makes a clone ready: installs packages, for instance."""
+    setup_min: Minutes = 30
+    link: tuple[Annotated[str, AfterValidator(_below_the_root)], ...] = ()
+    """What a clone gets of the project's folder that is not in git: `node_modules`, `.venv`, `.env`."""
+
+
+SpelledWorkspace = Annotated[
+    StoryWorkspace,
+    BeforeValidator(_kind_alone, json_schema_input_type=StoryWorkspace | Literal["root", "clone"]),
+]
+"""One word alone is its kind."""
+
+Commits = Literal["step", "story", "agent", "none"]
+_AUTHOR = r"^[^<>\x00-\x1f]{1,200} <[^<>\s]{1,200}>$"
+
+
 class ProjectSettings(_Section):
     """`.ai/handoffd.yaml`: the settings of one project."""
 
@@ -389,3 +422,22 @@ class ProjectSettings(_Section):
     """Names of further environment variables that the project's executors get."""
     snapshots: bool = True
     """Whether the files of its stories are kept as refs of its git repository."""
+    workspace: SpelledWorkspace = StoryWorkspace()
+    """Where its stories work."""
+    commit: Commits | None = None
+    """When the daemon commits on the branch of a story; None: `step` in a clone, `none` in the root."""
+    commit_author: str | None = Field(None, pattern=_AUTHOR)
+    """`NAME <ADDRESS>`; None: handoffd."""
+
+    @field_validator("commit")
+    @classmethod
+    def _must_leave_the_clone(cls, commit: Commits | None, info: ValidationInfo) -> Commits | None:
+        place = info.data.get("workspace")
+        if commit == "none" and place is not None and place.kind == "clone":
+            raise ValueError("work in a clone is lost without commits: say step, story or agent")
+        return commit
+
+    @property
+    def commits(self) -> Commits:
+        """When the daemon commits."""
+        return self.commit or ("step" if self.workspace.kind == "clone" else "none")

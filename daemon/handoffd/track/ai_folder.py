@@ -24,6 +24,7 @@ from handoffd.files.rooted import (
     visiting,
     write_project_file,
 )
+from handoffd.inspection.checklist import CHECKLIST
 from handoffd.protocol.handoff import (
     HANDOFF_FILE,
     MAX_FILE_BYTES,
@@ -178,6 +179,37 @@ def append_history(root: str, text: str) -> None:
         return
     unended = seen is not None and seen.content and not seen.content.endswith(b"\n")
     append_project_file(Path(root), HISTORY, f"\n{text}" if unended else text)
+
+
+def take_along(root: Path, clone: Path) -> int | None:
+    """Give a clone the papers of its project that git does not keep: the checklist, the history.
+
+    Returns how many bytes of history there are; None: git keeps it. Raises StoreError.
+    """
+    checklist = read_project_file(root, CHECKLIST, MAX_BYTES)
+    if checklist is not None:
+        write_project_file(clone, CHECKLIST, checklist.content, durable=False)
+    if read_project_file(clone, HISTORY, MAX_BYTES) is not None:
+        return None
+    history = read_project_file(root, HISTORY, MAX_BYTES)
+    if history is not None:
+        write_project_file(clone, HISTORY, history.content, durable=False)
+    return 0 if history is None else len(history.content)
+
+
+def bring_home(clone: Path, root: Path, known: int | None) -> int | None:
+    """Give a project what was written in the papers of a clone; `known` and the result as of `take_along`.
+
+    Raises StoreError.
+    """
+    checklist = read_project_file(clone, CHECKLIST, MAX_BYTES)
+    if checklist is not None:
+        write_project_file(root, CHECKLIST, checklist.content, durable=False)
+    history = read_project_file(clone, HISTORY, MAX_BYTES) if known is not None else None
+    if history is None or known is None or len(history.content) <= known:
+        return known
+    append_history(str(root), history.content[known:].decode(errors="replace"))
+    return len(history.content)
 
 
 def reopenings(root: str) -> int:

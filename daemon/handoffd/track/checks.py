@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished, TestEvidence
@@ -29,6 +30,7 @@ from handoffd.execute.checks import (
     files_changed_since,
     post_check_spec,
     read_test_output,
+    setup_spec,
     test_run_spec,
     tried_again,
 )
@@ -97,6 +99,11 @@ class Checks:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
         return evidence.evidence_of(report, record, None, frozenset())
+
+    async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
+        """Run what makes a workspace ready, as a run called `name`, or find it again; wait for its end."""
+        context = replace(self._context(name, None, "setup", 1), root=Path(folder))
+        return await self._once(context, setup_spec(context, command, limit_s))
 
     @property
     def path(self) -> str:

@@ -68,7 +68,7 @@ class Interpreter:
 
         self._workspace = workspace
         self.attempts = Attempts(key, home, services, post, workspace)
-        self._checks = Checks(key, home, services, self.attempts.live, workspace)
+        self.checks = Checks(key, home, services, self.attempts.live, workspace)
 
     async def perform(self, pending: PendingEffect) -> None:
         """Do what an order says, or begin it; lasting work goes on in the track's task group."""
@@ -185,7 +185,7 @@ class Interpreter:
         step = self._inbox.track.state.step if self._inbox.track.state else ""
         rule = self._files.rules.steps.get(step)
         timeout_s = (rule.check_timeout_min if rule else 10) * 60
-        await self._inbox.settle(await self._checks.baseline(order, timeout_s))
+        await self._inbox.settle(await self.checks.baseline(order, timeout_s))
         await self._done(effect_id)
 
     async def _check(self, order: RunChecks, effect_id: int) -> None:
@@ -193,7 +193,7 @@ class Interpreter:
             await self._done(effect_id, "superseded")
             return
         began_ns = await to_thread.run_sync(started_ns, self._services.run_dir(order.dispatch))
-        await self._inbox.settle(await self._checks.measure(order, began_ns))
+        await self._inbox.settle(await self.checks.measure(order, began_ns))
         await self._done(effect_id)
 
     def _notify(self, order: Notify, pending: PendingEffect) -> None:

@@ -124,7 +124,8 @@ class Prompts:
         self._require(track.ledger.dispatch.executor)
 
         def staged(meter: CpuClock) -> bool:  # all in one visit to a thread: an executor waits for it
-            if unfinished_in(self._key.project) is not None:
+            where = track.works_in(self._key.project)
+            if where.kind == "root" and unfinished_in(where.folder) is not None:
                 return False
             self._lay_out(track, dispatch, meter)
             return True

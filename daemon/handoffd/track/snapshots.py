@@ -20,7 +20,7 @@ from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.labels import KEPT, STARTED, Label, Snapshot, label_of, of_this_life, since_step
+from handoffd.git.labels import BEGUN, KEPT, STARTED, Label, Snapshot, label_of, of_this_life, since_step
 from handoffd.git.repository import NO_REPOSITORY
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S
@@ -57,6 +57,8 @@ class TrackSnapshots:
         now = self._services.clock.monotonic()
         if label is None or (label.result == STARTED and now - self._made_at < AT_ONCE_S):
             return
+        if label.result in {BEGUN, STARTED}:
+            before = decision.track  # where the attempt begins: a story may have got its place just now
         if not self._files.settings.snapshots or now < self._rests_until:
             with suppress(StoreError):
                 await self._making.asked(partial(self._snapshots(before).miss, label))

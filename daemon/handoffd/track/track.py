@@ -43,6 +43,7 @@ from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
 from handoffd.track.snapshots import TrackSnapshots
 from handoffd.track.turns import Turns, dispatches
+from handoffd.track.workspace import TrackWorkspace
 
 log = structlog.get_logger(__name__)
 
@@ -60,9 +61,10 @@ class TrackSupervisor:
         self._home = home
         self._files = home.files
         self._services = services
-        self._turns = Turns(key, home, services)
-        self.snapshots = TrackSnapshots(key, home.files, services)
         self._interpreter = Interpreter(key, home, services, proxy(self))
+        self.place = TrackWorkspace(key, home.files, services, proxy(self), self._interpreter.checks)
+        self._turns = Turns(key, home, services, self.place.of_turn)
+        self.snapshots = TrackSnapshots(key, home.files, services)
         self._room = Room(key.project, services, Reach(key.project, services.asking))
         self._shortage: Shortage | None = None
         self._questions = Questions()
@@ -242,9 +244,14 @@ class TrackSupervisor:
         if isinstance(event, RolledBack) and event.files:
             event = await self.snapshots.bring_back(self.track, event, decision)
             decision = decide(self.track, event, self._files.rules, self._services.clock.now())
-        await self.snapshots.keep(self.track, event, decision)
+        await self._keep(event, decision)
         await self._commit(event, decision, question)
         return decision
+
+    async def _keep(self, event: Event, decision: Decision) -> None:
+        """Keep what is in the files before a decision takes effect after which they may change."""
+        await self.snapshots.keep(self.track, event, decision)
+        await self.place.keep(self.track, event, decision)
 
     async def _commit(self, event: Event, decision: Decision, question: Question | None = None) -> None:
         """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""
@@ -298,9 +305,12 @@ class TrackSupervisor:
             self._services.slots.release(self.key)
             self._services.recorder.waited(self.key)
             return  # woken when its account may be asked
-        self._shortage = (
-            descriptor_shortage(self._services) or await self._no_clone() or await self._room.shortage()
-        )
+        try:
+            self._shortage = await self._lacks(decision.track)
+        except HandoffdError as error:
+            hint = f"; next: {error.hint}" if error.hint else ""
+            await self._apply(Question(DispatchFailed(code=error.code, message=f"{error.message}{hint}")))
+            return
         if self._shortage is not None:
             self._stand_back()
             return
@@ -320,7 +330,7 @@ class TrackSupervisor:
                 await self._apply(Question(failed))
             return
         if staged:
-            await self.snapshots.keep(self.track, event, decision)
+            await self._keep(event, decision)
             await self._commit(event, decision)
             return
         self._stand_back()
@@ -332,6 +342,14 @@ class TrackSupervisor:
         self._services.slots.release(self.key)
         self._services.accounts.leave(self.key)
         self._services.recorder.waited(self.key)
+
+    async def _lacks(self, track: Track) -> Shortage | None:
+        """Return what a track that is about to be dispatched must wait for.
+
+        Raises HandoffdError where a person must help: its clone cannot be made.
+        """
+        short = descriptor_shortage(self._services) or await self._room.shortage()
+        return short or await self.place.shortage(track) or await self._no_clone()
 
     async def _no_clone(self) -> Shortage | None:
         """Return that the track's own clone is gone; looks at the project find out about its root."""

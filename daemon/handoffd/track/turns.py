@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,15 +36,21 @@ from handoffd.track.executor_choice import ExecutorChoice, worked
 from handoffd.track.prompts import Prompts, dispatch_id
 from handoffd.track.services import Home, Services
 
-_Looked = tuple[Texts | None, HandoffMark]
-"""The project's own files, None while they must not change, and the identity of the hand-off."""
+_Looked = tuple[Texts | None, HandoffMark, Workspace]
+"""The project's own files, None while they must not change, the identity of the hand-off, and where it is."""
 
 
 class Turns:
-    """Looks up what a turn of one track depends on. Changes nothing but the files of a dispatch."""
+    """Looks up what a turn of one track depends on. Changes nothing but the files of a dispatch.
 
-    def __init__(self, key: TrackKey, home: Home, services: Services) -> None:
+    `of_turn` returns where an attempt of the turn works; it blocks.
+    """
+
+    def __init__(
+        self, key: TrackKey, home: Home, services: Services, of_turn: Callable[[Track], Workspace]
+    ) -> None:
         self._key = key
+        self._of_turn = of_turn
         self._home = home
         self._files = home.files
         self._services = services
@@ -57,7 +64,7 @@ class Turns:
         In the visit to a thread that shows the decision before: the next executor waits for both.
         """
         with suppress(StoreError):  # then `next` looks, and raises it
-            self._looked = self._look(track.works_in(self._key.project))
+            self._looked = self._look(track)
 
     def forget(self) -> None:
         """Drop what was found ahead: the turn has not followed at once."""
@@ -71,11 +78,11 @@ class Turns:
         """
         looked, self._looked = self._looked, None
         if looked is None:
-            looked = await to_thread.run_sync(self._look, track.works_in(self._key.project))
-        texts, mark = looked
+            looked = await to_thread.run_sync(self._look, track)
+        texts, mark, where = looked
         if texts is not None:
             await self._files.take(texts)
-        event = await self._turn(track, mark)
+        event = await self._turn(track, mark, where)
         now = self._services.clock.now()
         decision = decide(track, event, self._files.rules, now)
         if dispatches(decision):  # the current step may want another one
@@ -84,13 +91,14 @@ class Turns:
                 event, decision = assigned, decide(track, assigned, self._files.rules, now)
         return event, decision
 
-    def _look(self, where: Workspace) -> _Looked:
+    def _look(self, track: Track) -> _Looked:
         """Return the project's own files, if they must be read, and the identity of the hand-off.
 
         In one visit to a thread: the next executor waits for it.
         """
         texts = None if self._home.running else read_texts(Path(self._key.project))
-        return texts, HandoffFiles(where.folder).mark()
+        where = self._of_turn(track)
+        return texts, HandoffFiles(where.folder).mark(), where
 
     async def _assigned(self, event: Advanced, track: Track) -> Advanced:
         choice = await self._executor_choice.choose(track)
@@ -170,7 +178,7 @@ class Turns:
         prompt, warnings = await self._prompts.prompt(decision.track, event.dispatch)
         return decision, event, prompt, warnings
 
-    async def _turn(self, track: Track, mark: HandoffMark) -> Advanced:
+    async def _turn(self, track: Track, mark: HandoffMark, where: Workspace) -> Advanced:
         state = track.state
         assert state is not None
         baseline = False
@@ -189,6 +197,7 @@ class Turns:
             baseline=baseline,
             over=self.over(track),
             auto_continue=self.auto_continue(track),
+            workspace=where if where != track.works_in(self._key.project) else None,
         )
 
     async def _reopenings(self, track: Track) -> int:

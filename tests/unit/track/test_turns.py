@@ -21,7 +21,7 @@ async def turns(here: House, settings: str | None = None, rules: str | None = SH
     root = make_project(here.base, settings=settings, rules=rules)
     files = ProjectFiles(root, here.journal, here.clock)
     await files.refresh()
-    return Turns(TrackKey(root), Yard(files), here.services)
+    return Turns(TrackKey(root), Yard(files), here.services, lambda track: track.works_in(root))
 
 
 async def test_a_turn_uses_the_current_files(here: House, tmp_path: Path) -> None:

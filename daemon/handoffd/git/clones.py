@@ -1,0 +1,247 @@
+"""Private clones of a project's repository, in which stories work; they have no remotes.
+
+They are below the state directory. A clone borrows the objects of the project's repository, to which an agent
+in the clone cannot write: neither to its branches nor to its hooks. A ref there keeps what is borrowed. What
+is known of a clone lies beside it, out of the agent's sight: which story it is of, where it began, whether it
+is ready. All calls block: give them to a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+from msgspec import Struct
+
+from handoffd.engine.run import Moment
+from handoffd.engine.track import Workspace
+from handoffd.engine.wording import first_few
+from handoffd.errors import StoreError
+from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.rooted import write_project_file
+from handoffd.files.run_removal import bytes_below
+from handoffd.git.branches import HEADS, branch_of
+from handoffd.git.command import Git, setting
+from handoffd.git.repository import Repository, as_part, repository_at
+from handoffd.git.worktree import LIMIT_S, Worktree, disk_faults, filtered, shadow_of
+
+NO_CLONE = "NO_CLONE"
+
+MAKE_LIMIT_S = 600.0
+"""How long it may take to lay out all files of a clone."""
+
+_IDENTITY = ("user.name", "user.email")
+_CONFIG = "[core]\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n[gc]\n\tauto = 0\n"
+_GITLINK = b"160000 "
+
+
+class Clone(Struct, frozen=True, kw_only=True):
+    """The clone of one story."""
+
+    root: str
+    story: str
+    workspace: Workspace
+    made_at: Moment
+    ready: bool = False
+    """Whether agents can begin: its set-up has run, where there is one."""
+    setup: str | None = None
+    """The run of its set-up, which a daemon that takes over looks for."""
+    history: int | None = None
+    """How many bytes of its history the project has; None: git keeps that, and it comes with the commits."""
+
+
+_CLONE = msgspec.json.Decoder(Clone)
+
+
+class Clones:
+    """The clones of one project. `environment` is the daemon's own: where git and its settings are."""
+
+    def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
+        self._root = root
+        self._state_dir = state_dir
+        self._environment = environment
+
+    def of(self, story: str) -> Clone | None:
+        """Return the clone of a story, if it is there; it need not be ready."""
+        known = _read(self._folder(story) / _FILE)
+        there = known is not None and (known.root, known.story) == (self._root, story)
+        return known if there and known is not None and os.path.isdir(known.workspace.folder) else None
+
+    def note(self, clone: Clone) -> Clone:
+        """Keep what is known of a clone, and return it. Raises StoreError."""
+        replace_text(self._folder(clone.story) / _FILE, msgspec.json.encode(clone))
+        return clone
+
+    @disk_faults()
+    def make(self, story: str, links: Sequence[str], before: Workspace | None, at: Moment) -> Clone:
+        """Make the clone of a story, from its branch or else from what the project's checkout stands on.
+
+        `before` is where the story has worked up to now, when that is gone. `links` are the paths of the
+        project that the clone gets as links. Raises StoreError: NO_REPOSITORY, NO_CLONE with what stands
+        against it, GIT_TOO_SLOW, GIT_FAILED.
+        """
+        project, home = repository_at(self._root), self._folder(story)
+        _may_have_branches(project)
+        shutil.rmtree(home, onerror=_writable) if home.exists() else None  # what a kill has left
+        home.mkdir(parents=True, mode=0o700)
+        top = home / (os.path.basename(project.top) or "root")
+        folder = str(top / project.within).rstrip("/")
+        branch = before.branch if before is not None and before.branch else branch_of(project, story)
+        worktree = Worktree(folder, self._state_dir, self._environment)
+        shutil.rmtree(worktree.shadow, ignore_errors=True)
+        _lay_out(top, project, branch, worktree.program())
+        with worktree.opened(MAKE_LIMIT_S) as (repository, git):
+            tip, base = _ends(project, git, f"{HEADS}{branch}", before)
+            write_project_file(Path(project.common), _base_ref(project, story), f"{base}\n", durable=True)
+            _check_out(repository, git, f"{HEADS}{branch}", tip)
+            shutil.copyfile(worktree.shadow / "index", Path(repository.folder, "index"))
+            _must_be_whole(git, self._root)
+        os.makedirs(os.path.join(folder, ".ai"), exist_ok=True)
+        self._link(Path(folder), top, links)
+        place = Workspace(kind="clone", folder=folder, branch=branch, base=base)
+        return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
+
+    def _link(self, folder: Path, top: Path, links: Sequence[str]) -> None:
+        for name in links:
+            source, target = os.path.join(self._root, name), folder / name
+            if not os.path.lexists(source):
+                why = f"workspace.link: {name} is not in {self._root}"
+                raise StoreError(why, code=NO_CLONE, hint=f"ls -ld {quote(source)}")
+            if os.path.lexists(target):
+                raise StoreError(f"workspace.link: {name} is in the repository", code=NO_CLONE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source)
+        ours = "".join(f"/{_ignorable(str((folder / name).relative_to(top)))}\n" for name in links)
+        (top / ".git/info/exclude").write_text(f"{ours}{_HANDED_OVER}")
+
+    def size_of(self, clone: Clone) -> int:
+        """Return how many bytes a clone takes; what it borrows is not counted."""
+        return bytes_below(self._folder(clone.story))
+
+    @disk_faults()
+    def remove(self, clone: Clone) -> None:
+        """Remove a clone, and what kept for it the objects that it borrowed; its branch stays."""
+        with suppress(StoreError):  # the project may be gone
+            project = repository_at(self._root)
+            ref = _base_ref(project, clone.story)
+            if kept := project.value_of(ref):
+                shadow = shadow_of(clone.workspace.folder, self._state_dir)
+                program = Worktree(self._root, self._state_dir, self._environment).program()
+                Git(program, project, shadow, self._environment, LIMIT_S).delete_ref(ref, kept)
+        home = self._folder(clone.story)
+        (home / _FILE).unlink(missing_ok=True)
+        shutil.rmtree(home, onerror=_writable)
+        shutil.rmtree(shadow_of(clone.workspace.folder, self._state_dir), ignore_errors=True)
+
+    def _folder(self, story: str) -> Path:
+        digest = digest_of(os.fsencode(self._root))[:16]
+        return self._state_dir / "workspaces" / digest / as_part(story)
+
+
+_FILE = "clone.json"
+_HANDED_OVER = "/.ai/HANDOFF.md\n/.ai/executor-result\n/.ai/CHECKLIST.md\n"
+"""What an agent that commits by itself leaves out."""
+
+
+def clones_in(state_dir: Path) -> tuple[Clone, ...]:
+    """Return all clones, by project and story. Blocks."""
+    found = map(_read, (state_dir / "workspaces").glob(f"*/*/{_FILE}"))
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.root, one.story)))
+
+
+def _read(path: Path) -> Clone | None:
+    try:
+        return _CLONE.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+# --- making one ---------------------------------------------------------------------------------------
+def _may_have_branches(project: Repository) -> None:
+    if project.value_of(f"{HEADS}handoffd"):
+        why = f"a branch of {project.top} is called handoffd, so that there can be none below it"
+        hint = f"git -C {quote(project.top)} branch -m handoffd handoffd-branch"
+        raise StoreError(why, code=NO_CLONE, hint=hint)
+
+
+def _lay_out(top: Path, project: Repository, branch: str, program: str) -> None:
+    """Write what git needs to take a folder for a repository, by hand: no template, no settings of others."""
+    git, own = top / ".git", os.path.join(project.common, "config")
+    for name in ("objects/info", "refs/heads", "info"):
+        (git / name).mkdir(parents=True)
+    lines = _CONFIG
+    if setting(program, ("--file", own), "extensions.objectFormat", {}) == "sha256":
+        lines += "[extensions]\n\tobjectformat = sha256\n"
+    lines = f"[core]\n\trepositoryformatversion = {int('extensions' in lines)}\n{lines}"
+    known = [(key, setting(program, ("--file", own), key, {})) for key in _IDENTITY]
+    lines += "".join(f"[user]\n\t{key.split('.')[1]} = {_quoted(value)}\n" for key, value in known if value)
+    (git / "config").write_text(lines)
+    (git / "objects/info/alternates").write_bytes(
+        os.fsencode(os.path.join(project.common, "objects")) + b"\n"
+    )
+    (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")
+    with suppress(FileNotFoundError):
+        shutil.copyfile(os.path.join(project.common, "shallow"), git / "shallow")
+
+
+def _quoted(value: str) -> str:
+    escaped = " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _ignorable(path: str) -> str:
+    """Return a path as a pattern of .gitignore that means just it."""
+    return "".join(f"\\{one}" if one in "\\*?[!# " else one for one in path)
+
+
+def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> tuple[str, str]:
+    """Return the commit that a clone stands on, and the one that its story began at."""
+    tip, head = project.value_of(ref), project.head()
+    if before is not None and before.base is not None:
+        return tip or before.base, before.base
+    if head is None:
+        hint = f"git -C {quote(project.top)} commit --allow-empty -m 'Begin'"
+        raise StoreError(f"{project.top} has no commit to begin at", code=NO_CLONE, hint=hint)
+    if not tip or git.is_so("merge-base", "--is-ancestor", tip, head):
+        return head, head
+    return tip, git.run("merge-base", tip, head).decode().split()[0]
+
+
+def _check_out(repository: Repository, git: Git, ref: str, commit: str) -> None:
+    write_project_file(Path(repository.common), ref, f"{commit}\n", durable=False)
+    git.run("read-tree", "-m", "-u", commit)
+
+
+def _must_be_whole(git: Git, root: str) -> None:
+    """Raise StoreError where agents would find something else than in the project itself."""
+    listed = git.run("ls-files", "-s", "-z").split(b"\0")
+    inner = [os.fsdecode(line.split(b"\t", 1)[1]) for line in listed if line.startswith(_GITLINK)]
+    if inner:
+        why = f"a clone would be without its submodules ({first_few(inner)})"
+        raise StoreError(f"{why}; workspace: root works with them", code=NO_CLONE)
+    paths = [line.split(b"\t", 1)[1] for line in listed if line]
+    if changed := filtered(git, paths):
+        what = first_few([os.fsdecode(path) for path in changed])
+        why = f"git-lfs or another filter makes the contents of {what}, and none is run for a clone"
+        raise StoreError(f"{why}; workspace: root works with it", code=NO_CLONE)
+
+
+def _base_ref(repository: Repository, story: str) -> str:
+    """Return the ref that keeps the commit a story's clone began at, and with it all that it borrows."""
+    return f"refs/handoffd/{repository.place}{as_part(story)}/base"
+
+
+def _writable(remove: Callable[..., object], path: str, _: object) -> None:
+    """Remove what is in a folder that may not be written: package managers keep such ones."""
+    folder = os.path.dirname(path)
+    with suppress(OSError):
+        os.chmod(folder, stat.S_IRWXU)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, stat.S_IRWXU)
+    remove(path)

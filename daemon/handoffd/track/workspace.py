@@ -1,0 +1,285 @@
+"""Where the agents of a track work: in the project's own folder, or in a clone that is made for the story.
+
+A clone is made before the story's first attempt, and anew where it is gone; that may take minutes, so nothing
+waits for it but the track's turn. What a story has done is committed on its branch when a step is behind it,
+before the decision is, and brought into the project's repository. A commit that cannot be made holds nothing
+up: `status` warns, and the next one has it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from shlex import join
+from typing import Any, Protocol
+
+import structlog
+from anyio import to_thread
+from msgspec.structs import replace
+
+from handoffd.capacity.machine import Shortage
+from handoffd.engine.decision import Decision
+from handoffd.engine.events import Event
+from handoffd.engine.run import last_line
+from handoffd.engine.track import Track, TrackKey, Workspace
+from handoffd.engine.wording import command_for, first_few
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.base import ExitRecord
+from handoffd.execute.evidence import fault_of
+from handoffd.failpoints import reached
+from handoffd.git.branches import StoryBranch, branch_of
+from handoffd.git.clones import NO_CLONE, Clone, Clones
+from handoffd.git.labels import Label, is_first, label_of
+from handoffd.git.repository import repository_at
+from handoffd.git.worktree import FIRST_LIMIT_S
+from handoffd.protocol.rules import DONE
+from handoffd.settings.model import ProjectSettings
+from handoffd.track.ai_folder import bring_home, take_along
+from handoffd.track.checks import Checks
+from handoffd.track.prompts import dispatch_id
+from handoffd.track.reach import Reach
+from handoffd.track.services import Files, Services
+
+log = structlog.get_logger(__name__)
+
+
+class Worker(Protocol):
+    """What does the lasting work of a track."""
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start it in the track's task group; without a loop it is left for the daemon."""
+
+    def wake(self) -> None:
+        """Let the track take its turn, if it has one."""
+
+
+class TrackWorkspace:
+    """Where one track works."""
+
+    def __init__(
+        self, key: TrackKey, files: Files, services: Services, worker: Worker, checks: Checks
+    ) -> None:
+        self._key = key
+        self._files = files
+        self._services = services
+        self._worker = worker
+        self._checks = checks
+        self._git = Reach(key.project, services.asking)
+        self._clones = Clones(key.project, services.settings.state_dir, services.environment)
+        self._making: str | None = None
+        """What is done for the clone just now, in words."""
+        self._failed: HandoffdError | None = None
+        """Why it could not be made, until the track has been told."""
+        self.trouble: str | None = None
+        """Why the last commit was not made, or is not in the project's repository, in words."""
+
+    # --- where a turn begins ---------------------------------------------------------------------
+    def of_turn(self, track: Track) -> Workspace:
+        """Return where an attempt of the turn works; blocks. A clone is there, and ready."""
+        where, story = track.works_in(self._key.project), _story_of(track)
+        if story is None or not takes_a_place(track, self._files.settings):
+            return where
+        if self._files.settings.workspace.kind == "root":
+            return self._with_branch(where, story)
+        clone = self._clones.of(story)
+        return clone.workspace if clone is not None and clone.ready else where
+
+    def _with_branch(self, where: Workspace, story: str) -> Workspace:
+        try:
+            project = repository_at(where.folder)
+            return replace(where, branch=branch_of(project, story), base=project.head())
+        except StoreError as error:
+            self.trouble = f"nothing is committed: {error.message}"
+            return where
+
+    async def shortage(self, track: Track) -> Shortage | None:
+        """Return that the clone of a track that is about to be dispatched is being made; None: it is there.
+
+        Raises HandoffdError, once, where it cannot be made.
+        """
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        if self._making is None:
+            if not await to_thread.run_sync(self._lacks, track):
+                return None
+            self._making = "is being made"
+            self._worker.begin(f"clone of {_story_of(track)}", partial(self._make, track))
+        what = f"its clone {self._making}"
+        return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
+
+    def _lacks(self, track: Track) -> bool:
+        where, story = track.ledger.workspace, _story_of(track)
+        if where is None:
+            settings = self._files.settings
+            return settings.workspace.kind == "clone" and story is not None and takes_a_place(track, settings)
+        if where.kind == "root" or where.branch is None or story is None:
+            return False
+        clone = self._clones.of(story)
+        return clone is None or not clone.ready
+
+    # --- making a clone --------------------------------------------------------------------------
+    async def _make(self, track: Track) -> None:
+        try:
+            clone = await to_thread.run_sync(self._made, track)
+            if not clone.ready:
+                await self._set_up(clone)
+        except HandoffdError as error:
+            log.warning("no clone", project=self._key.project, story=_story_of(track), error=error.message)
+            self._failed = error
+        finally:
+            self._making = None
+            self._worker.wake()
+
+    def _made(self, track: Track) -> Clone:
+        """Return the story's clone, made now unless it is there: a set-up may go on in it."""
+        story, before, now = _story_of(track), track.ledger.workspace, self._services.clock.now()
+        assert story is not None
+        clone = self._clones.of(story)
+        if clone is not None and before is None and clone.ready and self._is_spent(clone):
+            clone = None
+        if clone is None:
+            reached("before_clone")
+            clone = self._clones.make(story, self._files.settings.workspace.link, before, now)
+            history = take_along(Path(self._key.project), Path(clone.workspace.folder))
+            clone = self._clones.note(replace(clone, history=history))
+            reached("after_clone")
+        return clone
+
+    def _is_spent(self, clone: Clone) -> bool:
+        """Return whether a clone of an earlier life of its story holds nothing that is not landed."""
+        branch = self._branch(clone.workspace)
+        return branch.unkept() is None and branch.is_landed()
+
+    async def _set_up(self, clone: Clone) -> None:
+        settings = self._files.settings.workspace
+        if settings.setup is None:
+            self._clones.note(replace(clone, ready=True))
+            return
+        run, words = clone.setup or f"{dispatch_id(self._services.clock)}.setup", join(settings.setup)
+        self._making = f"is being set up: {words}"
+        self._clones.note(replace(clone, setup=run))
+        record = await self._checks.set_up(
+            run, clone.workspace.folder, settings.setup, settings.setup_min * 60
+        )
+        went_well = record.by == "itself" and record.code == 0
+        self._clones.note(replace(clone, setup=None, ready=went_well))
+        if not went_well:
+            hint = f"less {self._services.run_dir(run) / 'output.log'}"
+            why = f"workspace.setup ({words}) {_ended_how(record)}"
+            raise HandoffdError(why, code=NO_CLONE, hint=hint)
+
+    # --- what a story has done -------------------------------------------------------------------
+    async def keep(self, before: Track, event: Event, decision: Decision) -> None:
+        """Commit what a step has left that is behind the story by a decision, before that is committed."""
+        where, label = before.ledger.workspace, self._accepted(before, event, decision)
+        if where is None or where.branch is None or label is None:
+            return
+        reached("before_branch")
+        message = message_of(label, before, decision.track) if self._commits_at(label) else None
+        work = partial(self._kept, where, label, message)
+        try:
+            self.trouble = await self._git.asked(work, FIRST_LIMIT_S + 10)
+        except StoreError as error:
+            self._note_trouble(error)
+        reached("after_branch")
+
+    def _accepted(self, before: Track, event: Event, decision: Decision) -> Label | None:
+        label = label_of(before, event, decision, self._services.clock.now())
+        return label if label is not None and label.accepted and label.story is not None else None
+
+    def _commits_at(self, label: Label) -> bool:
+        commits = self._files.settings.commits
+        rule = self._files.rules.steps.get(label.step)
+        last = rule is not None and rule.next_on_pass == DONE
+        return commits == "step" or (commits == "story" and last)
+
+    def _kept(self, where: Workspace, label: Label, message: bytes | None) -> str | None:
+        branch, author = self._branch(where), self._files.settings.commit_author
+        if message is not None:
+            branch.commit(message, author, label.at)
+        branch.publish()
+        if where.kind == "clone" and label.story is not None:
+            self._bring_home(label.story)
+        left_out = branch.left_out if message is not None else ()
+        return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None
+
+    def _bring_home(self, story: str) -> None:
+        clone = self._clones.of(story)
+        if clone is None:
+            return
+        folder = Path(clone.workspace.folder)
+        history = bring_home(folder, Path(self._key.project), clone.history)
+        if history != clone.history:
+            self._clones.note(replace(clone, history=history))
+
+    async def publish_again(self, track: Track) -> None:
+        """Bring a branch into the project's repository that stood in somebody's way."""
+        where = track.ledger.workspace
+        if self.trouble is None or where is None or where.branch is None:
+            return
+        try:
+            await self._git.asked(self._branch(where).publish, FIRST_LIMIT_S + 10)
+            self.trouble = None
+        except StoreError as error:
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: StoreError) -> None:
+        if error.message not in (self.trouble or ""):
+            log.warning("branch not kept", project=self._key.project, error=error.message)
+        more = f": {error.hint}" if error.hint else ""
+        self.trouble = f"the branch of the story is behind: {error.message}{more}"
+
+    def _branch(self, where: Workspace) -> StoryBranch:
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        return StoryBranch(self._key.project, where, state_dir, environment)
+
+
+def _story_of(track: Track) -> str | None:
+    return track.state.story if track.state is not None else None
+
+
+def _ended_how(record: ExitRecord) -> str:
+    fault = fault_of(record)
+    if fault is not None:
+        return f"came to no end: {fault}"
+    said = last_line(record.tail)
+    return f"ended with exit code {record.code}{f': {said}' if said else ''}"
+
+
+# --- pure ---------------------------------------------------------------------------------------------
+def takes_a_place(track: Track, settings: ProjectSettings) -> bool:
+    """Return whether a story that is about to begin has a place of its own, which it does not know yet.
+
+    One that has begun stays where it is, whatever the settings say now.
+    """
+    asked = settings.workspace.kind == "clone" or settings.commits != "none"
+    return asked and track.ledger.automatic and track.ledger.workspace is None and is_first(track)
+
+
+def message_of(label: Label, before: Track, after: Track) -> bytes:
+    """Return the message of a commit: what the agent says it did, and facts that are ours, at the end."""
+    facts, old = after.ledger.facts, before.ledger.facts
+    said = facts.summary if facts.summary != old.summary else None
+    lines = [line.strip() for line in (said or "").splitlines() if line.strip()]
+    subject = f"{label.story} {label.step}: {lines[0] if lines else label.result}"
+    ours = (
+        ("Story", label.story), ("Step", label.step), ("Run", label.run), ("By", label.by),
+        ("Tests", _tests(after)),
+    )  # fmt: skip
+    trailers = "\n".join(f"{name}: {' '.join(value.split())}" for name, value in ours if value)
+    parts = (subject[:_SUBJECT], "\n".join(lines[1:]), trailers)
+    return "\n\n".join(part for part in parts if part).encode(errors="replace") + b"\n"
+
+
+_SUBJECT = 200
+"""Characters of a subject: an agent's first line may be its whole report."""
+
+
+def _tests(track: Track) -> str | None:
+    counts = track.state.tests if track.state is not None else None
+    if counts is None:
+        return None
+    how = "measured" if counts == track.ledger.measured else "claimed"
+    return f"{counts.passed} passed, {counts.failed} failed ({how})"
