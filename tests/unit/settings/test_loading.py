@@ -318,7 +318,8 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, snapshots)",
+        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, snapshots, "
+        "workspace, commit, commit_author)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
