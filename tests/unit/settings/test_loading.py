@@ -336,7 +336,8 @@ def test_all_but_the_language_needs_trust() -> None:
         "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
         "language: zh-TW, group: web, priority: 1, snapshots: false, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
-        "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, commit_author: J <j@x>, "
+        "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
+        "commit_author: J <j@x>, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",
         "f",
