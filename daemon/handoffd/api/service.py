@@ -25,6 +25,7 @@ from handoffd.api.answers import (
     CleanedAnswer,
     HandedOut,
     Initialised,
+    LandedAnswer,
     Lifted,
     NotAdded,
     OtherTests,
@@ -55,9 +56,9 @@ from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
 from handoffd.engine.run import PostCheck
-from handoffd.engine.views import Applied, Renewed, Tried
+from handoffd.engine.views import Applied, LandedView, LandingRequest, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
 from handoffd.execute.run import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.proc_probe import is_marked
@@ -228,6 +229,8 @@ class Service(Reads, Inspecting):
             return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
+        if verb == "land":
+            return await self._land(self._supervision.find(project), given, caller)
         if verb == "start":
             return await self._start(await self._ready(project), given, caller)
         if verb == "custom":
@@ -318,6 +321,13 @@ class Service(Reads, Inspecting):
         adoption = (await to_thread.run_sync(detect_framework, root)).level
         handed_out = HandedOut(prompt=prompt, fw_lv=adoption)
         return {**told, **plain(handed_out), "next_command": command_for(root, "apply")}
+
+    async def _land(self, root: str, given: Mapping[str, Any], caller: Caller) -> LandedAnswer:
+        request = LandingRequest(**given, by=caller.by)
+        view = await self._supervision.land(root, request, APPLY_S if self.daemon else None)
+        after = await self._supervision.view(root)
+        following = after.tracks[0].next_command if after.tracks else None
+        return landed(view, root, after.called, following)
 
     async def _post_check(self, root: str, by: str) -> CheckedAnswer:
         return post_checked(*await self._supervision.post_check(root, by), root)
@@ -544,6 +554,28 @@ def post_checked(command: str | None, ended: PostCheck | None, root: str) -> Che
         message=told,
         caller_instruction=f"{told}; nothing else follows from it",
     )
+
+
+def landed(outcome: LandedView, root: str, called: str | None, following: str | None) -> LandedAnswer:
+    """Return the outcome of a landing."""
+    told = _landing_in_words(outcome)
+    again = command_for(root, "land", "--story", outcome.story) if outcome.going_on else following
+    return LandedAnswer(
+        project=root, called=called, story=outcome.story, onto=outcome.onto, commit=outcome.commit,
+        files=outcome.files, tests=outcome.tests.counts if outcome.tests is not None else None,
+        already=outcome.already, checking=outcome.going_on, message=told, next_command=again,
+        caller_instruction=f"{told}; {f'next: {again}' if again else 'nothing else follows'}",
+    )  # fmt: skip
+
+
+def _landing_in_words(landed: LandedView) -> str:
+    if landed.going_on:
+        return f"{landed.story} is being merged and tested"
+    if landed.already:
+        return f"{landed.story} is on {landed.onto} already"
+    tests = landed.tests
+    ran = f"; {counted(tests.counts.passed, 'test passes', 'tests pass')} there" if tests is not None else ""
+    return f"{landed.story} is on {landed.onto} now: {counted(landed.files, 'file')} changed{ran}"
 
 
 def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:

@@ -102,7 +102,7 @@ class StoryBranch:
         with self._worktree.opened(LIMIT_S) as (_, git):
             project = repository_at(self._root)
             end, head = project.value_of(self._ref), project.head()
-            return bool(end) and head is not None and _follows(git, end, head)
+            return not end or (head is not None and _follows(git, end, head))
 
     @disk_faults()
     def publish(self) -> str | None:

@@ -104,7 +104,8 @@ class Clones:
             _must_be_whole(git, self._root)
         os.makedirs(os.path.join(folder, ".ai"), exist_ok=True)
         self._link(Path(folder), top, links)
-        place = Workspace(kind="clone", folder=folder, branch=branch, base=base)
+        onto = before.onto if before is not None else _name_of(project.branch_at(project.folder))
+        place = Workspace(kind="clone", folder=folder, branch=branch, base=base, onto=onto)
         return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
 
     def _link(self, folder: Path, top: Path, links: Sequence[str]) -> None:
@@ -188,6 +189,10 @@ def _lay_out(top: Path, project: Repository, branch: str, program: str) -> None:
     (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")
     with suppress(FileNotFoundError):
         shutil.copyfile(os.path.join(project.common, "shallow"), git / "shallow")
+
+
+def _name_of(ref: str | None) -> str | None:
+    return ref.removeprefix(HEADS) if ref is not None else None
 
 
 def _quoted(value: str) -> str:

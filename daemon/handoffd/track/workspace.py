@@ -34,7 +34,7 @@ from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.protocol.rules import DONE
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
@@ -102,6 +102,9 @@ class TrackWorkspace:
             failed, self._failed = self._failed, None
             raise failed
         if self._making is None:
+            if (unlanded := await to_thread.run_sync(self._unlanded, track)) is not None:
+                what = f"{unlanded} is done, but not merged: a clone would be without it"
+                return Shortage(why=what, action=command_for(self._key.project, "land", "--story", unlanded))
             if not await to_thread.run_sync(self._lacks, track):
                 return None
             self._making = "is being made"
@@ -119,12 +122,24 @@ class TrackWorkspace:
         clone = self._clones.of(story)
         return clone is None or not clone.ready
 
+    def _unlanded(self, track: Track) -> str | None:
+        """Return a story that this one builds on, and that its clone would be without."""
+        state, wants = track.state, self._files.settings.workspace.kind == "clone"
+        if state is None or not wants or not takes_a_place(track, self._files.settings):
+            return None
+        known = (self._clones.of(story) for story in state.blocked_by)
+        behind = (
+            one.story for one in known if one is not None and not self._branch(one.workspace).is_landed()
+        )
+        return next(behind, None)
+
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
         try:
             clone = await to_thread.run_sync(self._made, track)
             if not clone.ready:
-                await self._set_up(clone)
+                settings = self._files.settings.workspace
+                await set_up(clone, self._clones, self._checks, settings, self._services, self._tell)
         except HandoffdError as error:
             log.warning("no clone", project=self._key.project, story=_story_of(track), error=error.message)
             self._failed = error
@@ -152,23 +167,8 @@ class TrackWorkspace:
         branch = self._branch(clone.workspace)
         return branch.unkept() is None and branch.is_landed()
 
-    async def _set_up(self, clone: Clone) -> None:
-        settings = self._files.settings.workspace
-        if settings.setup is None:
-            self._clones.note(replace(clone, ready=True))
-            return
-        run, words = clone.setup or f"{dispatch_id(self._services.clock)}.setup", join(settings.setup)
-        self._making = f"is being set up: {words}"
-        self._clones.note(replace(clone, setup=run))
-        record = await self._checks.set_up(
-            run, clone.workspace.folder, settings.setup, settings.setup_min * 60
-        )
-        went_well = record.by == "itself" and record.code == 0
-        self._clones.note(replace(clone, setup=None, ready=went_well))
-        if not went_well:
-            hint = f"less {self._services.run_dir(run) / 'output.log'}"
-            why = f"workspace.setup ({words}) {_ended_how(record)}"
-            raise HandoffdError(why, code=NO_CLONE, hint=hint)
+    def _tell(self, what: str) -> None:
+        self._making = what
 
     # --- what a story has done -------------------------------------------------------------------
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
@@ -234,6 +234,33 @@ class TrackWorkspace:
     def _branch(self, where: Workspace) -> StoryBranch:
         state_dir, environment = self._services.settings.state_dir, self._services.environment
         return StoryBranch(self._key.project, where, state_dir, environment)
+
+
+async def set_up(
+    clone: Clone,
+    clones: Clones,
+    checks: Checks,
+    settings: StoryWorkspace,
+    services: Services,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run what makes a clone ready, or wait for its end where an earlier daemon has begun it.
+
+    `tell` hears what goes on, in words. Raises HandoffdError where it fails: it begins anew next time.
+    """
+    if settings.setup is None:
+        clones.note(replace(clone, ready=True))
+        return
+    run, words = clone.setup or f"{dispatch_id(services.clock)}.setup", join(settings.setup)
+    tell(f"is being set up: {words}")
+    clones.note(replace(clone, setup=run))
+    record = await checks.set_up(run, clone.workspace.folder, settings.setup, settings.setup_min * 60)
+    went_well = record.by == "itself" and record.code == 0
+    clones.note(replace(clone, setup=None, ready=went_well))
+    if not went_well:
+        hint = f"less {services.run_dir(run) / 'output.log'}"
+        why = f"workspace.setup ({words}) {_ended_how(record)}"
+        raise HandoffdError(why, code=NO_CLONE, hint=hint)
 
 
 def _story_of(track: Track) -> str | None:
