@@ -165,7 +165,7 @@ class Git:
 
 
 def _holding(given: bytes | Path) -> IO[bytes]:
-    """Return a file with what git reads; the caller closes it."""
+    """Return a file that git reads; the caller closes it."""
     if isinstance(given, Path):
         return given.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115  (as above)

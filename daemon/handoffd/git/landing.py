@@ -1,8 +1,8 @@
 """The way of a story's branch into the branch that people work on.
 
 What will be there is made first, as a commit that no branch has, so that it can be tested. Then the branch is
-moved, if it still is where it was; a checkout that stands on it follows, and only where nothing of a person's
-is in the way. A note beside our index says what goes on, so that a landing which was cut off is finished. All
+moved, if it still is where it was; a checkout of it follows, and only where no change of a person's
+is in the way. A note beside our index says what goes on, so that a landing is finished that was cut off. All
 calls block: give them to a thread.
 """
 
@@ -104,7 +104,7 @@ class Landing:
 
     @disk_faults()
     def land(self, merge: Merge) -> None:
-        """Move the branch, and the checkout that stands on it. Raises Refused: MOVED, CHECKOUT_IN_THE_WAY."""
+        """Move the branch, and the checkout of it. Raises Refused: MOVED, CHECKOUT_IN_THE_WAY."""
         with self._worktree.opened(LIMIT_S) as (repository, git):
             note = self._worktree.shadow / _NOTE
             follows = self._follows(repository, merge)
@@ -141,7 +141,7 @@ class Landing:
 
     # --- the checkout ----------------------------------------------------------------------------
     def _follows(self, repository: Repository, merge: Merge) -> bool:
-        """Return whether the project's checkout stands on the branch."""
+        """Return whether the branch is what the project has checked out."""
         return merge.commit != merge.was and repository.branch_at(repository.folder) == merge.ref
 
     def _may_follow(self, repository: Repository, git: Git, merge: Merge) -> None:

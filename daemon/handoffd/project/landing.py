@@ -1,8 +1,8 @@
 """The landing of a story: its branch becomes part of the one that people work on, once the tests pass.
 
 One at a time in a project. The tests run on the merged files in a clone of their own, so that no branch ever
-ends at a commit that was not tested; a branch that was moved meanwhile is merged and tested again. Whoever
-asks again while a landing goes on waits for the same one.
+ends at a commit that was not tested; a branch that was moved meanwhile is merged and tested again. A caller
+that asks again while a landing goes on waits for the same one.
 """
 
 from __future__ import annotations
