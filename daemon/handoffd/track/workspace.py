@@ -33,6 +33,7 @@ from handoffd.git.clones import NO_CLONE, Clone, Clones
 from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
+from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
@@ -69,6 +70,8 @@ class TrackWorkspace:
         self._clones = Clones(key.project, services.settings.state_dir, services.environment)
         self._making: str | None = None
         """What is done for the clone just now, in words."""
+        self._made_for: str | None = None
+        """The story that a clone was made for just now; any other may be of an earlier start."""
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track has been told."""
         self.trouble: str | None = None
@@ -79,10 +82,11 @@ class TrackWorkspace:
         """Return where an attempt of the turn works; blocks. A clone is there, and ready."""
         where, story = track.works_in(self._key.project), _story_of(track)
         if story is None or not takes_a_place(track, self._files.settings):
+            self._made_for = None
             return where
         if self._files.settings.workspace.kind == "root":
             return self._with_branch(where, story)
-        clone = self._clones.of(story)
+        clone = self._clones.of(story) if self._made_for == story else None
         return clone.workspace if clone is not None and clone.ready else where
 
     def _with_branch(self, where: Workspace, story: str) -> Workspace:
@@ -116,7 +120,8 @@ class TrackWorkspace:
         where, story = track.ledger.workspace, _story_of(track)
         if where is None:
             settings = self._files.settings
-            return settings.workspace.kind == "clone" and story is not None and takes_a_place(track, settings)
+            wants = settings.workspace.kind == "clone" and takes_a_place(track, settings)
+            return wants and story is not None and self._made_for != story
         if where.kind == "root" or where.branch is None or story is None:
             return False
         clone = self._clones.of(story)
@@ -140,6 +145,7 @@ class TrackWorkspace:
             if not clone.ready:
                 settings = self._files.settings.workspace
                 await set_up(clone, self._clones, self._checks, settings, self._services, self._tell)
+            self._made_for = clone.story
         except HandoffdError as error:
             log.warning("no clone", project=self._key.project, story=_story_of(track), error=error.message)
             self._failed = error
@@ -155,12 +161,23 @@ class TrackWorkspace:
         if clone is not None and before is None and clone.ready and self._is_spent(clone):
             clone = None
         if clone is None:
+            self._must_be_apart()
             reached("before_clone")
             clone = self._clones.make(story, self._files.settings.workspace.link, before, now)
             history = take_along(Path(self._key.project), Path(clone.workspace.folder))
             clone = self._clones.note(replace(clone, history=history))
             reached("after_clone")
         return clone
+
+    def _must_be_apart(self) -> None:
+        """Raise HandoffdError where the tests in a clone would run the code of the project's own folder."""
+        settings, root = self._files.settings, self._key.project
+        program = settings.test.command[0] if settings.test.command else None
+        back = leading_back(root, settings.workspace.link, program, self._checks.path)
+        if back is not None:
+            why = f"the tests in a clone would run the code of {root}: {back} leads there"
+            mended = "have workspace.setup install into the clone, or take out workspace: clone"
+            raise HandoffdError(f"{why}; {mended}", code=NO_CLONE)
 
     def _is_spent(self, clone: Clone) -> bool:
         """Return whether a clone of an earlier life of its story holds nothing that is not landed."""
