@@ -59,9 +59,11 @@ def _python(environment: Path, root: str) -> Iterator[Path]:
 def _text(file: Path) -> str:
     with suppress(OSError):
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(handle, "rb") as content:
+        try:
             if stat.S_ISREG(os.fstat(handle).st_mode):
-                return content.read(_MOST_BYTES).decode("utf-8", "replace")
+                return os.read(handle, _MOST_BYTES).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
     return ""
 
 
