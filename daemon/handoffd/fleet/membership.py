@@ -27,6 +27,7 @@ from handoffd.files.locks import Holder
 from handoffd.files.ownership import leave
 from handoffd.fleet.loops import Loops
 from handoffd.fleet.register import Register, by_project, enter, name_of
+from handoffd.git.clones import root_of_clone
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.journal.database import supervised_elsewhere
@@ -393,7 +394,7 @@ MOST_NAMES = 20
 def root_called(name: str, register: Register, state_dir: Path) -> str:
     """Return the root of the project named `name`, or located at or above the path `name`.
 
-    Raises NotFound, with the known names, and Refused, with their roots, when several have the name.
+    A path in a clone is its project's. Raises NotFound, with the known names, and Refused, with their roots, when several have the name.
     """
     if name in register:
         return name  # without a look at the disk, which may not answer
@@ -402,6 +403,9 @@ def root_called(name: str, register: Register, state_dir: Path) -> str:
     for folder in (resolved, *resolved.parents) if resolved else ():
         if str(folder) in register:
             return str(folder)
+    cloned = root_of_clone(resolved, state_dir.resolve()) if resolved else None
+    if cloned is not None and cloned in register:
+        return cloned  # an agent asks from where it works
     called = register.called(name)
     if len(called) == 1:
         return called[0]

@@ -156,6 +156,16 @@ def clones_in(state_dir: Path) -> tuple[Clone, ...]:
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.root, one.story)))
 
 
+def root_of_clone(path: Path, state_dir: Path) -> str | None:
+    """Return the project that a path belongs to by the clone it is in; None where it is in none. Blocks."""
+    places = state_dir / "workspaces"
+    if places not in path.parents:
+        return None
+    parts = path.relative_to(places).parts
+    clone = _read(places.joinpath(*parts[:2]) / _FILE) if len(parts) > 1 else None
+    return None if clone is None else clone.root
+
+
 def _read(path: Path) -> Clone | None:
     try:
         return _CLONE.decode(path.read_bytes())

@@ -332,7 +332,7 @@ class Project:
             for track in self.tracks.values():
                 track.remind()
                 await track.look_at_faults()
-                await track.place.publish_again(track.track)
+                await track.place.keep_again(track.track)
                 # A file that a person must fix is not overwritten.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)

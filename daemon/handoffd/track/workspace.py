@@ -66,7 +66,8 @@ class TrackWorkspace:
         self._services = services
         self._worker = worker
         self._checks = checks
-        self._git = Reach(key.project, services.asking)
+        # A second try must not keep a commit from being made: they do not wait for each other.
+        self._git, self._later = Reach(key.project, services.asking), Reach(key.project, services.asking)
         self._clones = Clones(key.project, services.settings.state_dir, services.environment)
         self._making: str | None = None
         """What is done for the clone just now, in words."""
@@ -76,6 +77,8 @@ class TrackWorkspace:
         """Why it could not be made, until the track has been told."""
         self.trouble: str | None = None
         """Why the last commit was not made, or is not in the project's repository, in words."""
+        self._owed: Callable[[], str | None] | None = None
+        """What could not be done then."""
 
     # --- where a turn begins ---------------------------------------------------------------------
     def of_turn(self, track: Track) -> Workspace:
@@ -102,6 +105,8 @@ class TrackWorkspace:
 
         Raises HandoffdError, once, where it cannot be made.
         """
+        if not self._may_lack(track):
+            return None
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
@@ -116,21 +121,27 @@ class TrackWorkspace:
         what = f"its clone {self._making}"
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
 
-    def _lacks(self, track: Track) -> bool:
-        where, story = track.ledger.workspace, _story_of(track)
-        if where is None:
-            settings = self._files.settings
-            wants = settings.workspace.kind == "clone" and takes_a_place(track, settings)
-            return wants and story is not None and self._made_for != story
-        if where.kind == "root" or where.branch is None or story is None:
+    def _may_lack(self, track: Track) -> bool:
+        """Return whether a clone is, or will be, where the track works; nothing is looked at for that."""
+        where, settings = track.ledger.workspace, self._files.settings
+        if _story_of(track) is None:
             return False
+        if where is None:
+            return settings.workspace.kind == "clone" and takes_a_place(track, settings)
+        return where.kind == "clone" and where.branch is not None
+
+    def _lacks(self, track: Track) -> bool:
+        story = _story_of(track)
+        assert story is not None
+        if track.ledger.workspace is None:
+            return self._made_for != story
         clone = self._clones.of(story)
         return clone is None or not clone.ready
 
     def _unlanded(self, track: Track) -> str | None:
         """Return a story that this one builds on, and that its clone would be without."""
-        state, wants = track.state, self._files.settings.workspace.kind == "clone"
-        if state is None or not wants or not takes_a_place(track, self._files.settings):
+        state = track.state
+        if state is None or track.ledger.workspace is not None:
             return None
         known = (self._clones.of(story) for story in state.blocked_by)
         behind = (
@@ -141,7 +152,7 @@ class TrackWorkspace:
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
         try:
-            clone = await to_thread.run_sync(self._made, track)
+            clone = await to_thread.run_sync(self._made, track, abandon_on_cancel=True)
             if not clone.ready:
                 settings = self._files.settings.workspace
                 await set_up(clone, self._clones, self._checks, settings, self._services, self._tell)
@@ -197,8 +208,9 @@ class TrackWorkspace:
         message = message_of(label, before, decision.track) if self._commits_at(label) else None
         work = partial(self._kept, where, label, message)
         try:
-            self.trouble = await self._git.asked(work, FIRST_LIMIT_S + 10)
+            self.trouble, self._owed = await self._git.asked(work, FIRST_LIMIT_S + 10), None
         except StoreError as error:
+            self._owed = work
             self._note_trouble(error)
         reached("after_branch")
 
@@ -231,14 +243,20 @@ class TrackWorkspace:
         if history != clone.history:
             self._clones.note(replace(clone, history=history))
 
-    async def publish_again(self, track: Track) -> None:
-        """Bring a branch into the project's repository that stood in somebody's way."""
-        where = track.ledger.workspace
-        if self.trouble is None or where is None or where.branch is None:
+    async def keep_again(self, track: Track) -> None:
+        """Bring into the project's repository what could not be; commit only when the story is over.
+
+        The next step's commit has all of it, and an agent may be at work by now.
+        """
+        state, where, owed = track.state, track.ledger.workspace, self._owed
+        if owed is None or state is None or where is None or where.branch is None:
             return
+        over = state.step == DONE
         try:
-            await self._git.asked(self._branch(where).publish, FIRST_LIMIT_S + 10)
-            self.trouble = None
+            trouble = await self._later.asked(
+                owed if over else self._branch(where).publish, FIRST_LIMIT_S + 10
+            )
+            self.trouble, self._owed = trouble if over else None, None
         except StoreError as error:
             self._note_trouble(error)
 
@@ -306,7 +324,8 @@ def message_of(label: Label, before: Track, after: Track) -> bytes:
     """Return the message of a commit: what the agent says it did, and facts that are ours, at the end."""
     facts, old = after.ledger.facts, before.ledger.facts
     said = facts.summary if facts.summary != old.summary else None
-    lines = [line.strip() for line in (said or "").splitlines() if line.strip()]
+    printable = "".join(one if one.isprintable() or one == "\n" else " " for one in said or "")
+    lines = [line.strip() for line in printable.splitlines() if line.strip()]
     subject = f"{label.story} {label.step}: {lines[0] if lines else label.result}"
     ours = (
         ("Story", label.story), ("Step", label.step), ("Run", label.run), ("By", label.by),

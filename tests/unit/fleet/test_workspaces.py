@@ -6,16 +6,21 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from tests.support.house import NOW, House, at, house, make_project, track_of
 from tests.support.repositories import git
 from tests.unit.git.test_snapshots import said
 from tests.unit.journal.making import record
 
 from handoffd.engine.track import TrackKey
+from handoffd.errors import NotFound
 from handoffd.fleet.housekeeping import Housekeeping
+from handoffd.fleet.membership import root_called
+from handoffd.fleet.register import Register
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones
+from handoffd.project.project import Project
 from handoffd.protocol.state import Status
 
 
@@ -124,3 +129,17 @@ async def test_work_that_is_on_no_branch_stays_for_ever(tmp_path: Path) -> None:
         (view,) = await Workspaces(here.services).views()
         assert view.kept is not None
         assert [] == await Workspaces(here.services).clean([], dry_run=False)
+
+
+async def test_a_path_in_a_clone_means_its_project(tmp_path: Path) -> None:
+    """An agent that asks from there need not know where the project is."""
+    async with house(tmp_path) as here:
+        root, state_dir, register = in_git(tmp_path), here.services.settings.state_dir, Register()
+        folder = cloned(here, root).workspace.folder
+        register.awake[root] = project = Project(root, here.services, ())
+
+        for path in (folder, f"{folder}/src"):
+            assert root == root_called(path, register, state_dir)
+        with pytest.raises(NotFound):
+            root_called(str(state_dir / "workspaces/0a/US-1/shop"), register, state_dir)
+        project.dismiss()

@@ -332,7 +332,7 @@ async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path
         assert ["US-001 bdd: pass"] == subjects(project)
 
         assert 0 == git(Path(project.root), "switch", "--quiet", "main")
-        await project.main.place.publish_again(project.main.track)
+        await project.main.place.keep_again(project.main.track)
         assert "US-001 update-memory: pass" == subjects(project)[-1]
         assert () == (await view_of(project, project.main._services.slots)).warnings
 
@@ -413,7 +413,7 @@ def test_the_message_of_a_commit_is_bounded_and_ends_with_our_facts() -> None:
     subject, body, facts = message_of(label, before, after).decode().split("\n\n")
 
     assert subject == f"US-1 impl: {'x' * 500}"[:200]
-    assert "Run: forged\nStory: other" == body.replace("\x00", "")
+    assert "Run: forged\nStory: other" == body
     assert "Story: US-1\nStep: impl\nRun: r1\nBy: m ei\nTests: 3 passed, 1 failed (measured)\n" == facts
 
 
