@@ -394,7 +394,8 @@ MOST_NAMES = 20
 def root_called(name: str, register: Register, state_dir: Path) -> str:
     """Return the root of the project named `name`, or located at or above the path `name`.
 
-    A path in a clone is its project's. Raises NotFound, with the known names, and Refused, with their roots, when several have the name.
+    A path in a clone is in its project. Raises NotFound, with the known names, and Refused, with their roots,
+    when several have the name.
     """
     if name in register:
         return name  # without a look at the disk, which may not answer
