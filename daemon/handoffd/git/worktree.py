@@ -12,9 +12,10 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
@@ -25,10 +26,13 @@ LIMIT_S = 20.0
 """How long git may take for the files of a track: whatever else the track is asked for waits."""
 FIRST_LIMIT_S = 60.0
 """How long the first time may take, for which all files are read."""
+WORKSPACES = "workspaces"
+"""Where the clones are, below the state directory: `<project>/<story>/<name of the top folder>`."""
 LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 
 _MOST_LEFT_OUT = 64
+_DEPTH = 3
 _LOCK_LOOK_S = 0.02
 
 
@@ -48,20 +52,39 @@ class Worktree:
         self.folder = folder
         self.shadow = shadow_of(folder, state_dir)
         self._environment = environment
+        self._clone = top_of_clone(folder, state_dir)
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
         self.too_large: Sequence[str] = ()
         """The new or changed ones that are too large for it, or cannot be read."""
+        self.inner: Sequence[str] = ()
+        """The repositories inside of this one that it does not know."""
 
     @property
     def limit_s(self) -> float:
         """How long git may take: at first it reads all files."""
         return LIMIT_S if (self.shadow / "index").exists() else FIRST_LIMIT_S
 
+    def repository(self) -> Repository:
+        """Return the repository of the folder. Raises StoreError: NO_REPOSITORY.
+
+        A clone's is in its own top folder: its agents may have removed that, and git would find the one of a
+        folder above; or put a link in its place, which leads to the repository of somebody else.
+        """
+        if self._clone is None:
+            return repository_at(self.folder)
+        own = os.path.join(self._clone, ".git")
+        if os.path.isdir(own) and not is_linked(self.folder, self._clone):
+            repository = repository_at(self.folder)
+            if (repository.top, repository.folder, repository.common) == (self._clone, own, own):
+                return repository
+        why = f"{own} is no longer the repository that the clone had; the files in {self._clone} are kept"
+        raise StoreError(why, code=NO_REPOSITORY, hint=f"ls -la {quote(self._clone)}")
+
     @contextmanager
     def opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the repository, and git on it, to one at a time. Raises StoreError."""
-        repository = repository_at(self.folder)
+        repository = self.repository()
         program = self.program()
         if _is_sparse(repository, program):
             why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
@@ -86,6 +109,8 @@ class Worktree:
         kind = known.read_text() if known.exists() else ""
         if not kind or (head is not None and (len(head) == 64) != (kind == "sha256")):
             kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
+            if head is not None:  # an agent may have written the settings
+                kind = "sha256" if len(head) == 64 else "sha1"
             for name in ("HEAD", "config", "index", "head"):
                 (self.shadow / name).unlink(missing_ok=True)
             git.make_shadow("sha256" if kind == "sha256" else "sha1")
@@ -143,8 +168,10 @@ class Worktree:
         gone: list[bytes] = []
         large: list[str] = []
         top = os.fsencode(repository.top)
-        for path in listed.split(b"\0"):
-            if not path or path.endswith(b"/") or is_anothers(repository, path):
+        paths = [path for path in listed.split(b"\0") if path and not is_anothers(repository, path)]
+        self.inner = [os.fsdecode(path) for path in paths if path.endswith(b"/")]
+        for path in paths:
+            if path.endswith(b"/"):
                 continue
             found = status_at(top, path)
             if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
@@ -161,6 +188,24 @@ class Worktree:
 def shadow_of(root: str, state_dir: Path) -> Path:
     """Return our folder beside the repository of a project."""
     return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
+
+
+def top_of_clone(folder: str, state_dir: Path) -> str | None:
+    """Return the top folder of the clone that a folder is in; None: it is in none."""
+    with suppress(ValueError):
+        parts = Path(folder).relative_to(state_dir / WORKSPACES).parts
+        if len(parts) >= _DEPTH and ".." not in parts:
+            return str(Path(state_dir, WORKSPACES, *parts[:_DEPTH]))
+    return None
+
+
+def is_linked(folder: str, top: str) -> bool:
+    """Return whether a folder, or one above it up to `top`, is a link."""
+    while len(folder) >= len(top):
+        if os.path.islink(folder):
+            return True
+        folder = os.path.dirname(folder)
+    return False
 
 
 def _wait_for(lock: int, until: float) -> None:
