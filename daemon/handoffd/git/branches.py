@@ -177,7 +177,7 @@ class StoryBranch:
         known = ours if ours and _is_commit(git, ours) else known
         if head is None or head == known or not _is_commit(git, head):
             return known
-        return head if known is None or _follows(git, known, head) else known
+        return head if known is None or _goes_on(git, known, head) else known
 
     def _with_history(self, repository: Repository, git: Git, tree: str) -> str:
         """Return the tree with the project's history, where git keeps that: it is the one paper in `.ai`."""
@@ -312,6 +312,14 @@ def _is_commit(git: Git, name: str) -> bool:
     """Return whether it is there and is a commit, not a tag of one."""
     told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
     return told.strip() == b"commit"
+
+
+def _goes_on(git: Git, known: str, head: str) -> bool:
+    """Return whether a commit follows a known one, and nothing of what is new in it is missing."""
+    words = ("rev-list", "--objects", "--quiet", head, f"^{known}")
+    with suppress(StoreError):
+        return _follows(git, known, head) and git.is_so(*words)
+    return False
 
 
 def _follows(git: Git, earlier: str, later: str) -> bool:

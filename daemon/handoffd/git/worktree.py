@@ -251,7 +251,7 @@ def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
 def is_anothers(repository: Repository, path: bytes) -> bool:
     """Return whether a path is handoffd's, or another project's of the same repository."""
     within = os.fsencode(repository.within)
-    if not path.startswith(within) or b"/.ai/" in b"/" + path:
+    if not path.startswith(within) or b"/.ai/" in b"/" + path + b"/":
         return True
     folder = os.path.dirname(path)
     while len(folder) > len(within):

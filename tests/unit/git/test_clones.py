@@ -298,6 +298,7 @@ def test_a_shallow_repository(project: Path, tmp_path: Path, make: Make, branch:
     folder, one = Path(clone.workspace.folder), branch(clone, root)
 
     assert str(depth) == said(folder, "rev-list", "--count", "HEAD")
+    end = ""
     for number in range(2):
         (folder / "new").write_text(f"{number}\n")
         end = one.commit(b"work", None, AT)
@@ -511,7 +512,8 @@ def test_nothing_that_the_project_names_is_run(
 @pytest.mark.parametrize("way", ["below", "link", ".ai", "dangling"])
 def test_links_in_the_repository_lead_nowhere(project: Path, tmp_path: Path, make: Make, way: str) -> None:
     """Nothing is made outside of the clone by a link that somebody has committed."""
-    outside, root, links = tmp_path / "outside", project, ()
+    outside, root = tmp_path / "outside", project
+    links: tuple[str, ...] = ()
     outside.mkdir()
     name = {"below": "below", "link": "deps", ".ai": ".ai", "dangling": ".ai"}[way]
     shutil.rmtree(project / name, ignore_errors=True)
@@ -605,9 +607,9 @@ def test_a_clone_that_is_known_to_be_elsewhere_is_not_there(
     assert (None, (other,)) == (clones.of("US-1"), clones_in(state))
 
 
-def test_a_folder_that_became_a_link_is_no_clone(project: Path, make: Make, clones: Clones) -> None:
+def test_a_folder_that_became_a_link_is_no_clone(project: Path, state: Path, make: Make) -> None:
     """An agent of a project below the top could lead the next one out of the clone."""
-    below = Clones(str(project / "below"), clones._state_dir, dict(os.environ))
+    below = Clones(str(project / "below"), state, dict(os.environ))
     clone: Clone = make(project / "below")
     assert clone == below.of("US-1")
     shutil.rmtree(clone.workspace.folder)
