@@ -183,7 +183,8 @@ def _signed(author: str | None) -> dict[str, str]:
 
 _SETTINGS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
-    "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false", "-c", "gc.auto=0",
+    "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
+    "-c", "gc.auto=0",
 )  # fmt: skip
 _DURABLE = ("-c", "core.fsync=all")
 """git's own default is that a commit is on the disk some seconds later."""
