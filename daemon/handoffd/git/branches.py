@@ -97,6 +97,7 @@ class StoryBranch:
             if self._clone:
                 note_end(self._worktree, made)
                 self._check_out(repository, made)
+                self._worktree.has_head(made)
             else:
                 self._may_move(repository)
                 self._move(repository, made)
@@ -117,7 +118,7 @@ class StoryBranch:
 
     @disk_faults()
     def is_landed(self) -> bool:
-        """Return whether what the project's checkout stands on has the whole branch."""
+        """Return whether the project's checkout has the whole branch."""
         with self._opened(LIMIT_S) as (_, git):
             project = repository_at(self._root)
             end, head = end_of(project, self._ref), project.head()
@@ -135,14 +136,18 @@ class StoryBranch:
         with self._opened(LIMIT_S) as (repository, git):
             end, project = self._parent(repository, git), repository_at(self._root)
             known = end_of(project, self._ref)
-            if end is None or end == known or (known and _follows(git, end, known)):
-                return known or None
+            if end is None or end == known:
+                return end
+            if known and not _follows(git, known, end):
+                if _follows(git, end, known):
+                    return known
+                raise self._diverged(project)
             self._may_move(project)
-            self._must_follow(project, git, known, end)
             into = self._into(project, git)
             self._bring(git, into, end, [one for one in (known, self._base) if one])
-            # Once more by the project's own objects: the clone's may say what they like of their ancestors.
-            self._must_follow(project, into, known, end)
+            # Again, by the project's objects: an agent may have made up what the clone's say.
+            if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
+                raise self._diverged(project)
             self._move(project, end)
             note_end(self._worktree, end)
             return end
@@ -168,7 +173,7 @@ class StoryBranch:
     def _parent(self, repository: Repository, git: Git) -> str | None:
         """Return the commit that the next one follows: the folder's own, where that goes on from the branch.
 
-        An agent may have moved its HEAD anywhere, and nobody loses a commit by that.
+        An agent may have moved its HEAD anywhere; no commit is lost by that.
         """
         known, head = end_of(repository_at(self._root), self._ref) or self._base, repository.head()
         if not self._clone:
@@ -215,18 +220,15 @@ class StoryBranch:
 
     # --- the project's repository ------------------------------------------------------------------
     def _may_move(self, project: Repository) -> None:
-        """Raise StoreError where somebody works on the project's branch."""
+        """Raise StoreError where a person works on the project's branch."""
         if self._ref in _in_use(project):
             why = f"{self._branch} is checked out in {project.top}, so it stays as it is there"
             raise StoreError(why, code=CHECKED_OUT, hint=f"git -C {quote(project.top)} switch -")
 
-    def _must_follow(self, project: Repository, git: Git, known: str, end: str) -> None:
-        """Raise StoreError unless the branch's new end is a commit that has the old one behind it."""
-        earlier = known or self._base or end
-        if not _is_commit(git, end) or not _follows(git, earlier, end):
-            why = f"{self._branch} in {project.top} has commits that the story's clone has not"
-            log = f"git -C {quote(project.top)} log {quote(self._branch)}"
-            raise StoreError(why, code=DIVERGED, hint=log)
+    def _diverged(self, project: Repository) -> StoreError:
+        why = f"{self._branch} in {project.top} has commits that the story's clone has not"
+        log = f"git -C {quote(project.top)} log {quote(self._branch)}"
+        return StoreError(why, code=DIVERGED, hint=log)
 
     def _into(self, project: Repository, git: Git) -> Git:
         """Return git on the project's objects alone."""
@@ -264,7 +266,7 @@ def end_of(repository: Repository, ref: str) -> str:
     """Return the commit at the end of a branch, empty when it is not there. Raises StoreError."""
     value = repository.value_of(ref)
     if value and _COMMIT.fullmatch(value) is None:
-        why = f"{ref} in {repository.top} is no branch of its own: {value[:_MOST_SAID]!r}"
+        why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
         raise StoreError(why, code=FAILED)
     return value
 
@@ -285,7 +287,7 @@ def lend(project: Repository, clone: Path) -> None:
 
 
 def _unlink(path: Path) -> None:
-    """Remove what is no file but a link or a pipe; its folder is known to be the clone's own."""
+    """Remove a link or a pipe in place of a file; its folder is known to be the clone's own."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         path.unlink()
 
@@ -303,7 +305,7 @@ def _line(path: Path) -> str:
 
 
 def _count_in(pack: Path) -> int:
-    """Return how many objects a pack has: it says so in its header."""
+    """Return how many objects a pack has, as its header says."""
     with pack.open("rb") as file:
         return int.from_bytes(file.read(12)[8:], "big")
 

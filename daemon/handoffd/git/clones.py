@@ -2,7 +2,7 @@
 
 They are below the state directory. A clone borrows the objects of the project's repository, to which an agent
 in the clone cannot write: neither to its branches nor to its hooks. A ref there keeps what is borrowed. What
-is known of a clone lies beside it, out of the agent's sight: which story it is of, where it began, whether it
+is known of a clone is beside it, out of the agent's sight: which story it is of, where it began, whether it
 is ready. All calls block: give them to a thread.
 """
 
@@ -94,11 +94,11 @@ class Clones:
 
     @disk_faults()
     def make(self, story: str, links: Sequence[str], before: Workspace | None, at: Moment) -> Clone:
-        """Make the clone of a story, from its branch or else from what the project's checkout stands on.
+        """Make the clone of a story, from its branch or else from what the project has checked out.
 
         `before` is where the story has worked up to now, when that is gone. `links` are the paths of the
-        project that the clone gets as links. Raises StoreError: NO_REPOSITORY, NO_CLONE with what stands
-        against it, GIT_TOO_SLOW, GIT_FAILED.
+        project that the clone gets as links. Raises StoreError: NO_REPOSITORY, NO_CLONE with the
+        reason, GIT_TOO_SLOW, GIT_FAILED.
         """
         project, home = repository_at(self._root), self._folder(story)
         _may_have_branches(project)
@@ -126,6 +126,7 @@ class Clones:
             shutil.copyfile(worktree.shadow / "index", Path(repository.folder, "index"))
             _must_be_whole(git, self._root)
             note_end(worktree, tip)
+            worktree.has_head(tip)
         with open_parent(top, f"{project.within}.ai/any", create=True):
             pass  # raises StoreError where the repository has a link there
         _leave_out(top, project, links)
@@ -170,7 +171,7 @@ class Clones:
 
 _FILE = "clone.json"
 _HANDED_OVER = (".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md")
-"""What an agent that commits by itself leaves out; a history that git keeps already is no new file."""
+"""What an agent that commits by itself leaves out. A history that git keeps already is not a new file."""
 _MOST_RULES = 1024 * 1024
 
 
@@ -190,7 +191,7 @@ def _read(path: Path) -> Clone | None:
 # --- making one ---------------------------------------------------------------------------------------
 def _may_have_branches(project: Repository) -> None:
     if project.value_of(f"{HEADS}handoffd"):
-        why = f"a branch of {project.top} is called handoffd, so that there can be none below it"
+        why = f"a branch of {project.top} is called handoffd, so that it can have none below it"
         hint = f"git -C {quote(project.top)} branch -m handoffd handoffd-branch"
         raise StoreError(why, code=NO_CLONE, hint=hint)
 
@@ -234,7 +235,7 @@ def _ignorable(path: str) -> str:
 
 
 def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> tuple[str, str]:
-    """Return the commit that a clone stands on, and the one that its story began at."""
+    """Return the commit that a clone has checked out first, and the one that its story began at."""
     tip, head = end_of(project, ref), project.head()
     if before is not None and before.base is not None:
         return tip or before.base, before.base
@@ -266,12 +267,12 @@ def _must_be_whole(git: Git, root: str) -> None:
 
 
 def _base_ref(repository: Repository, story: str) -> str:
-    """Return the ref that keeps the commit a clone stood on first, and with it all that it borrows."""
+    """Return the ref that keeps the commit a clone had checked out first, and with it all that it borrows."""
     return f"refs/handoffd/{repository.place}{as_part(story)}/base"
 
 
 def _clear(home: Path) -> None:
-    """Remove all of a clone, also folders that may not be written: package managers keep such ones."""
+    """Remove all of a clone, also folders that may not be written: package managers keep them so."""
     (home / _FILE).unlink(missing_ok=True)  # first: half a clone must not be taken for one
     if not home.exists():
         return

@@ -71,7 +71,7 @@ class Repository(Struct, frozen=True, kw_only=True):
         raise StoreError("HEAD leads from branch to branch", code="GIT_FAILED")
 
     def branch_at(self, folder: str) -> str | None:
-        """Return the branch (`refs/heads/main`) that a working tree stands on; None: on none.
+        """Return the branch (`refs/heads/main`) that a working tree is on; None: on none.
 
         `folder` is where git keeps its HEAD.
         """

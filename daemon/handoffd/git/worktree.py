@@ -31,6 +31,7 @@ WORKSPACES = "workspaces"
 LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 
+_HEAD = "head"
 _MOST_LEFT_OUT = 64
 _DEPTH = 3
 _LOCK_LOOK_S = 0.02
@@ -69,7 +70,7 @@ class Worktree:
         """Return the repository of the folder. Raises StoreError: NO_REPOSITORY.
 
         A clone's is in its own top folder: its agents may have removed that, and git would find the one of a
-        folder above; or put a link in its place, which leads to the repository of somebody else.
+        folder above; or put a link in its place, which leads to another repository.
         """
         if self._clone is None:
             return repository_at(self.folder)
@@ -111,7 +112,7 @@ class Worktree:
             kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
             if head is not None:  # an agent may have written the settings
                 kind = "sha256" if len(head) == 64 else "sha1"
-            for name in ("HEAD", "config", "index", "head"):
+            for name in ("HEAD", "config", "index", _HEAD):
                 (self.shadow / name).unlink(missing_ok=True)
             git.make_shadow("sha256" if kind == "sha256" else "sha1")
             replace_text(self.shadow / "root", os.fsencode(self.folder), durable=False)
@@ -148,13 +149,17 @@ class Worktree:
 
     def _take_head(self, repository: Repository, git: Git) -> None:
         """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""
-        head, known = repository.head() or "", self.shadow / "head"
+        head, known = repository.head() or "", self.shadow / _HEAD
         if (self.shadow / "index").exists() and known.exists() and known.read_text() == head:
             return
         if head:
             git.run("read-tree", "-m", head)
             git.run("update-index", "-q", "--refresh", fine=(0, 1))
-        replace_text(known, head, durable=False)
+        self.has_head(head)
+
+    def has_head(self, head: str) -> None:
+        """Remember the commit that our index has everything of."""
+        replace_text(self.shadow / _HEAD, head, durable=False)
 
     def _changed(self, repository: Repository, git: Git) -> tuple[list[bytes], list[bytes]]:
         """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""

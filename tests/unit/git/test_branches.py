@@ -1,6 +1,6 @@
 """The branch of a story in real repositories: commits, and how they come into the project's repository.
 
-An agent owns all of its clone, also git's folder in there; what it does to that must reach nobody else.
+An agent owns all of its clone, also git's folder in there; what it does to that must reach nothing outside.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ MOVES = {
 
 @pytest.mark.parametrize("way", MOVES)
 def test_an_agent_may_move_its_head_anywhere(project: Path, folder: Path, one: StoryBranch, way: str) -> None:
-    """Nobody loses a commit by that, published or not: the next one follows, with the files as they are."""
+    """No commit is lost by that, published or not: the next one follows, with the files as they are."""
     work(folder, "1\n")
     first = kept(one)
     one.publish()
@@ -453,7 +453,7 @@ USES = {
 
 
 @pytest.mark.parametrize("way", USES)
-def test_a_branch_that_somebody_works_on_stays(
+def test_a_branch_that_a_person_works_on_stays(
     project: Path, folder: Path, one: StoryBranch, way: str
 ) -> None:
     """Its checkout would differ from it at once; the hint leads out of that."""
@@ -587,7 +587,7 @@ def test_before_the_first_commit_of_a_repository_there_can_be_one(tmp_path: Path
 
 
 def test_in_its_own_folder_the_branch_of_a_person_stays(project: Path, at_home: StoryBranch) -> None:
-    """Who stands on it, or made it another name of a branch."""
+    """A person who has checked it out, or has made it another name of a branch."""
     work(project)
     first = kept(at_home)
     git(project, "stash", "--all", "--quiet")
@@ -600,7 +600,7 @@ def test_in_its_own_folder_the_branch_of_a_person_stays(project: Path, at_home: 
     git(project, "symbolic-ref", REF, "refs/heads/main")
     main = said(project, "rev-parse", "main")
 
-    with pytest.raises(StoreError, match="is no branch of its own"):
+    with pytest.raises(StoreError, match="is not a branch of its own"):
         kept(at_home)
 
     assert main == said(project, "rev-parse", "main")
@@ -791,8 +791,8 @@ def test_made_up_ancestors_take_no_commit_away(project: Path, folder: Path, one:
     tree = said(folder, "rev-parse", f"{base}^{{tree}}")
     git(folder, "read-tree", base)
     mine = said(folder, "commit-tree", tree, "-p", old, "-m", "mine")
-    lie = f"tree {tree}\nparent {known}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nlie\n"
-    plant(folder / ".git/objects", old, object_of("commit", lie.encode())[1])
+    made_up = f"tree {tree}\nparent {known}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n"
+    plant(folder / ".git/objects", old, object_of("commit", made_up.encode())[1])
     assert 0 == git(folder, "merge-base", "--is-ancestor", known, mine)
     git(folder, "update-ref", REF, mine)
 
@@ -903,7 +903,7 @@ def test_grafts_replacements_and_forged_graphs_are_not_believed(
 @pytest.mark.parametrize(
     "name", [".gitignore", ".gitattributes", ".git/info/exclude", ".git/packed-refs", "object"]
 )
-def test_a_pipe_holds_nobody_up(
+def test_a_pipe_holds_nothing_up(
     folder: Path, one: StoryBranch, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """git waits for a writer, and is ended at its limit."""
@@ -927,7 +927,7 @@ def test_a_pipe_holds_nobody_up(
 
 
 def test_names_of_all_kinds_are_committed(project: Path, folder: Path, one: StoryBranch) -> None:
-    """Options, line breaks, what is no text."""
+    """Options, line breaks, not even text."""
     names = [b"-rf", b"--exec=x", b"a\nb", b"\xff\xfe", b"..x", b":(top)x", b"\\", b"*"]
     for name in names:
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
@@ -945,14 +945,14 @@ def test_names_of_all_kinds_are_committed(project: Path, folder: Path, one: Stor
 def test_a_branch_of_the_project_that_names_no_commit_stays(
     project: Path, folder: Path, one: StoryBranch, value: str
 ) -> None:
-    """What it stands for is not moved."""
+    """The branch that it means is not moved."""
     work(folder)
     kept(one)
     (project / ".git/refs/heads/handoffd").mkdir()
     (project / ".git" / REF).write_text(f"{value}\n")
     before = untouched(project)
 
-    with pytest.raises(StoreError, match="is no branch of its own"):
+    with pytest.raises(StoreError, match="is not a branch of its own"):
         one.publish()
 
     assert before == untouched(project)
@@ -963,7 +963,7 @@ def test_a_branch_of_the_project_that_names_no_commit_stays(
 def test_links_of_the_project_are_not_written_through(
     project: Path, folder: Path, tmp_path: Path, one: StoryBranch, name: str
 ) -> None:
-    """Another program put them there; they lead to somebody else's repository."""
+    """Another program put them there; they lead to another repository."""
     for number in range(120 if name.startswith("objects") else 1):
         work(folder, f"{number}", name=f"file{number}")
     kept(one)

@@ -42,7 +42,7 @@ def commit(root: Path, message: str = "more") -> str:
 def test_it_stands_on_a_branch_of_its_story_at_the_commit_that_is_checked_out(
     project: Path, state: Path, make: Make, clones: Clones
 ) -> None:
-    """Its files are those of the commit; what is not committed is not there."""
+    """Its files are the commit's; what is not committed is not there."""
     head = said(project, "rev-parse", "HEAD")
     (project / "kept").write_text("not committed\n")
 
@@ -288,7 +288,7 @@ def test_a_repository_with_longer_ids(tmp_path: Path, make: Make, branch: Branch
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_shallow_repository(project: Path, tmp_path: Path, make: Make, branch: Branch, depth: int) -> None:
-    """Its history has no beginning; that is no damage to it."""
+    """Its history has no beginning; it is whole all the same."""
     for number in range(4):
         (project / "kept").write_text(f"{number}\n")
         commit(project)
@@ -447,7 +447,7 @@ def test_a_clone_of_a_project_that_is_gone_is_removed(project: Path, make: Make,
 
 
 def test_folders_that_may_not_be_written_or_read_are_removed(project: Path, state: Path, make: Make) -> None:
-    """Package managers keep such ones. A link in them is not followed."""
+    """Package managers keep them so. A link in them is not followed."""
     clone = make()
     closed = Path(clone.workspace.folder, "cache/module")
     (closed / "deep").mkdir(parents=True)
@@ -491,7 +491,7 @@ def trap_of(tmp_path: Path) -> Path:
 def test_nothing_that_the_project_names_is_run(
     project: Path, tmp_path: Path, make: Make, clones: Clones
 ) -> None:
-    """Neither its hooks nor what its settings name, also those that they include; nor templates."""
+    """Neither its hooks nor what its settings name, also by inclusion; nor templates."""
     trap = trap_of(tmp_path)
     for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc"):
         shutil.copy(trap, project / ".git/hooks" / name)
@@ -511,7 +511,7 @@ def test_nothing_that_the_project_names_is_run(
 
 @pytest.mark.parametrize("way", ["below", "link", ".ai", "dangling"])
 def test_links_in_the_repository_lead_nowhere(project: Path, tmp_path: Path, make: Make, way: str) -> None:
-    """Nothing is made outside of the clone by a link that somebody has committed."""
+    """Nothing is made outside of the clone by a link that was committed."""
     outside, root = tmp_path / "outside", project
     links: tuple[str, ...] = ()
     outside.mkdir()
@@ -557,7 +557,7 @@ def test_a_branch_that_names_no_commit_is_refused(project: Path, make: Make, val
     (project / ".git/refs/heads/handoffd").mkdir()
     (project / ".git/refs/heads/handoffd/US-1").write_text(f"{value}\n")
 
-    with pytest.raises(StoreError, match="is no branch of its own"):
+    with pytest.raises(StoreError, match="is not a branch of its own"):
         make()
 
 
