@@ -250,10 +250,10 @@ def kinds(union: Any) -> list[str]:
     return [member.__struct_config__.tag for member in get_args(union)]
 
 
-@pytest.mark.parametrize("model", [Settings, ProjectSettings])
-def test_every_setting_has_a_place_in_the_docs(model: type[BaseModel]) -> None:
+@pytest.mark.parametrize(("model", "page"), [(Settings, "settings"), (ProjectSettings, "project-settings")])
+def test_every_setting_has_a_place_in_the_docs(model: type[BaseModel], page: str) -> None:
     """With its default and what it means."""
-    assert [] == not_named(flat(model), text_of("reference/settings.md"))
+    assert [] == not_named(flat(model), text_of(f"reference/{page}.md"))
 
 
 def test_everything_of_the_protocol_has_a_place_in_the_docs() -> None:

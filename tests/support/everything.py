@@ -48,6 +48,7 @@ from handoffd.engine.events import (
     HandoffSettled,
     Initialised,
     Interrupted,
+    Landed,
     LevelChosen,
     LimitLifted,
     Noted,
@@ -225,6 +226,7 @@ def verbs() -> Iterator[Event]:
         LevelChosen(level=2),
         PostChecked(passed=True),
         PostChecked(passed=False),
+        Landed(story="US-1", onto="main", commit="c0" * 20),
     )
 
 

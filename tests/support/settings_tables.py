@@ -116,4 +116,13 @@ _MEANINGS: Mapping[str, str] = {
     "priority": "Its priority, -100 to 100, higher goes first; without it, its group's.",
     "env": "Further environment variables that its executors and tests may see.",
     "snapshots": "Whether the files of its stories are kept as refs of its git repository.",
+    "workspace.kind": "Where its stories work: `root`, its own folder, or `clone`, a private clone for each.",
+    "workspace.setup": "What makes a clone ready, as an argv list: `[npm, ci]`.",
+    "workspace.setup_min": "Minutes that it may take.",
+    "workspace.link": "What a clone gets of the project's folder that is not in git, as links: `[.env]`.",
+    "commit": (
+        "When the daemon commits on a story's branch: after each `step`, at the end of the `story`, never"
+        " (`none`; in a clone `agent`: what agents commit). Without it, `step` in a clone, else `none`."
+    ),
+    "commit_author": "Who is the author of these commits, as `NAME <ADDRESS>`; without it, handoffd.",
 }

@@ -17,6 +17,8 @@ from handoffd.engine.views import (
     AccountView,
     Applied,
     BacklogView,
+    LandedView,
+    LandingRequest,
     Lifted,
     Peek,
     ProjectView,
@@ -28,6 +30,7 @@ from handoffd.engine.views import (
     SnapshotView,
     TrackView,
     Tried,
+    WorkspaceView,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.protocol.state import State
@@ -212,6 +215,20 @@ class MemorySupervision:
             run="20260102T030405-0a1b2c3d", files=3,
         )  # fmt: skip
         return SnapshotsView(project=project, story="US-001", snapshots=(begun, left))
+
+    async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
+        """Return that it is landed."""
+        story = request.story or "US-001"
+        return LandedView(story=story, onto=request.onto or "main", commit="c2" * 20, files=3)
+
+    async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
+        """Return the clone of a story in flight, and one that nothing keeps."""
+        one = WorkspaceView(
+            project=project or "/srv/shop", story="US-001", folder="/state/workspaces/0a/US-001/shop",
+            branch="handoffd/US-001", base="c0" * 20, made_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+            bytes=3 << 20, ready=True, kept="its story is in flight",
+        )  # fmt: skip
+        return one, replace(one, story="US-000", folder="/state/workspaces/0a/US-000/shop", kept=None)
 
     async def backlog(self, project: str) -> BacklogView:
         """Return two stories, one of which waits for the other."""

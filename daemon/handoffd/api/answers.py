@@ -22,6 +22,7 @@ from handoffd.engine.views import (
     ScheduleView,
     SlotsView,
     SnapshotsView,
+    WorkspaceView,
 )
 from handoffd.errors import Problem
 from handoffd.inspection.discovery import ListedProject
@@ -141,6 +142,20 @@ class SnapshotsAnswer(SnapshotsView, frozen=True, kw_only=True):
 
     name: str
     daemon: bool
+
+
+class NamedWorkspace(WorkspaceView, frozen=True, kw_only=True):
+    """A clone of a project."""
+
+    name: str
+
+
+class WorkspacesAnswer(Struct, frozen=True, kw_only=True):
+    """The clones in which stories work, and what all of them take on the disk, in bytes."""
+
+    daemon: bool
+    bytes: int
+    workspaces: list[NamedWorkspace]
 
 
 class NamedSchedule(ScheduleView, frozen=True, kw_only=True):
@@ -476,6 +491,27 @@ class CheckedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="ch
     tail: str
     message: str
     caller_instruction: str
+
+
+class LandedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="landed"):
+    """The outcome of a landing."""
+
+    project: str
+    called: str | None
+    story: str
+    onto: str | None
+    """The branch that has the story now; null while it is `checking`."""
+    commit: str | None
+    files: int
+    tests: TestCounts | None
+    """Of the project's tests on the merged files; null: none were run."""
+    already: bool
+    """Whether the branch had all of it before."""
+    checking: bool
+    """Whether it is being merged and tested still: ask again."""
+    message: str
+    caller_instruction: str
+    next_command: str | None
 
 
 class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="initialised"):

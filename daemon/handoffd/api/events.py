@@ -384,6 +384,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "backlog_edited": lambda fact: f"{fact['story']} was changed in the backlog",
     "backlog_removed": lambda fact: f"{', '.join(fact['stories'])} went out of the backlog",
     "auto_continue_chosen": _auto_continue,
+    "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
     "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
     "advanced": _turn,
     "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",

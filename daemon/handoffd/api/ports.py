@@ -17,6 +17,8 @@ from handoffd.engine.views import (
     AccountView,
     Applied,
     BacklogView,
+    LandedView,
+    LandingRequest,
     Lifted,
     Peek,
     ProjectView,
@@ -24,6 +26,7 @@ from handoffd.engine.views import (
     SlotsView,
     SnapshotsView,
     Tried,
+    WorkspaceView,
 )
 from handoffd.errors import HandoffdError
 from handoffd.journal.retention import Cleaned
@@ -101,6 +104,9 @@ class Supervision(Protocol):
     async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
 
+    async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
+        """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
+
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story; Refused while an attempt is in flight."""
 
@@ -127,6 +133,9 @@ class Supervision(Protocol):
 
     async def snapshots(self, project: str) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises StoreError where there can be none."""
+
+    async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
+        """Return the clones in which stories of one project, or of all, work."""
 
     async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept pending edits of settings and rules; return the changed keys, dotted."""

@@ -131,6 +131,10 @@ _QUESTIONS: Final = (
         parameters=(_ONE_PROJECT,), ask=Reads.snapshots, hint="handoffd snapshots PROJECT",
     ),
     Question(
+        name="workspaces", help="The clones in which stories work: as `workspaces --json`.",
+        parameters=(PROJECT,), ask=Reads.workspaces, hint="handoffd workspaces",
+    ),
+    Question(
         name="schedules",
         help="Schedules of one project or of all, next and last start: as `schedule --json`.",
         parameters=(PROJECT,), ask=Reads.schedules, hint="handoffd schedule",

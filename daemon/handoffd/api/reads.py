@@ -29,6 +29,7 @@ from handoffd.api.answers import (
     HistoryGap,
     LimitsAnswer,
     NamedSchedule,
+    NamedWorkspace,
     NoticesAnswer,
     ProjectInShort,
     ProjectsAnswer,
@@ -43,6 +44,7 @@ from handoffd.api.answers import (
     UsageAnswer,
     UsageRow,
     WaitingMatter,
+    WorkspacesAnswer,
 )
 from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer, usage_counts
 from handoffd.api.ports import Desk, Renewing, Supervision
@@ -205,6 +207,13 @@ class Reads:
         root = self._supervision.find(project)
         view = await self._supervision.snapshots(root)
         return SnapshotsAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+
+    async def workspaces(self, project: str | None = None) -> WorkspacesAnswer:
+        """Return the clones of one project or of all."""
+        root, names = self.root_of(project), self.names()
+        views = await self._supervision.workspaces(root)
+        told = [NamedWorkspace(name=names.get(one.project, one.project), **asdict(one)) for one in views]
+        return WorkspacesAnswer(daemon=self.daemon, bytes=sum(one.bytes for one in views), workspaces=told)
 
     async def schedules(self, project: str | None = None) -> SchedulesAnswer:
         """Return the schedules of one project or of all, with their last outcome."""

@@ -6,15 +6,14 @@ a request that never reaches the engine raises a `HandoffdError`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Any
 
 from anyio import to_thread
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
@@ -25,6 +24,7 @@ from handoffd.api.answers import (
     CleanedAnswer,
     HandedOut,
     Initialised,
+    LandedAnswer,
     Lifted,
     NotAdded,
     OtherTests,
@@ -47,6 +47,7 @@ from handoffd.api.folders import (
     folder_at,
     prepare_project,
 )
+from handoffd.api.outcomes import APPLY_S, applied, landed, post_checked, tried
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
 from handoffd.api.verbs import Arguments, VerbSpec
@@ -54,9 +55,7 @@ from handoffd.clock import Clock
 from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
-from handoffd.engine.run import PostCheck
-from handoffd.engine.views import Applied, Renewed, Tried
-from handoffd.engine.wording import addressed as for_project
+from handoffd.engine.views import LandingRequest, Renewed
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
 from handoffd.execute.run import MOST_ANCESTORS, is_runner
@@ -67,7 +66,7 @@ from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
-from handoffd.protocol.state import plain, render_state
+from handoffd.protocol.state import plain
 
 
 # --- who asks ----------------------------------------------------------------------------------------
@@ -228,6 +227,8 @@ class Service(Reads, Inspecting):
             return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
+        if verb == "land":
+            return await self._land(self._supervision.find(project), given, caller)
         if verb == "start":
             return await self._start(await self._ready(project), given, caller)
         if verb == "custom":
@@ -318,6 +319,13 @@ class Service(Reads, Inspecting):
         adoption = (await to_thread.run_sync(detect_framework, root)).level
         handed_out = HandedOut(prompt=prompt, fw_lv=adoption)
         return {**told, **plain(handed_out), "next_command": command_for(root, "apply")}
+
+    async def _land(self, root: str, given: Mapping[str, Any], caller: Caller) -> LandedAnswer:
+        request = LandingRequest(**given, by=caller.by)
+        view = await self._supervision.land(root, request, APPLY_S if self.daemon else None)
+        after = await self._supervision.view(root)
+        following = after.tracks[0].next_command if after.tracks else None
+        return landed(view, root, after.called, following)
 
     async def _post_check(self, root: str, by: str) -> CheckedAnswer:
         return post_checked(*await self._supervision.post_check(root, by), root)
@@ -492,81 +500,6 @@ class Service(Reads, Inspecting):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
-
-
-# --- answers: manual work (level 1), and trial runs of tests -----------------------------------------
-APPLY_S: Final = 40.0
-"""How long a daemon lets a caller wait for checks; after that the caller asks again."""
-
-_THEN: Final = {
-    "applied": "the attempt is judged",
-    "taken": "a hand-off counts once, so nothing changed now",
-    "stale": "nothing changed; do not hand the same file in again",
-    "pending": "the step is not done yet: wait for .ai/HANDOFF.md",
-    "missing": "nothing changed; dispatch the step, then have its hand-off written",
-    "error": "nothing changed; fix .ai/HANDOFF.md first",
-}
-
-
-def applied(outcome: Applied, root: str, called: str | None) -> AppliedAnswer:
-    """Return the outcome of a hand-off: its type, the current STATE, and what to do next."""
-    then = "its claims are being checked; ask again for the outcome" if outcome.checking else None
-    following = for_project(outcome.next_command, root) if outcome.next_command else None
-    failed = outcome.type == "error"
-    return AppliedAnswer(
-        type=outcome.type,
-        message=outcome.message,
-        state=json.loads(render_state(outcome.state)),
-        checking=outcome.checking,
-        caller_instruction=f"{outcome.message}; {then or _THEN[outcome.type]}; next: {following}",
-        project=root,
-        called=called,
-        next_command=following,
-        code=outcome.code if failed else UNSET,
-        recoverable=True if failed else UNSET,
-    )
-
-
-def post_checked(command: str | None, ended: PostCheck | None, root: str) -> CheckedAnswer:
-    """Return the outcome of a post_check."""
-    passed = ended.passed if ended is not None else None
-    if ended is None:
-        told = "the step has no post_check"
-    elif ended.fault is not None:
-        told = f"post_check could not be run: {ended.fault}"
-    else:
-        told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
-    return CheckedAnswer(
-        project=root,
-        passed=passed,
-        command=command,
-        tail=ended.tail if ended is not None else "",
-        message=told,
-        caller_instruction=f"{told}; nothing else follows from it",
-    )
-
-
-def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:
-    """Return the outcome of a project's tests."""
-    evidence = outcome.evidence
-    if outcome.command is None or evidence is None:
-        return TriedTests(project=root, called=called, held=outcome.held, path=outcome.path)
-    ended = evidence.fault is None and not evidence.timed_out
-    return TriedTests(
-        project=root,
-        called=called,
-        path=outcome.path,
-        command=outcome.command,
-        passed=not evidence.failing if ended else None,
-        verified=evidence.verified,
-        timed_out=evidence.timed_out,
-        fault=evidence.fault,
-        tests=evidence.counts if ended and evidence.verified else None,
-        failing=evidence.failing,
-        line=evidence.line,
-        tail=evidence.tail,
-        seconds=round(evidence.seconds, 1),
-    )
 
 
 # --- answers: a reload, and added projects -----------------------------------------------------------

@@ -336,6 +336,17 @@ _SPECS: Final = (
         event="reopened",
     ),
     VerbSpec(
+        name="land",
+        help="Merge a finished story's branch into yours, once the project's tests pass on the merged files.",
+        parameters=(
+            Parameter(name="story", type="story", help="a finished story; default: the one that ended last"),
+            Parameter(name="onto", type="text", help="a branch; default: the one that the story began at"),
+            Parameter(name="untested", type="flag", help="do not run the tests", forces=True),
+        ),
+        guard="always",
+        repeats=True,
+    ),
+    VerbSpec(
         name="budget",
         help="Raise the budget of a project, its story or each attempt.",
         parameters=(

@@ -11,7 +11,7 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import moment, no_daemon, plain, styled, table
+from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place, by_name, in_utf8
 from handoffd.entrance.requests import ask
@@ -240,8 +240,39 @@ def kept(answer: dict[str, Any]) -> list[str]:
     ]
     lines = table(("SNAPSHOT", "AT", "RESULT", "CHANGED", "BY"), rows)
     refs = [one["ref"] for one in found if one["ref"] is not None] or ["HEAD"]
-    compare = f"git -C {quote(answer['project'])} diff {refs[0]} {refs[-1]}"
+    compare = f"git -C {quote(answer.get('folder') or answer['project'])} diff {refs[0]} {refs[-1]}"
     return [f"{name}: {plain(story or 'no story')}", *lines, f"  compare: {plain(compare)}"]
+
+
+# --- workspaces ----------------------------------------------------------------------------------------
+@click.command()
+@project_argument
+@json_option
+@click.pass_obj
+def workspaces(place: Place, project: str | None, as_json: bool) -> None:
+    """List the clones in which stories work, of PROJECT or of all: size, branch, and why each is kept.
+
+    `gc` removes the others; a clone is made again when its story goes on.
+    """
+    answer = ask(place, "workspaces", project=None if project is None else place.project(project))
+    _show(answer.json, as_json, clones)
+
+
+def clones(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/workspaces`."""
+    if not answer["workspaces"]:
+        return ["There is no clone: stories work in their project's folder unless it says `workspace: clone`"]
+    lines = []
+    for one in answer["workspaces"]:
+        kept = f"kept: {plain(one['kept'])}" if one["kept"] else "not needed: `handoffd gc` removes it"
+        since = f"since {moment(one['made_at'])}"
+        lines += [
+            f"{plain(one['name'])} {plain(one['story'])}, {size_of(one['bytes'])}, {since}",
+            f"    {plain(one['branch'])}",
+            f"    {plain(one['folder'])}",
+            f"    {kept if one['ready'] else 'being set up'}",
+        ]
+    return lines
 
 
 def _change(files: int | None) -> str:

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import moment, plain, shorten, start_command, table
+from handoffd.cli.wording import moment, plain, shorten, size_of, start_command, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
@@ -345,13 +345,13 @@ _KINDS = {
     "copy": "copies in projects",
     "notice": "notices",
     "events": "events",
+    "workspace": "clones",
     "journal": "journal",
     "replaced journals": "replaced journals",
 }
 _MOST_LINES = 20
 LIMIT_S = 1800.0
 """Limit for a clean-up by the daemon: a year of runs on a slow disk, projects that do not answer."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command()
@@ -391,7 +391,7 @@ def report(answer: Mapping[str, Any]) -> list[str]:
 
 def _size(one: Mapping[str, Any]) -> list[str]:
     what = _KINDS.get(one["kind"], plain(one["kind"]))
-    return [what, shorten(one["project"] or "–", 60), f"{one['count']:,}", weight(one["bytes"])]
+    return [what, shorten(one["project"] or "–", 60), f"{one['count']:,}", size_of(one["bytes"])]
 
 
 def _gone(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -403,7 +403,7 @@ def _gone(answer: Mapping[str, Any]) -> Iterator[str]:
         counts[one["kind"]] += 1
         weights[one["kind"]] += one["bytes"]
     for kind, count in counts.items():
-        yield f"{did}: {count:,} × {_KINDS.get(kind, plain(kind))}, {weight(weights[kind])}"
+        yield f"{did}: {count:,} × {_KINDS.get(kind, plain(kind))}, {size_of(weights[kind])}"
     if answer["dry_run"]:
         shown = answer["doomed"][:_MOST_LINES]
         yield from (f"    {plain(one['what'])}: {plain(one['why'])}" for one in shown)
@@ -414,11 +414,3 @@ def _gone(answer: Mapping[str, Any]) -> Iterator[str]:
 def _kept(kept: Mapping[str, int]) -> Iterator[str]:
     if kept:
         yield "runs kept: " + ", ".join(f"{count:,} {why}" for why, count in sorted(kept.items()))
-
-
-def weight(count: int) -> str:
-    """Return a number of bytes in a readable unit."""
-    size, unit = float(count), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 10 else f"{size:.1f} {_UNITS[unit]}"

@@ -71,6 +71,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.inspecting:snapshots",
         "List the kept files of a story, step by step, to compare or go back to.",
     ),
+    "workspaces": (
+        "handoffd.cli.inspecting:workspaces",
+        "List the clones in which stories work, and why each is kept.",
+    ),
     "schedule": ("handoffd.cli.slots:schedule", "Show the schedules, with their next and last start."),
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of a given run."),
     "events": ("handoffd.cli.log:events", "Print each decision and its cause; follow with -f."),
@@ -120,13 +124,13 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
     "Work": (
         "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
-        "resume", "note", "use", "budget", "rollback", "reopen", "confirm", "level",
+        "resume", "note", "use", "budget", "rollback", "reopen", "land", "confirm", "level",
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "peek", "snapshots", "schedule", "log", "events", "runs", "usage", "limits", "slots",
-        "notices",
+        "status", "peek", "snapshots", "workspaces", "schedule", "log", "events", "runs", "usage", "limits",
+        "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
@@ -167,6 +171,7 @@ use shop claude,codex
 budget shop --story US-001 --usd 5
 rollback shop sdd-delta --files
 reopen shop impl --note "The report is empty on Mondays"
+land shop
 confirm shop
 level shop 1
 auto shop "continue"
@@ -180,6 +185,7 @@ hooks uninstall
 status shop --watch
 peek shop
 snapshots shop
+workspaces
 schedule shop
 log shop --follow
 events shop --follow

@@ -208,6 +208,10 @@ def _details(project: Json, track: Json) -> Iterator[str]:
         ask = ", asked only for its hand-off" if track.get("ask") == "handoff" else ""
         session = f", in its session {plain(track['session'])}" if track.get("session") else ""
         yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}{ask}{session}"
+    if track.get("workspace"):
+        yield f"works in: {plain(track['workspace'])}"
+    if track.get("branch"):
+        yield f"branch: {plain(track['branch'])}"
     if track.get("model"):
         yield f"model: {plain(track['model'])}"
     if took := track.get("footprint"):

@@ -176,6 +176,7 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
     "pending": _heard,
     "missing": _heard,
     "checked": _checked,
+    "landed": lambda answer: [plain(answer["message"])],
 }
 
 

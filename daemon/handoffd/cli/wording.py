@@ -190,3 +190,14 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _escape(sign: str) -> str:
     return sign.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_of(count: int) -> str:
+    """Return a number of bytes in a readable unit."""
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 10 else f"{size:.1f} {_UNITS[unit]}"

@@ -373,9 +373,19 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
         return None
     if ledger.capped and state.status is Status.PENDING and ledger.automatic and not ledger.closed:
         return raising(ledger.capped, state.story)
+    if (landing := to_land(track)) is not None:
+        return landing
     if state.story is None or state.step == DONE or ledger.closed:
         return command("continue") if startable(ledger) else command("start", "STORY")
     return _at_rest(track, state, rules)
+
+
+def to_land(track: Track) -> str | None:
+    """Return the command that lands the story that is done, if its branch is not merged yet."""
+    state, where = track.state, track.ledger.workspace
+    if state is None or state.step != DONE or where is None or where.branch is None or track.ledger.landed:
+        return None
+    return None if where.kind == "root" or state.story is None else command("land", "--story", state.story)
 
 
 def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:

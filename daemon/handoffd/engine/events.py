@@ -220,6 +220,15 @@ class PostChecked(Tagged, frozen=True, kw_only=True):
     by: str = "cli"
 
 
+class Landed(Tagged, frozen=True, kw_only=True):
+    """The branch of a story is part of the branch `onto`, which ends at `commit`."""
+
+    story: str
+    onto: str
+    commit: str
+    by: str = "cli"
+
+
 class EditConfirmed(Tagged, frozen=True, kw_only=True):
     """A person confirmed the edit of STATE.json that was held."""
 
@@ -256,7 +265,7 @@ class LimitLifted(Tagged, frozen=True, kw_only=True):
 Verb = (
     Initialised | Started | Approved | Rejected | Retried | Skipped | Aborted | Paused | Resumed | Noted
     | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised | PromptTaken
-    | LevelChosen | PostChecked | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
+    | LevelChosen | PostChecked | Landed | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
     | AutoContinueChosen
 )  # fmt: skip
 

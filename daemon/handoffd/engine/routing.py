@@ -30,6 +30,7 @@ from handoffd.engine.decision import (
     next_command,
     notice,
     row,
+    to_land,
 )
 from handoffd.engine.track import (
     Facts,
@@ -235,9 +236,11 @@ def finished(situation: Situation, summary: str) -> Finished:
     """Return the result for a story that is done, naming what is or could be started next."""
     by_itself = unasked(situation.ledger, auto_continue=situation.auto_continue)
     upcoming = coming(situation.ledger, auto_continue=situation.auto_continue)
-    following = next_command(situation.track, situation.rules)
+    following, landing = next_command(situation.track, situation.rules), to_land(situation.track)
     if by_itself is not None:
-        following, do = None, f"{by_itself.story} of the backlog starts by itself"
+        following, do = landing, f"{by_itself.story} of the backlog starts by itself"
+    elif landing is not None:
+        do = f"to bring it into your branch: {landing}"
     else:
         do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
     suggested = situation.ledger.review.suggested

@@ -203,6 +203,8 @@ class Workspace(Struct, frozen=True, kw_only=True):
     """The branch of its story, `handoffd/US-007`, where commits are made: the place ends with it."""
     base: str | None = None
     """The commit that the branch begins at."""
+    onto: str | None = None
+    """The branch that was checked out in the project then: `main`."""
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
@@ -329,6 +331,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     parked: tuple[Parked, ...] = ()
     workspace: Workspace | None = None
     """None: the project's own folder."""
+    landed: bool = False
+    """Whether the branch of the story is part of the one that people work on."""
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""

@@ -34,6 +34,7 @@ from handoffd.engine.events import (
     EditConfirmed,
     ExecutorChosen,
     Initialised,
+    Landed,
     LevelChosen,
     Noted,
     NoticeGivenUp,
@@ -205,6 +206,14 @@ def post_checked(situation: Situation, event: PostChecked) -> Decision:
     return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")
 
 
+def landed(situation: Situation, event: Landed) -> Decision:
+    """Note that the branch of a story was merged."""
+    own = situation.state.story == event.story
+    track = situation.track.with_ledger(landed=True) if own else situation.track
+    decision = accept(track, f"{event.story} is on {event.onto} now, at {event.commit[:12]}")
+    return replace(decision, memorable=True)
+
+
 def _not_open(situation: Situation) -> Decision | None:
     if situation.done:
         message = f"{situation.state.story} is done: reopen it, or start another"
@@ -319,7 +328,7 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
         situation.track.with_state(reopened_from=event.step, completed_at=None), event.step, situation.rules
     )
     track = moved_by_person(entered.with_note(event.note)).with_ledger(
-        escalated=False, stories_done=_others_done(situation)
+        escalated=False, stories_done=_others_done(situation), landed=False
     )
     order = AppendHistory(text=_entry_of(situation, event))
     return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)

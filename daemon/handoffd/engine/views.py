@@ -92,6 +92,12 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Whether it starts automatically once no story is in flight; else `continue` starts it."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
+    workspace: str | None = None
+    """The folder of the story's clone; null: it works in the project's own folder."""
+    branch: str | None = None
+    """The branch on which the daemon commits what the story does; null: it commits nothing."""
+    base: str | None = None
+    """The commit that the branch begins at."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
@@ -187,12 +193,60 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     """How many files differ from the one before; null for the first."""
 
 
+class WorkspaceView(Struct, frozen=True, kw_only=True):
+    """A clone in which a story works."""
+
+    project: str
+    """Its root, absolute."""
+    story: str
+    folder: str
+    branch: str | None
+    """The story's branch, in the clone and in the project's repository."""
+    base: str | None
+    """The commit that the branch begins at."""
+    made_at: Moment
+    bytes: int
+    """What it takes on the disk; what it borrows from the project's repository is not counted."""
+    ready: bool
+    """Whether its set-up has run."""
+    kept: str | None
+    """Why it is kept, in words; null: `gc` removes it."""
+
+
+class LandingRequest(Struct, frozen=True, kw_only=True):
+    """What a person wants to have landed. `story` None: the one that is done; `onto` None: where it began."""
+
+    story: str | None = None
+    onto: str | None = None
+    untested: bool = False
+    by: str = "cli"
+
+
+class LandedView(Struct, frozen=True, kw_only=True):
+    """The outcome of a landing; it goes on while only the story is known."""
+
+    story: str
+    onto: str | None = None
+    """The branch that has it now."""
+    commit: str | None = None
+    """Where that branch ends."""
+    files: int = 0
+    """How many files changed there."""
+    tests: TestEvidence | None = None
+    """The project's tests on the merged files; null: none were run."""
+    already: bool = False
+    """Whether all of it was there before."""
+    going_on: bool = False
+
+
 class SnapshotsView(Struct, frozen=True, kw_only=True):
     """The snapshots of the story in flight, or of the one that ended last, the oldest first."""
 
     project: str
     story: str | None
     snapshots: tuple[SnapshotView, ...]
+    folder: str = ""
+    """Whose repository has them: the project's root, or the clone in which the story works."""
 
 
 class SettingsView(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
 from handoffd.execute.run import claimed
 from handoffd.files import run_removal
+from handoffd.fleet.workspaces import Workspaces, stories_at_work
 from handoffd.git.labels import expired
 from handoffd.git.repository import NO_REPOSITORY
 from handoffd.git.snapshots import Snapshots, roots_with_snapshots
@@ -48,7 +49,6 @@ from handoffd.journal.retention import (
     plan,
     sizes,
 )
-from handoffd.protocol.rules import DONE
 from handoffd.track.ai_folder import RUNS
 from handoffd.track.reach import FEW, Reach
 from handoffd.track.services import Services
@@ -103,6 +103,7 @@ class Housekeeping:
             then = await self._disposed(runs, needed, folders, problems, dry_run)
             doomed = [self._told(past, why) for past, why in (*first.doomed, *then.doomed)]
             doomed += await self._of_repositories(problems, dry_run)
+            doomed += await Workspaces(self._services).clean(problems, dry_run=dry_run)
             doomed += await self._of_the_journal(problems, dry_run)
             return Cleaned(
                 dry_run=dry_run,
@@ -133,21 +134,20 @@ class Housekeeping:
         roots = sorted(self._roots()) if days is not None and kept else []
         doomed = []
         for stored in await self._services.journal.tracks(roots) if roots else ():
-            if stored.track.works_in(stored.key.project).folder not in kept:
-                continue
-            look = partial(self._drop_snapshots, stored, days or 0, dry_run)
-            try:
-                doomed += await self._asked(stored.key.project, look)
-            except HandoffdError as error:
-                if error.code != NO_REPOSITORY:
-                    problems.append(f"snapshots of {stored.key.project} stay: {error.message}")
+            root = stored.key.project
+            for folder in {root, stored.track.works_in(root).folder} & kept:
+                look = partial(self._drop_snapshots, stored, folder, days or 0, dry_run)
+                try:
+                    doomed += await self._asked(root, look)
+                except HandoffdError as error:
+                    if error.code != NO_REPOSITORY:
+                        problems.append(f"snapshots of {root} stay: {error.message}")
         return doomed
 
-    def _drop_snapshots(self, stored: StoredTrack, days: float, dry_run: bool) -> list[Doomed]:
+    def _drop_snapshots(self, stored: StoredTrack, where: str, days: float, dry_run: bool) -> list[Doomed]:
         services, root = self._services, stored.key.project
-        where = stored.track.works_in(root).folder
         snapshots = Snapshots(where, services.settings.state_dir, services.environment)
-        old = expired(snapshots.all(), services.clock.now(), days, _busy(stored.track))
+        old = expired(snapshots.all(), services.clock.now(), days, stories_at_work(stored.track))
         if not old:
             return []
         if not dry_run:
@@ -261,13 +261,6 @@ class Housekeeping:
             await pruning.cover(old.key, old.until, standing)
         while await pruning.drop(old.key, old.until, now):
             continue
-
-
-def _busy(track: Track) -> frozenset[str | None]:
-    """Return the stories that are in flight or set aside."""
-    aside = [parked.state.story for parked in track.ledger.parked]
-    state = track.state
-    return frozenset(aside if state is None or state.step == DONE else [*aside, state.story])
 
 
 def _copies_in(root: str, runs_dir: Path) -> list[run_removal.Copy]:

@@ -23,12 +23,15 @@ from handoffd.engine.views import (
     AccountView,
     Applied,
     BacklogView,
+    LandedView,
+    LandingRequest,
     Lifted,
     Peek,
     ProjectView,
     SlotsView,
     SnapshotsView,
     Tried,
+    WorkspaceView,
 )
 from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Refused, StoreError, remedies
@@ -38,7 +41,9 @@ from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
 from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
 from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
+from handoffd.fleet.workspaces import Workspaces
 from handoffd.notify.sink_workers import GivenUp
+from handoffd.project.landing import Landings, finish_landings
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of
@@ -77,6 +82,8 @@ class Roster:
         """When the poll last made progress, by the monotonic clock; None before the first poll."""
         self._views = Views(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
+        self._landings: dict[str, Landings] = {}
+        """What is being landed, by root."""
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -96,6 +103,7 @@ class Roster:
 
     async def run(self, watching: Watching) -> None:
         """Run the loop of every project, until cancelled."""
+        await to_thread.run_sync(finish_landings, self._services)
         try:
             await self._loops.run(watching)
         finally:
@@ -298,6 +306,18 @@ class Roster:
         with self._register.guest(project):
             return await Manual(await self._workable(project), self._services).post_check(by)
 
+    async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
+        """Land a story; who asks again while that goes on waits for the same landing."""
+        with remedies(project), self._register.guest(project):
+            found = await self._workable(project)
+            landings = self._landings.get(project)
+            if landings is None or landings.project is not found:
+                landings = self._landings[project] = Landings(found, self._services)
+            view = await landings.land(request, within_s)
+            if not view.going_on:
+                self._landings.pop(project, None)
+            return view
+
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story, and return how that went."""
         with self._register.guest(project):
@@ -382,6 +402,10 @@ class Roster:
         """Return the snapshots of a project's story. Raises StoreError where there can be none."""
         with remedies(project), self._register.guest(project):
             return await snapshots_of(await self._loops.awake(project))
+
+    async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
+        """Return the clones in which stories of one project, or of all, work."""
+        return await Workspaces(self._services).views(project)
 
     async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept held settings and rules; return the changes, as dotted keys.

@@ -34,6 +34,8 @@ _HISTORY = ".ai/history.md"
 _END = "end"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_SAID = 300
+_MOST_PACKED = 16 * 1024 * 1024
+_STASH = "refs/stash"
 _LOCKS = ("index.lock", "HEAD.lock")
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
@@ -110,7 +112,8 @@ class StoryBranch:
             tree, head = self._worktree.tree(repository, git), repository.head()
             tree = self._with_history(repository, git, tree)
             end = end_of(repository_at(self._root), self._ref) or self._base
-            if end is None or (head is not None and head != end and not _follows(git, head, end)):
+            heads = {*_heads_in(Path(repository.common)), *([head] if head is not None else [])} - {end}
+            if end is None or _is_more_in(git, heads, end):
                 return "its commits are not in the project's repository"
             if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree or self.left_out:
                 return "it has changes that are not committed"
@@ -122,7 +125,7 @@ class StoryBranch:
         with self._opened(LIMIT_S) as (_, git):
             project = repository_at(self._root)
             end, head = end_of(project, self._ref), project.head()
-            return bool(end) and head is not None and _follows(self._into(project, git), end, head)
+            return not end or (head is not None and _follows(self._into(project, git), end, head))
 
     @disk_faults()
     def publish(self) -> str | None:
@@ -314,6 +317,28 @@ def _is_commit(git: Git, name: str) -> bool:
     """Return whether it is there and is a commit, not a tag of one."""
     told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
     return told.strip() == b"commit"
+
+
+def _heads_in(common: Path) -> Iterator[str]:
+    """Yield what the branches of a clone say, and its stash: an agent may have left commits on any.
+
+    Raises StoreError for what is not a file.
+    """
+    packed = read_project_file(common, "packed-refs", _MOST_PACKED)
+    for line in packed.content.splitlines() if packed is not None else ():
+        name, _, ref = os.fsdecode(line).partition(" ")
+        if ref.startswith(HEADS) or ref == _STASH:
+            yield name
+    walked = [os.path.join(folder, name) for folder, _, names in os.walk(common / HEADS) for name in names]
+    for path in (*walked, str(common / _STASH)):
+        seen = read_project_file(common, os.path.relpath(path, common), _MOST_SAID)
+        yield "" if seen is None else os.fsdecode(seen.content).strip()
+
+
+def _is_more_in(git: Git, heads: set[str], end: str) -> bool:
+    """Return whether commits have others behind them, or are some, that are not behind a known one."""
+    wanted = "".join(f"{one}\n" for one in (*sorted(filter(_COMMIT.fullmatch, heads)), f"^{end}"))
+    return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
 
 
 def _goes_on(git: Git, known: str, head: str) -> bool:

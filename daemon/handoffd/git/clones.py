@@ -79,13 +79,9 @@ class Clones:
     def of(self, story: str) -> Clone | None:
         """Return the clone of a story, if it is there; it need not be ready."""
         home = self._folder(story)
-        known = _read(home / _FILE)
-        if known is None or (known.root, known.story) != (self._root, story):
-            return None
-        folder = known.workspace.folder
-        top = top_of_clone(folder, self._state_dir)
-        ours = top is not None and os.path.dirname(top) == str(home) and not is_linked(folder, top)
-        return known if ours and os.path.isdir(folder) else None
+        known = _read(home / _FILE, self._state_dir)
+        there = known is not None and (known.root, known.story) == (self._root, story)
+        return known if there and known is not None and os.path.isdir(known.workspace.folder) else None
 
     def note(self, clone: Clone) -> Clone:
         """Keep what is known of a clone, and return it. Raises StoreError."""
@@ -132,7 +128,8 @@ class Clones:
         _leave_out(top, project, links)
         self._link(top, project.within, links)
         write_project_file(Path(project.common), _base_ref(project, story), f"{tip}\n", durable=True)
-        place = Workspace(kind="clone", folder=folder, branch=branch, base=base)
+        onto = before.onto if before is not None else _name_of(project.branch_at(project.folder))
+        place = Workspace(kind="clone", folder=folder, branch=branch, base=base, onto=onto)
         return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
 
     def _link(self, top: Path, within: str, links: Sequence[str]) -> None:
@@ -177,15 +174,20 @@ _MOST_RULES = 1024 * 1024
 
 def clones_in(state_dir: Path) -> tuple[Clone, ...]:
     """Return all clones, by project and story. Blocks."""
-    found = map(_read, (state_dir / WORKSPACES).glob(f"*/*/{_FILE}"))
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.root, one.story)))
+    notes = (state_dir / WORKSPACES).glob(f"*/*/{_FILE}")
+    found = [one for note in notes if (one := _read(note, state_dir)) is not None]
+    return tuple(sorted(found, key=lambda one: (one.root, one.story)))
 
 
-def _read(path: Path) -> Clone | None:
-    try:
-        return _CLONE.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
+def _read(path: Path, state_dir: Path) -> Clone | None:
+    """Return the clone that a note is of; None where its folder is not beside the note."""
+    with suppress(OSError, msgspec.DecodeError):
+        known = _CLONE.decode(path.read_bytes())
+        folder = known.workspace.folder
+        top = top_of_clone(folder, state_dir)
+        if top is not None and os.path.dirname(top) == str(path.parent) and not is_linked(folder, top):
+            return known
+    return None
 
 
 # --- making one ---------------------------------------------------------------------------------------
@@ -222,6 +224,10 @@ def _leave_out(top: Path, project: Repository, links: Sequence[str]) -> None:
         seen = read_project_file(Path(project.common), "info/exclude", _MOST_RULES)
         theirs = b"" if seen is None else seen.content.rstrip(b"\n") + b"\n"
     (top / ".git/info/exclude").write_bytes(theirs + os.fsencode("".join(ours)))
+
+
+def _name_of(ref: str | None) -> str | None:
+    return ref.removeprefix(HEADS) if ref is not None else None
 
 
 def _quoted(value: str) -> str:

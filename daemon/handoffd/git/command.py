@@ -104,12 +104,18 @@ class Git:
 
     def delete_ref(self, ref: str, commit: str) -> None:
         """Remove a ref of the repository that has this value still."""
+        self._update_refs(b"delete %s\0%s\0" % (ref.encode(), commit.encode()))
+
+    def move_ref(self, ref: str, commit: str, was: str) -> None:
+        """Have a ref of the repository that has the value `was` still end at a commit."""
+        self._update_refs(b"update %s\0%s\0%s\0" % (os.fsencode(ref), commit.encode(), was.encode()))
+
+    def _update_refs(self, order: bytes) -> None:
         for name in ("packed-refs", "logs"):
             if os.path.islink(os.path.join(self._repository.common, name)):
                 raise StoreError(f"{self._repository.common}/{name} is a link", code=FAILED)
-        order = b"delete %s\0%s\0" % (ref.encode(), commit.encode())
         places = {"GIT_DIR": self._repository.folder}
-        self._told(("update-ref", "--no-deref", "-z", "--stdin"), places, order, (0,))
+        self._told(("update-ref", "-m", "handoffd", "--no-deref", "-z", "--stdin"), places, order, (0,))
 
     def _told(
         self, words: Sequence[str], places: Mapping[str, str], given: bytes | Path, fine: Collection[int]
@@ -165,7 +171,7 @@ class Git:
 
 
 def _holding(given: bytes | Path) -> IO[bytes]:
-    """Return a file with what git reads; the caller closes it."""
+    """Return a file that git reads; the caller closes it."""
     if isinstance(given, Path):
         return given.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115  (as above)

@@ -30,9 +30,9 @@ from handoffd.journal.commit import KEPT
 from handoffd.journal.connections import Run
 from handoffd.journal.database import merged
 
-Kind = Literal["run", "copy", "notice", "events", "snapshots"]
+Kind = Literal["run", "copy", "notice", "events", "snapshots", "workspace"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories; the
-refs of their files."""
+refs of their files; their clones."""
 
 Condition = Literal["running", "unjudged", "foreign", "edited", "unverifiable", "ended", "unknown"]
 """The condition of a run. Foreign: its folder holds foreign files. Edited: its copy differs from its records;

@@ -142,6 +142,11 @@ READS: Final = (
         "The files of a project's story as they were kept, step by step; each is a ref to compare with git.",
     ),
     _tool(
+        "workspaces",
+        "Workspaces",
+        "The clones in which stories work: where, on which branch, how large, and why each is kept.",
+    ),
+    _tool(
         "schedules",
         "Schedule",
         "What the clock starts: when it is due next, and how it ended last.",

@@ -108,7 +108,8 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     keys = () if gone else project.files.held
     held = [f"edits wait for `{trust}`: {first_few(keys)}"] if keys else []
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
-    unkept = [track.snapshots.trouble for track in project.tracks.values() if track.snapshots.trouble]
+    troubles = [(track.snapshots.trouble, track.place.trouble) for track in project.tracks.values()]
+    unkept = [trouble for pair in troubles for trouble in pair if trouble]
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.reconciler.edited else []
     leaving = [_LEAVING] if project.leaving else []
@@ -268,7 +269,7 @@ def _done_first(ledger: Ledger, blocked_by: Iterable[str], done: Iterable[str]) 
 
 def _as_recorded(name: str, track: Track) -> TrackView | None:
     """Return the recorded part of a track's view, without live facts or consequences of the rules."""
-    state, dispatch = track.state, track.ledger.dispatch
+    state, dispatch, where = track.state, track.ledger.dispatch, track.ledger.workspace
     if state is None:
         return None
     return TrackView(
@@ -289,6 +290,8 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         waits_for=None, next_command=None, steps=(),
         backlog=tuple(queued.story for queued in track.ledger.backlog),
         parked=tuple(parked.state.story or "" for parked in track.ledger.parked),
+        workspace=where.folder if where is not None and where.kind == "clone" else None,
+        branch=where.branch if where else None, base=where.base if where else None,
     )  # fmt: skip
 
 
@@ -388,4 +391,5 @@ async def snapshots_of(project: Project) -> SnapshotsView:
         for one in kept
     ]  # fmt: skip
     story = track.state.story if track.state is not None else None
-    return SnapshotsView(project=project.root, story=story, snapshots=tuple(views))
+    folder = track.works_in(project.root).folder
+    return SnapshotsView(project=project.root, story=story, snapshots=tuple(views), folder=folder)

@@ -150,6 +150,8 @@ class PromptContext(Struct, frozen=True, kw_only=True):
     facts: PromptFacts = PromptFacts()
     agent_teams: bool = False
     roles: tuple[PromptRole, ...] = ()
+    branch: str | None = None
+    """The branch of the clone that it is carried out in; None: it is in the project's own folder."""
     step_instruction: str | None = None
     """The step table's own instruction; replaces the step's template. May speak of `US-{story}`."""
 
@@ -222,6 +224,7 @@ def _values(context: PromptContext) -> dict[str, Any]:
         "tests_expected": context.tests_expected,
         "agent_teams": context.agent_teams,
         "failing_measured": context.failing_measured,
+        "branch": line(context.branch) if context.branch else None,
         **_texts(context),
         **_lists(context),
         **_facts(context.facts, context.language),

@@ -214,6 +214,8 @@ class RetentionSettings(_Section):
     """Days since a story ended; only whole stories are deleted."""
     snapshots_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
     """Days since a snapshot was made; a story in flight keeps its own."""
+    workspaces_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
+    """Days since a clone was made whose branch is not merged; a story in flight keeps its own."""
     daily: bool = True
 
 

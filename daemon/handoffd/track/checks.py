@@ -90,15 +90,20 @@ class Checks:
             tests = TestEvidence(fault=error.message, verified=False)
         return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
 
-    async def trial(self, name: str, timeout_s: float) -> TestEvidence:
-        """Run the tests once for no story, as a run called `name` of which nothing stays."""
+    async def trial(self, name: str, timeout_s: float, story: str | None = None) -> TestEvidence:
+        """Run the tests once, as a run called `name` of which nothing stays.
+
+        What failed before `story` began does not count against it.
+        """
         context = self._context(name, None, "trial", 1)
+        body = await self._services.journal.load_baseline(self._key, story) if story is not None else None
+        baseline = evidence.decode(body) if body is not None else None
         try:
             record, report = await self._test(context, timeout_s)
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
-        return evidence.evidence_of(report, record, None, frozenset())
+        return evidence.evidence_of(report, record, baseline, frozenset())
 
     async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
         """Run what makes a workspace ready, as a run called `name`, or find it again; wait for its end."""

@@ -172,7 +172,8 @@ def prompt_context(
     state, facts, asking = track.state, track.ledger.facts, track.asking
     assert state is not None
     rule = rules.steps[state.step]
-    needs = prerequisites(track.works_in(key.project).folder, rule, state.story, state.attempt)
+    where = track.works_in(key.project)
+    needs = prerequisites(where.folder, rule, state.story, state.attempt)
     return PromptContext(
         project=state.project,
         story=state.story,
@@ -199,6 +200,7 @@ def prompt_context(
         facts=_facts(facts),
         agent_teams=state.agent_teams,
         roles=_roles(rule, state.story),
+        branch=where.branch if where.kind == "clone" else None,
         step_instruction=localized(rule.step_instruction, language),
     )
 

@@ -33,8 +33,9 @@ from handoffd.git.clones import NO_CLONE, Clone, Clones
 from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
+from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
@@ -69,6 +70,8 @@ class TrackWorkspace:
         self._clones = Clones(key.project, services.settings.state_dir, services.environment)
         self._making: str | None = None
         """What is done for the clone just now, in words."""
+        self._made_for: str | None = None
+        """The story that a clone was made for just now; any other may be of an earlier start."""
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track has been told."""
         self.trouble: str | None = None
@@ -79,10 +82,11 @@ class TrackWorkspace:
         """Return where an attempt of the turn works; blocks. A clone is there, and ready."""
         where, story = track.works_in(self._key.project), _story_of(track)
         if story is None or not takes_a_place(track, self._files.settings):
+            self._made_for = None
             return where
         if self._files.settings.workspace.kind == "root":
             return self._with_branch(where, story)
-        clone = self._clones.of(story)
+        clone = self._clones.of(story) if self._made_for == story else None
         return clone.workspace if clone is not None and clone.ready else where
 
     def _with_branch(self, where: Workspace, story: str) -> Workspace:
@@ -102,6 +106,9 @@ class TrackWorkspace:
             failed, self._failed = self._failed, None
             raise failed
         if self._making is None:
+            if (unlanded := await to_thread.run_sync(self._unlanded, track)) is not None:
+                what = f"{unlanded} is done, but not merged: a clone would be without it"
+                return Shortage(why=what, action=command_for(self._key.project, "land", "--story", unlanded))
             if not await to_thread.run_sync(self._lacks, track):
                 return None
             self._making = "is being made"
@@ -113,18 +120,32 @@ class TrackWorkspace:
         where, story = track.ledger.workspace, _story_of(track)
         if where is None:
             settings = self._files.settings
-            return settings.workspace.kind == "clone" and story is not None and takes_a_place(track, settings)
+            wants = settings.workspace.kind == "clone" and takes_a_place(track, settings)
+            return wants and story is not None and self._made_for != story
         if where.kind == "root" or where.branch is None or story is None:
             return False
         clone = self._clones.of(story)
         return clone is None or not clone.ready
+
+    def _unlanded(self, track: Track) -> str | None:
+        """Return a story that this one builds on, and that its clone would be without."""
+        state, wants = track.state, self._files.settings.workspace.kind == "clone"
+        if state is None or not wants or not takes_a_place(track, self._files.settings):
+            return None
+        known = (self._clones.of(story) for story in state.blocked_by)
+        behind = (
+            one.story for one in known if one is not None and not self._branch(one.workspace).is_landed()
+        )
+        return next(behind, None)
 
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
         try:
             clone = await to_thread.run_sync(self._made, track)
             if not clone.ready:
-                await self._set_up(clone)
+                settings = self._files.settings.workspace
+                await set_up(clone, self._clones, self._checks, settings, self._services, self._tell)
+            self._made_for = clone.story
         except HandoffdError as error:
             log.warning("no clone", project=self._key.project, story=_story_of(track), error=error.message)
             self._failed = error
@@ -140,6 +161,7 @@ class TrackWorkspace:
         if clone is not None and before is None and clone.ready and self._is_spent(clone):
             clone = None
         if clone is None:
+            self._must_be_apart()
             reached("before_clone")
             clone = self._clones.make(story, self._files.settings.workspace.link, before, now)
             history = take_along(Path(self._key.project), Path(clone.workspace.folder))
@@ -147,28 +169,23 @@ class TrackWorkspace:
             reached("after_clone")
         return clone
 
+    def _must_be_apart(self) -> None:
+        """Raise HandoffdError where the tests in a clone would run the code of the project's own folder."""
+        settings, root = self._files.settings, self._key.project
+        program = settings.test.command[0] if settings.test.command else None
+        back = leading_back(root, settings.workspace.link, program, self._checks.path)
+        if back is not None:
+            why = f"the tests in a clone would run the code of {root}: {back} leads there"
+            mended = "have workspace.setup install into the clone, or take out workspace: clone"
+            raise HandoffdError(f"{why}; {mended}", code=NO_CLONE)
+
     def _is_spent(self, clone: Clone) -> bool:
         """Return whether a clone of an earlier life of its story holds nothing that is not landed."""
         branch = self._branch(clone.workspace)
         return branch.unkept() is None and branch.is_landed()
 
-    async def _set_up(self, clone: Clone) -> None:
-        settings = self._files.settings.workspace
-        if settings.setup is None:
-            self._clones.note(replace(clone, ready=True))
-            return
-        run, words = clone.setup or f"{dispatch_id(self._services.clock)}.setup", join(settings.setup)
-        self._making = f"is being set up: {words}"
-        self._clones.note(replace(clone, setup=run))
-        record = await self._checks.set_up(
-            run, clone.workspace.folder, settings.setup, settings.setup_min * 60
-        )
-        went_well = record.by == "itself" and record.code == 0
-        self._clones.note(replace(clone, setup=None, ready=went_well))
-        if not went_well:
-            hint = f"less {self._services.run_dir(run) / 'output.log'}"
-            why = f"workspace.setup ({words}) {_ended_how(record)}"
-            raise HandoffdError(why, code=NO_CLONE, hint=hint)
+    def _tell(self, what: str) -> None:
+        self._making = what
 
     # --- what a story has done -------------------------------------------------------------------
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
@@ -234,6 +251,33 @@ class TrackWorkspace:
     def _branch(self, where: Workspace) -> StoryBranch:
         state_dir, environment = self._services.settings.state_dir, self._services.environment
         return StoryBranch(self._key.project, where, state_dir, environment)
+
+
+async def set_up(
+    clone: Clone,
+    clones: Clones,
+    checks: Checks,
+    settings: StoryWorkspace,
+    services: Services,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run what makes a clone ready, or wait for its end where an earlier daemon has begun it.
+
+    `tell` hears what goes on, in words. Raises HandoffdError where it fails: it begins anew next time.
+    """
+    if settings.setup is None:
+        clones.note(replace(clone, ready=True))
+        return
+    run, words = clone.setup or f"{dispatch_id(services.clock)}.setup", join(settings.setup)
+    tell(f"is being set up: {words}")
+    clones.note(replace(clone, setup=run))
+    record = await checks.set_up(run, clone.workspace.folder, settings.setup, settings.setup_min * 60)
+    went_well = record.by == "itself" and record.code == 0
+    clones.note(replace(clone, setup=None, ready=went_well))
+    if not went_well:
+        hint = f"less {services.run_dir(run) / 'output.log'}"
+        why = f"workspace.setup ({words}) {_ended_how(record)}"
+        raise HandoffdError(why, code=NO_CLONE, hint=hint)
 
 
 def _story_of(track: Track) -> str | None:

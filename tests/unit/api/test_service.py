@@ -13,14 +13,8 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.api.conftest import EVE, service_over
 
 from handoffd.api.folders import after_init
-from handoffd.api.service import (
-    Service,
-    added_many,
-    applied,
-    post_checked,
-    reloaded,
-    tried,
-)
+from handoffd.api.outcomes import applied, post_checked, tried
+from handoffd.api.service import Service, added_many, reloaded
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
 from handoffd.engine.run import PostCheck

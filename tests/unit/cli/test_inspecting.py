@@ -11,7 +11,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.inspection.making import write, write_state
 
-from handoffd.cli.inspecting import checked, detected, kept, listed, prompted, queried, report
+from handoffd.cli.inspecting import checked, clones, detected, kept, listed, prompted, queried, report
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -108,6 +108,30 @@ def test_snapshots_are_listed_by_age(control: Controlled, handoffd: Commands, ta
     ] == handoffd("snapshots", "shop").lines
     answer = handoffd("snapshots", "shop", "--json").json
     assert ("US-001", [None, 3]) == (answer["story"], [one["files"] for one in answer["snapshots"]])
+
+
+def test_clones_are_listed_with_why_each_is_kept(
+    control: Controlled, handoffd: Commands, taipei: None
+) -> None:
+    """And what happens to one that nothing keeps."""
+    assert [
+        "shop US-001, 3.0 MiB, since 2026-01-02 11:04:05",
+        "    handoffd/US-001",
+        "    /state/workspaces/0a/US-001/shop",
+        "    kept: its story is in flight",
+        "shop US-000, 3.0 MiB, since 2026-01-02 11:04:05",
+        "    handoffd/US-001",
+        "    /state/workspaces/0a/US-000/shop",
+        "    not needed: `handoffd gc` removes it",
+    ] == handoffd("workspaces", "shop").lines
+    answer = handoffd("workspaces", "--json").json
+    assert (6 << 20, True) == (answer["bytes"], answer["daemon"])
+
+
+def test_without_clones_the_setting_is_named() -> None:
+    """By a line that says where stories work instead."""
+    (line,) = clones({"workspaces": []})
+    assert "`workspace: clone`" in line
 
 
 def test_a_story_without_snapshots_has_none_to_list() -> None:

@@ -10,7 +10,8 @@ from tests.support.commands import Commands
 from tests.support.recorded import BLOG, spoil, story, write
 
 from handoffd.api.verification import Finding, Report
-from handoffd.cli.journal import backed_up, report, restored, verified, weight
+from handoffd.cli.journal import backed_up, report, restored, verified
+from handoffd.cli.wording import size_of
 from handoffd.engine.decide import Difference
 from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.fleet.journal_restore import Omitted, Restoration
@@ -311,7 +312,7 @@ def test_gc_reports_that_there_was_nothing_to_remove() -> None:
 )  # fmt: skip
 def test_bytes_are_in_units_of_1024(count: int, text: str) -> None:
     """With few digits."""
-    assert text == weight(count)
+    assert text == size_of(count)
 
 
 def test_gc_works_without_a_daemon(alone: Path, handoffd: Commands) -> None:

@@ -489,11 +489,37 @@ def test_what_is_unkept_is_said(project: Path, folder: Path, one: StoryBranch) -
     assert one.unkept() is None
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("way", ["branch", "stash"])
+def test_commits_on_other_branches_of_the_clone_are_unkept(
+    project: Path, folder: Path, one: StoryBranch, way: str, packed: bool
+) -> None:
+    """An agent has left them there; ones that were taken over are kept."""
+    git(folder, "branch", "old")
+    work(folder)
+    if way == "stash":
+        git(folder, "stash", "--include-untracked")
+    else:
+        git(folder, "switch", "--quiet", "-c", "feature/one")
+        by_an_agent(folder)
+        git(folder, "switch", "--quiet", NAME)
+    if packed:
+        git(folder, "pack-refs", "--all")
+    one.publish()
+
+    assert "its commits are not in the project's repository" == one.unkept()
+
+    git(folder, "stash", "pop") if way == "stash" else git(folder, "merge", "--quiet", "feature/one")
+    kept(one)
+    one.publish()
+    assert one.unkept() is None
+
+
 def test_a_branch_is_landed_when_the_checkout_has_all_of_it(
     project: Path, folder: Path, one: StoryBranch
 ) -> None:
-    """Not when it has a part, nor when nothing was published."""
-    assert not one.is_landed()
+    """Not when it has a part; a branch that is not there has nothing to land."""
+    assert one.is_landed()
     work(folder)
     kept(one)
     one.publish()

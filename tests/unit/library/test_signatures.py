@@ -33,7 +33,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 NOT_THERE = frozenset(
     {
         "add", "remove", "trust", "level", "retry", "skip", "abort", "pause", "resume", "backlog_move",
-        "backlog_edit", "backlog_remove", "backlog_auto", "note", "use", "budget", "confirm",
+        "backlog_edit", "backlog_remove", "backlog_auto", "note", "use", "budget", "confirm", "land",
     }
 )  # fmt: skip
 """Verbs of people who run the daemon; programs of a single project have no function for them."""

@@ -33,6 +33,7 @@ from handoffd.api.answers import (
     HistoryEvent,
     HistoryGap,
     Initialised,
+    LandedAnswer,
     Lifted,
     MessageAnswer,
     Reloaded,
@@ -240,7 +241,7 @@ _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a 
 
 _SHAPES: Final[Mapping[str, Any]] = {
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
-    "apply": AppliedAnswer, "check": CheckedAnswer,
+    "apply": AppliedAnswer, "check": CheckedAnswer, "land": LandedAnswer,
 }  # fmt: skip
 """Types of the answers of verbs, but for verbs that answer with a result of the engine."""
 

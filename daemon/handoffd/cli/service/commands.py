@@ -393,7 +393,8 @@ def _line(word: str, text: str) -> str:
 # other can begin: nothing is removed while an executor or a daemon is there, and no folder that holds
 # anything but what a daemon puts into it. Projects and what is in their .ai folders are never touched.
 _STATE = frozenset({
-    "journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "snapshots", "hooks", "run",
+    "journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "snapshots", "workspaces", "hooks",
+    "run",
     "daemon.lock", "control.token",
 })  # fmt: skip
 _ALSO = re.compile(r"journal\.db\.before-.+|\..+\.[0-9a-f]{16}\.tmp.*", re.DOTALL)

@@ -1,0 +1,110 @@
+"""The answers about what was done beside the engine: work by hand, tests that were tried, a landing."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from msgspec import UNSET
+
+from handoffd.api.answers import AppliedAnswer, CheckedAnswer, LandedAnswer, TriedTests
+from handoffd.engine.run import PostCheck
+from handoffd.engine.views import Applied, LandedView, Tried
+from handoffd.engine.wording import addressed as for_project
+from handoffd.engine.wording import command_for, counted
+from handoffd.protocol.state import render_state
+
+APPLY_S: Final = 40.0
+"""How long a daemon lets a caller wait for checks; after that the caller asks again."""
+
+_THEN: Final = {
+    "applied": "the attempt is judged",
+    "taken": "a hand-off counts once, so nothing changed now",
+    "stale": "nothing changed; do not hand the same file in again",
+    "pending": "the step is not done yet: wait for .ai/HANDOFF.md",
+    "missing": "nothing changed; dispatch the step, then have its hand-off written",
+    "error": "nothing changed; fix .ai/HANDOFF.md first",
+}
+
+
+def applied(outcome: Applied, root: str, called: str | None) -> AppliedAnswer:
+    """Return the outcome of a hand-off: its type, the current STATE, and what to do next."""
+    then = "its claims are being checked; ask again for the outcome" if outcome.checking else None
+    following = for_project(outcome.next_command, root) if outcome.next_command else None
+    failed = outcome.type == "error"
+    return AppliedAnswer(
+        type=outcome.type,
+        message=outcome.message,
+        state=json.loads(render_state(outcome.state)),
+        checking=outcome.checking,
+        caller_instruction=f"{outcome.message}; {then or _THEN[outcome.type]}; next: {following}",
+        project=root,
+        called=called,
+        next_command=following,
+        code=outcome.code if failed else UNSET,
+        recoverable=True if failed else UNSET,
+    )
+
+
+def post_checked(command: str | None, ended: PostCheck | None, root: str) -> CheckedAnswer:
+    """Return the outcome of a post_check."""
+    passed = ended.passed if ended is not None else None
+    if ended is None:
+        told = "the step has no post_check"
+    elif ended.fault is not None:
+        told = f"post_check could not be run: {ended.fault}"
+    else:
+        told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
+    return CheckedAnswer(
+        project=root,
+        passed=passed,
+        command=command,
+        tail=ended.tail if ended is not None else "",
+        message=told,
+        caller_instruction=f"{told}; nothing else follows from it",
+    )
+
+
+def landed(outcome: LandedView, root: str, called: str | None, following: str | None) -> LandedAnswer:
+    """Return the outcome of a landing."""
+    told = _landing_in_words(outcome)
+    again = command_for(root, "land", "--story", outcome.story) if outcome.going_on else following
+    return LandedAnswer(
+        project=root, called=called, story=outcome.story, onto=outcome.onto, commit=outcome.commit,
+        files=outcome.files, tests=outcome.tests.counts if outcome.tests is not None else None,
+        already=outcome.already, checking=outcome.going_on, message=told, next_command=again,
+        caller_instruction=f"{told}; {f'next: {again}' if again else 'nothing else follows'}",
+    )  # fmt: skip
+
+
+def _landing_in_words(landed: LandedView) -> str:
+    if landed.going_on:
+        return f"{landed.story} is being merged and tested"
+    if landed.already:
+        return f"{landed.story} is on {landed.onto} already"
+    tests = landed.tests
+    ran = f"; {counted(tests.counts.passed, 'test passes', 'tests pass')} there" if tests is not None else ""
+    return f"{landed.story} is on {landed.onto} now: {counted(landed.files, 'file')} changed{ran}"
+
+
+def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:
+    """Return the outcome of a project's tests."""
+    evidence = outcome.evidence
+    if outcome.command is None or evidence is None:
+        return TriedTests(project=root, called=called, held=outcome.held, path=outcome.path)
+    ended = evidence.fault is None and not evidence.timed_out
+    return TriedTests(
+        project=root,
+        called=called,
+        path=outcome.path,
+        command=outcome.command,
+        passed=not evidence.failing if ended else None,
+        verified=evidence.verified,
+        timed_out=evidence.timed_out,
+        fault=evidence.fault,
+        tests=evidence.counts if ended and evidence.verified else None,
+        failing=evidence.failing,
+        line=evidence.line,
+        tail=evidence.tail,
+        seconds=round(evidence.seconds, 1),
+    )

@@ -1,0 +1,173 @@
+"""The way of a story's branch into the branch that people work on.
+
+What will be there is made first, as a commit that no branch has, so that it can be tested. Then the branch is
+moved, if it still is where it was; a checkout of it follows, and only where no change of a person's
+is in the way. A note beside our index says what goes on, so that a landing is finished that was cut off. All
+calls block: give them to a thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+from msgspec import Struct
+
+from handoffd.engine.wording import first_few
+from handoffd.errors import Refused, StoreError
+from handoffd.files.atomic import replace_text
+from handoffd.git.branches import HEADS, branch_of
+from handoffd.git.command import Git
+from handoffd.git.repository import Repository, unfinished_in
+from handoffd.git.worktree import Worktree, disk_faults
+
+LIMIT_S = 60.0
+CONFLICT = "CONFLICT"
+IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
+MOVED = "BRANCH_MOVED"
+
+_NOTE = "landing.json"
+
+
+class Merge(Struct, frozen=True, kw_only=True):
+    """What a landing makes of a branch. `commit` is `was` where all of the story is there already."""
+
+    ref: str
+    """The branch: `refs/heads/main`."""
+    was: str
+    commit: str
+    files: int
+    """How many files it changes."""
+
+    @property
+    def onto(self) -> str:
+        """The name of the branch."""
+        return self.ref.removeprefix(HEADS)
+
+
+_MERGE = msgspec.json.Decoder(Merge)
+
+
+class Landing:
+    """Landings of one project. `environment` is the daemon's own: where git is.
+
+    All methods raise StoreError: NO_REPOSITORY, GIT_TOO_SLOW, GIT_FAILED.
+    """
+
+    def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
+        self._root = root
+        self._worktree = Worktree(root, state_dir, environment)
+
+    @disk_faults()
+    def prepare(self, story: str, onto: str | None, message: bytes, at: datetime) -> Merge:
+        """Make the commit that `onto` (None: the branch that is checked out) will end at.
+
+        Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY.
+        """
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
+            branch = branch_of(repository, story)
+            end, was = repository.value_of(f"{HEADS}{branch}"), repository.value_of(ref or "")
+            if not end:
+                raise Refused(
+                    f"{story} has no branch here: {branch}", code="NO_BRANCH", hint=_branches(repository)
+                )
+            if ref is None or not was or ref == f"{HEADS}{branch}":
+                why = f"{onto or 'what is checked out'} is no branch to land on"
+                raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} switch main")
+            commit = self._merged(git, was, end, branch, message, at)
+            files = git.run("diff-tree", "-r", "-z", "--name-only", was, commit).count(b"\0")
+            merge = Merge(ref=ref, was=was, commit=commit, files=files)
+            if self._follows(repository, merge):
+                self._may_follow(repository, git, merge)
+            return merge
+
+    def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:
+        if git.is_so("merge-base", "--is-ancestor", end, was):
+            return was
+        if git.is_so("merge-base", "--is-ancestor", was, end):
+            return end
+        told = git.run(
+            "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end, fine=(0, 1)
+        )
+        tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
+        if paths:
+            why = f"{branch} conflicts in {first_few(paths)}"
+            hint = f"git -C {quote(self._root)} merge {quote(branch)}"
+            raise Refused(why, code=CONFLICT, hint=hint)
+        made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
+        return made.decode().strip()
+
+    @disk_faults()
+    def land(self, merge: Merge) -> None:
+        """Move the branch, and the checkout of it. Raises Refused: MOVED, CHECKOUT_IN_THE_WAY."""
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            note = self._worktree.shadow / _NOTE
+            follows = self._follows(repository, merge)
+            if follows:
+                self._may_follow(repository, git, merge)
+                replace_text(note, msgspec.json.encode(merge))
+                self._follow(repository, git, merge.was, merge.commit)
+            try:
+                git.move_ref(merge.ref, merge.commit, merge.was)
+            except StoreError as error:
+                if follows:
+                    self._follow(repository, git, merge.commit, merge.was)
+                    note.unlink()
+                why = f"{merge.onto} was moved meanwhile: {error.message}"
+                raise Refused(why, code=MOVED) from error
+            note.unlink(missing_ok=True)
+
+    @disk_faults()
+    def finish(self) -> Merge | None:
+        """Finish a landing that was cut off; return it, if there was one."""
+        note = self._worktree.shadow / _NOTE
+        try:
+            merge = _MERGE.decode(note.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            at = repository.value_of(merge.ref)
+            if at == merge.was and self._follows(repository, merge):
+                self._follow(repository, git, merge.was, merge.commit)
+                git.move_ref(merge.ref, merge.commit, merge.was)
+                at = merge.commit
+            note.unlink()
+            return merge if at == merge.commit else None
+
+    # --- the checkout ----------------------------------------------------------------------------
+    def _follows(self, repository: Repository, merge: Merge) -> bool:
+        """Return whether the branch is what the project has checked out."""
+        return merge.commit != merge.was and repository.branch_at(repository.folder) == merge.ref
+
+    def _may_follow(self, repository: Repository, git: Git, merge: Merge) -> None:
+        if (what := unfinished_in(self._root)) is not None:
+            why = f"your checkout of {merge.onto} is in the middle of a {what}"
+            raise Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} status")
+        try:
+            self._follow(repository, git, merge.was, merge.commit, "--dry-run")
+        except StoreError as error:
+            why = (
+                f"your checkout of {merge.onto} is in the way; commit or stash your changes: {error.message}"
+            )
+            hint = f"git -C {quote(repository.top)} status --short"
+            raise Refused(why, code=IN_THE_WAY, hint=hint) from error
+
+    def _follow(self, repository: Repository, git: Git, was: str, commit: str, *how: str) -> None:
+        index = os.path.join(repository.folder, "index")
+        git.run("update-index", "-q", "--refresh", index=index, fine=(0, 1))
+        git.run("read-tree", *how, "-m", "-u", was, commit, index=index)
+
+
+def cut_off(state_dir: Path) -> tuple[str, ...]:
+    """Return the projects in which a landing was cut off. Blocks."""
+    notes = (state_dir / "snapshots").glob(f"*/{_NOTE}")
+    return tuple(os.fsdecode((note.parent / "root").read_bytes()) for note in notes)
+
+
+def _branches(repository: Repository) -> str:
+    return f"git -C {quote(repository.top)} branch --list 'handoffd/*'"

@@ -1,0 +1,185 @@
+"""The landing of a story: its branch becomes part of the one that people work on, once the tests pass.
+
+One at a time in a project. The tests run on the merged files in a clone of their own, so that no branch ever
+ends at a commit that was not tested; a branch that was moved meanwhile is merged and tested again. A caller
+that asks again while a landing goes on waits for the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.events import Landed, TestEvidence
+from handoffd.engine.judging import green_problem
+from handoffd.engine.track import Workspace
+from handoffd.engine.views import LandedView, LandingRequest
+from handoffd.engine.wording import command_for
+from handoffd.errors import HandoffdError, Refused
+from handoffd.git.clones import Clone, Clones
+from handoffd.git.landing import LIMIT_S, MOVED, Landing, Merge, cut_off
+from handoffd.project.project import Project
+from handoffd.protocol.rules import DONE
+from handoffd.track.checks import Checks
+from handoffd.track.prompts import dispatch_id
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
+from handoffd.track.workspace import set_up
+
+log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
+
+MOST_TRIES = 3
+"""How often a branch may move while it is merged and tested."""
+
+
+class Landings:
+    """The landings of one project."""
+
+    def __init__(self, project: Project, services: Services) -> None:
+        self.project = project
+        self._track = project.main
+        self._services = services
+        self._git = Landing(project.root, services.settings.state_dir, services.environment)
+        self._clones = Clones(project.root, services.settings.state_dir, services.environment)
+        self._reach = Reach(project.root, services.asking)
+        self._request: LandingRequest | None = None
+        """The one that goes on, or went on last and was not answered."""
+        self._over = asyncio.Event()
+        self._result: LandedView | HandoffdError | None = None
+
+    async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
+        """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
+        if self._request is None:
+            self._request, self._result, self._over = request, None, asyncio.Event()
+            if self._track.lasting:
+                self._track.begin("landing", self._carry_out)
+            else:
+                await self._carry_out()
+        elif self._request != request:
+            why = f"{self._request.story or 'a story'} is being landed"
+            raise Refused(why, code="LANDING", hint=command_for(self.project.root, "land"))
+        over, known = self._over, self._request
+        with anyio.move_on_after(within_s):
+            await over.wait()
+        result = self._result
+        if not over.is_set() or result is None:
+            return LandedView(story=known.story or self._story(None), going_on=True)
+        self._request = None
+        if isinstance(result, HandoffdError):
+            raise result
+        return result
+
+    async def _carry_out(self) -> None:
+        assert self._request is not None
+        request, over = self._request, self._over
+        self._result = Refused("the landing was cut off; type it again", code="CUT_OFF")
+        try:
+            self._result = await self._landed(request, self._story(request.story))
+        except HandoffdError as error:
+            self._result = error
+        finally:
+            over.set()
+
+    def _story(self, story: str | None) -> str:
+        state = self._track.track.state
+        flying = state is not None and state.step != DONE and state.story is not None
+        if story is None and state is not None and not flying and state.story is not None:
+            return state.story
+        if story is None or (flying and state is not None and state.story == story):
+            which = state.story if flying and state is not None else "no story"
+            why = f"{which} is in flight" if flying else "no story is done"
+            hint = command_for(self.project.root, "land", "--story", "STORY")
+            raise Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
+        return story
+
+    async def _landed(self, request: LandingRequest, story: str) -> LandedView:
+        onto = request.onto or self._onto(story)
+        for _ in range(MOST_TRIES):
+            merge = await self._asked(partial(self._prepared, story, onto, request.by))
+            already = merge.commit == merge.was
+            tests = None if request.untested or already else await self._tested(merge, story)
+            try:
+                if not already:
+                    await self._asked(partial(self._git.land, merge))
+            except Refused as refused:
+                if refused.code != MOVED:
+                    raise
+                log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
+                continue
+            await self._track.give(Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by))
+            return LandedView(
+                story=story, onto=merge.onto, commit=merge.commit, files=merge.files, tests=tests,
+                already=already,
+            )  # fmt: skip
+        raise Refused(f"{onto or 'the branch'} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
+
+    def _onto(self, story: str) -> str | None:
+        clone = self._clones.of(story)
+        return clone.workspace.onto if clone is not None else None
+
+    def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
+        message = f"Land {story}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(errors="replace")
+        return self._git.prepare(story, onto, message, self._services.clock.now())
+
+    async def _asked(self, work: Callable[[], _T]) -> _T:
+        return await self._reach.asked(work, LIMIT_S + 10)
+
+    # --- the tests -------------------------------------------------------------------------------
+    async def _tested(self, merge: Merge, story: str) -> TestEvidence | None:
+        """Run the project's tests on the files that the branch will have. Raises Refused where they fail."""
+        settings = self.project.files.settings
+        if settings.test.command is None:
+            return None
+        clone = await to_thread.run_sync(self._checkout, merge, story)
+        try:
+            place = clone.workspace
+            checks = Checks(
+                self._track.key, self.project, self._services, self._track.attempts.live, lambda: place
+            )
+            await set_up(clone, self._clones, checks, settings.workspace, self._services)
+            rule = self.project.files.rules.steps.get("verify")
+            limit_s = (rule.check_timeout_min if rule is not None else 10) * 60
+            name = f"{dispatch_id(self._services.clock)}.landing"
+            evidence = await checks.trial(name, limit_s, story)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._clones.remove, clone)
+        if (problem := _not_green(evidence)) is not None:
+            why = f"{story} was not landed: with {merge.onto}, {problem}"
+            raise Refused(why, code="NOT_GREEN", hint=command_for(self.project.root, "reopen", "impl"))
+        return evidence
+
+    def _checkout(self, merge: Merge, story: str) -> Clone:
+        settings = self.project.files.settings
+        where = Workspace(
+            folder="", kind="clone", branch=f"handoffd/@landing/{dispatch_id(self._services.clock)}",
+            base=merge.commit,
+        )  # fmt: skip
+        return self._clones.make(
+            f"@landing-{story}", settings.workspace.link, where, self._services.clock.now()
+        )
+
+
+def _not_green(evidence: TestEvidence) -> str | None:
+    if evidence.timed_out:
+        return f"the tests did not end within {evidence.seconds:.0f} s"
+    return evidence.fault or green_problem(evidence)
+
+
+def finish_landings(services: Services) -> None:
+    """Finish the landings that an earlier daemon has begun; blocks, for as long as git takes for these."""
+    state_dir = services.settings.state_dir
+    for root in cut_off(state_dir):
+        try:
+            merge, why = Landing(root, state_dir, services.environment).finish(), None
+        except HandoffdError as error:
+            merge, why = None, error.message
+        log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)

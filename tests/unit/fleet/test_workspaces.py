@@ -1,0 +1,126 @@
+"""The clones of a daemon: how they are listed, and which of them go."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from tests.support.house import NOW, House, at, house, make_project, track_of
+from tests.support.repositories import git
+from tests.unit.git.test_snapshots import said
+from tests.unit.journal.making import record
+
+from handoffd.engine.track import TrackKey
+from handoffd.fleet.housekeeping import Housekeeping
+from handoffd.fleet.workspaces import Workspaces
+from handoffd.git.branches import StoryBranch
+from handoffd.git.clones import Clone, Clones
+from handoffd.protocol.state import Status
+
+
+def in_git(base: Path) -> str:
+    """Return the root of a project in a repository with one commit."""
+    root = make_project(base)
+    git(Path(root), "init", "--quiet", "--initial-branch", "main")
+    git(Path(root), "add", "--all")
+    assert 0 == git(Path(root), "commit", "--quiet", "-m", "first")
+    return root
+
+
+def cloned(here: House, root: str, story: str = "US-001", *, commit: bool = True) -> Clone:
+    """Return the clone of a story with a file that was committed, or was not."""
+    state_dir, environment = here.services.settings.state_dir, dict(os.environ)
+    clone = Clones(root, state_dir, environment).make(story, (), None, here.clock.now())
+    Path(clone.workspace.folder, f"{story}.txt").write_text("new\n")
+    if commit:
+        branch = StoryBranch(root, clone.workspace, state_dir, environment)
+        branch.commit(b"work\n", None, NOW)
+    return clone
+
+
+async def at_work(here: House, root: str, status: Status = Status.RUNNING, step: str = "impl") -> None:
+    """Record that the project's story is in flight, or done."""
+    track = track_of(status).with_state(story="US-001", step=step)
+    await here.journal.commit(record(key=TrackKey(root), after=track, at=NOW))
+
+
+async def swept(here: House, root: str, *, dry_run: bool = False) -> list[str]:
+    """Clean up; return what went, or would."""
+    cleaned = await Housekeeping(here.services, lambda: [root]).clean(dry_run=dry_run)
+    assert () == cleaned.problems
+    return [one.what for one in cleaned.doomed if one.kind == "workspace"]
+
+
+async def test_each_is_listed_with_why_it_is_kept(tmp_path: Path) -> None:
+    """One in flight, one that is not merged, one with work that is on no branch, one that may go."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        await at_work(here, root)
+        for story in ("US-001", "US-002", "US-003", "US-004"):
+            cloned(here, root, story, commit=story != "US-003")
+        assert 0 == git(Path(root), "fetch", "--quiet", cloned_at(here, root, "US-004"), "HEAD")
+        assert 0 == git(Path(root), "merge", "--quiet", "FETCH_HEAD")
+        views = await Workspaces(here.services).views()
+
+        assert [
+            ("US-001", "its story is in flight"),
+            ("US-002", "handoffd/US-002 is not merged"),
+            ("US-003", "it has changes that are not committed"),
+            ("US-004", None),
+        ] == [(one.story, one.kept) for one in views]
+        assert all(one.bytes > 0 and one.project == root for one in views)
+        assert () == await Workspaces(here.services).views("/elsewhere")
+
+
+def cloned_at(here: House, root: str, story: str) -> str:
+    """Return the folder of a story's clone."""
+    clone = Clones(root, here.services.settings.state_dir, dict(os.environ)).of(story)
+    assert clone is not None
+    return clone.workspace.folder
+
+
+async def test_one_goes_when_its_branch_is_merged(tmp_path: Path) -> None:
+    """The branch stays; what kept borrowed objects goes, and a dry run removes nothing."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        clone = cloned(here, root)
+        assert [] == await swept(here, root)
+        assert "handoffd/US-001" in said(Path(root), "branch", "--list", "handoffd/*")  # published on the way
+        assert 0 == git(Path(root), "merge", "--quiet", "handoffd/US-001")
+
+        assert [clone.workspace.folder] == await swept(here, root, dry_run=True)
+        assert at(clone.workspace.folder, ".git").exists()
+        assert [clone.workspace.folder] == await swept(here, root)
+        assert not at(clone.workspace.folder, ".git").exists()
+        assert ["refs/heads/handoffd/US-001", "refs/heads/main"] == said(
+            Path(root), "for-each-ref", "--format=%(refname)"
+        ).split()
+
+
+async def test_one_that_is_not_merged_goes_after_its_time(tmp_path: Path) -> None:
+    """By `retention.workspaces_days`; all of it is on the branch."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        clone = cloned(here, root)
+        here.clock.ahead_s = timedelta(days=31).total_seconds()
+
+        assert [clone.workspace.folder] == await swept(here, root)
+
+
+async def test_work_that_is_on_no_branch_stays_for_ever(tmp_path: Path) -> None:
+    """So does the clone of a story in flight, and one whose project is gone."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        clone = cloned(here, root, commit=False)
+        here.clock.ahead_s = timedelta(days=1000).total_seconds()
+        assert [] == await swept(here, root)
+
+        at(clone.workspace.folder, "US-001.txt").unlink()
+        await at_work(here, root)
+        assert [] == await swept(here, root)
+        await at_work(here, root, Status.PASS, "done")
+        at(root, ".").rename(tmp_path / "away")
+        (view,) = await Workspaces(here.services).views()
+        assert view.kept is not None
+        assert [] == await Workspaces(here.services).clean([], dry_run=False)

@@ -1,0 +1,283 @@
+"""Landings in real repositories: what is merged, when a checkout follows, and what stands in the way."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.support.repositories import git
+from tests.unit.git.test_snapshots import said
+
+from handoffd.errors import Refused, StoreError
+from handoffd.git.landing import Landing, cut_off
+from handoffd.git.worktree import shadow_of
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+MESSAGE = b"Land US-1\n\nStory: US-1\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository on `main` whose story has changed `kept` and added `new` on its branch."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "kept").write_text("kept\n")
+    (root / "other").write_text("other\n")
+    assert 0 == git(root, "init", "--quiet", "--initial-branch", "main")
+    commit(root, "first")
+    branch(root, "US-1", kept="changed\n", new="new\n")
+    return root
+
+
+@pytest.fixture
+def landing(tmp_path: Path, root: Path) -> Landing:
+    """The landings of the repository."""
+    return Landing(str(root), tmp_path / "state", dict(os.environ))
+
+
+def commit(root: Path, text: str) -> None:
+    """Commit everything."""
+    git(root, "add", "--all")
+    assert 0 == git(root, "commit", "--quiet", "-m", text)
+
+
+def branch(root: Path, story: str, **files: str) -> None:
+    """Give a story a branch from main with these files, and be on main again."""
+    assert 0 == git(root, "switch", "--quiet", "--create", f"handoffd/{story}", "main")
+    for name, text in files.items():
+        (root / name).write_text(text)
+    commit(root, story)
+    assert 0 == git(root, "switch", "--quiet", "main")
+
+
+def landed(landing: Landing, story: str = "US-1", onto: str | None = None) -> str:
+    """Land a story, and return where its branch ends now."""
+    merge = landing.prepare(story, onto, MESSAGE, AT)
+    landing.land(merge)
+    return merge.commit
+
+
+def refusal(landing: Landing, story: str = "US-1", onto: str | None = None) -> Refused:
+    """Return why a story cannot be landed."""
+    with pytest.raises(Refused) as caught:
+        landed(landing, story, onto)
+    return caught.value
+
+
+# --- what is merged -----------------------------------------------------------------------------------
+def test_a_branch_that_only_adds_is_followed(root: Path, landing: Landing) -> None:
+    """No commit of ours is made; the checkout has the files, and nothing is left to commit."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    landing.land(merge)
+
+    assert ("main", 2) == (merge.onto, merge.files)
+    assert said(root, "rev-parse", "handoffd/US-1").strip() == said(root, "rev-parse", "main").strip()
+    assert ("changed\n", "new\n") == ((root / "kept").read_text(), (root / "new").read_text())
+    assert "" == said(root, "status", "--porcelain")
+    assert "handoffd" in said(root, "reflog", "main")
+
+
+def test_branches_that_have_both_gone_on_are_merged(root: Path, landing: Landing) -> None:
+    """The merge has the person's commit as its first parent, and our message."""
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    was = said(root, "rev-parse", "main").strip()
+    made = landed(landing)
+
+    assert [was, said(root, "rev-parse", "handoffd/US-1").strip()] == (
+        said(root, "show", "--no-patch", "--format=%P", made).split()
+    )
+    assert "Land US-1" in said(root, "log", "-1", "--format=%B", "main")
+    assert ("changed\n", "mine\n") == ((root / "kept").read_text(), (root / "other").read_text())
+    assert "" == said(root, "status", "--porcelain")
+    assert "" == said(root, "fsck", "--strict", "--no-dangling")
+
+
+def test_what_is_there_already_is_not_landed_again(root: Path, landing: Landing) -> None:
+    """Also where a person has merged it."""
+    assert 0 == git(root, "merge", "--quiet", "--no-ff", "--no-edit", "handoffd/US-1")
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+
+    assert merge.was == merge.commit == said(root, "rev-parse", "main").strip()
+
+
+def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landing) -> None:
+    """The files are named, and the command that merges by hand."""
+    (root / "kept").write_text("mine\n")
+    commit(root, "mine")
+    before = said(root, "for-each-ref")
+
+    refused = refusal(landing)
+    assert ("CONFLICT", "handoffd/US-1 conflicts in kept") == (refused.code, refused.message)
+    assert f"git -C {root} merge handoffd/US-1" == refused.hint
+    assert (before, "", "mine\n") == (
+        said(root, "for-each-ref"),
+        said(root, "status", "--porcelain"),
+        (root / "kept").read_text(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "onto", "message"),
+    [
+        ("US-2", None, "US-2 has no branch here: handoffd/US-2"),
+        ("US-1", "nowhere", "nowhere is no branch to land on"),
+        ("US-1", "handoffd/US-1", "handoffd/US-1 is no branch to land on"),
+        ("US-1", "../../HEAD", "../../HEAD is no branch to land on"),
+    ],
+)
+def test_only_a_branch_lands_on_a_branch(
+    landing: Landing, story: str, onto: str | None, message: str
+) -> None:
+    """Each refusal says what is none."""
+    assert ("NO_BRANCH", message) == ((refused := refusal(landing, story, onto)).code, refused.message)
+
+
+def test_a_detached_head_is_no_branch(root: Path, landing: Landing) -> None:
+    """A person is told to be on one."""
+    git(root, "switch", "--quiet", "--detach", "main")
+    refused = refusal(landing)
+    assert ("NO_BRANCH", f"git -C {root} switch main") == (refused.code, refused.hint)
+
+
+# --- the checkout -------------------------------------------------------------------------------------
+def test_changes_of_a_person_stay(root: Path, landing: Landing) -> None:
+    """In files that the story has not changed: in the index, beside it, and in new files."""
+    (root / "other").write_text("half done\n")
+    (root / "notes").write_text("mine\n")
+    (root / "staged").write_text("staged\n")
+    git(root, "add", "staged")
+    landed(landing)
+
+    assert {"A  staged", " M other", "?? notes"} == {*said(root, "status", "--porcelain").splitlines()}
+    assert "half done\n" == (root / "other").read_text()
+
+
+@pytest.mark.parametrize("name", ["kept", "new"])
+def test_a_change_in_the_way_is_not_written_over(root: Path, landing: Landing, name: str) -> None:
+    """Of a file that the story has changed, or a new one of the same name; nothing moves."""
+    (root / name).write_text("half done\n")
+    was = said(root, "rev-parse", "main")
+
+    refused = refusal(landing)
+    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} status --short") == (refused.code, refused.hint)
+    assert name in refused.message
+    assert ("half done\n", was) == ((root / name).read_text(), said(root, "rev-parse", "main"))
+
+
+def test_an_edit_after_the_tests_is_not_written_over(root: Path, landing: Landing) -> None:
+    """It is looked at again when the branch is to be moved."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    (root / "kept").write_text("half done\n")
+
+    with pytest.raises(Refused, match="in the way"):
+        landing.land(merge)
+    assert ("half done\n", merge.was) == (
+        (root / "kept").read_text(),
+        said(root, "rev-parse", "main").strip(),
+    )
+
+
+def test_a_branch_that_is_not_checked_out_moves_alone(root: Path, landing: Landing) -> None:
+    """The files and the index of the checkout stay, whatever is changed there."""
+    git(root, "switch", "--quiet", "--create", "mine")
+    (root / "kept").write_text("half done\n")
+    made = landed(landing, onto="main")
+
+    assert made == said(root, "rev-parse", "main").strip()
+    assert (" M kept\n", "half done\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+
+
+def test_an_unfinished_merge_is_in_the_way(root: Path, landing: Landing) -> None:
+    """Its person finishes it first."""
+    branch(root, "US-2", other="contested\n")
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    assert 0 != git(root, "merge", "handoffd/US-2")
+
+    refused = refusal(landing)
+    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} status") == (refused.code, refused.hint)
+    assert "in the middle of a merge" in refused.message
+
+
+def test_a_branch_that_was_moved_meanwhile_stays(root: Path, landing: Landing) -> None:
+    """The person's commit is not lost, and the checkout is as before."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    mine = said(root, "rev-parse", "main")
+
+    with pytest.raises(Refused) as caught:
+        landing.land(merge)
+    assert "BRANCH_MOVED" == caught.value.code
+    assert (mine, "", "kept\n") == (
+        said(root, "rev-parse", "main"),
+        said(root, "status", "--porcelain"),
+        (root / "kept").read_text(),
+    )
+    assert () == cut_off(root.parent / "state")
+
+
+# --- a landing that was cut off -----------------------------------------------------------------------
+def test_a_landing_that_was_cut_off_before_the_branch_moved_is_finished(
+    tmp_path: Path, root: Path, landing: Landing
+) -> None:
+    """The note is there; the files may have followed already, or not."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    note = shadow_of(str(root), tmp_path / "state") / "landing.json"
+    note.write_bytes(msgspec.json.encode(merge))
+    (root / "kept").write_text("changed\n")  # read-tree was at work
+
+    assert (str(root),) == cut_off(tmp_path / "state")
+    git(root, "checkout", "--quiet", "--", "kept")
+    assert merge == Landing(str(root), tmp_path / "state", dict(os.environ)).finish()
+    assert merge.commit == said(root, "rev-parse", "main").strip()
+    assert ("", "changed\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+    assert () == cut_off(tmp_path / "state")
+
+
+def test_a_landing_that_was_cut_off_after_the_branch_moved_is_over(
+    tmp_path: Path, root: Path, landing: Landing
+) -> None:
+    """Nothing is done a second time."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    landing.land(merge)
+    (shadow_of(str(root), tmp_path / "state") / "landing.json").write_bytes(msgspec.json.encode(merge))
+
+    assert merge == landing.finish()
+    assert () == cut_off(tmp_path / "state")
+
+
+def test_a_landing_that_was_overtaken_is_given_up(tmp_path: Path, root: Path, landing: Landing) -> None:
+    """A person has committed since: that stays, and the story can be landed anew."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    (shadow_of(str(root), tmp_path / "state") / "landing.json").write_bytes(msgspec.json.encode(merge))
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    mine = said(root, "rev-parse", "main")
+
+    assert landing.finish() is None
+    assert (mine, ()) == (said(root, "rev-parse", "main"), cut_off(tmp_path / "state"))
+    assert landing.finish() is None
+
+
+def test_nothing_lands_without_a_repository(tmp_path: Path) -> None:
+    """The reason is that there is none."""
+    with pytest.raises(StoreError) as caught:
+        landed(Landing(str(tmp_path), tmp_path / "state", dict(os.environ)))
+    assert "NO_REPOSITORY" == caught.value.code
+
+
+def test_no_hook_runs(root: Path, landing: Landing) -> None:
+    """An agent may have put one there."""
+    for name in ("reference-transaction", "post-checkout", "post-merge", "pre-commit"):
+        hook = root / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {root.parent}/ran\n")
+        hook.chmod(0o755)
+    landed(landing)
+
+    assert not (root.parent / "ran").exists()

@@ -1,0 +1,221 @@
+"""Landing under a running project: tested on the merged files, one at a time, recorded once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.house import House, at, house
+from tests.support.repositories import git
+from tests.unit.project.living import living, shown
+from tests.unit.track.test_workspace import WORKING, in_git
+
+from handoffd.engine.events import Approved, Initialised, Started
+from handoffd.engine.views import LandedView, LandingRequest
+from handoffd.errors import Refused
+from handoffd.git.branches import StoryBranch
+from handoffd.git.clones import clones_in
+from handoffd.git.landing import Landing
+from handoffd.project.landing import Landings, finish_landings
+from handoffd.project.project import Project
+from handoffd.project.status import view_of
+
+TESTED = """\
+workspace: clone
+test:
+  command: [/bin/sh, -c, 'cat work.txt other.txt >> "$HOME/tested" 2>/dev/null; . "$HOME/verdict"']
+"""
+FINE, RED = "exit 0\n", "echo it does not add up; exit 1\n"
+
+
+@asynccontextmanager
+async def done(base: Path, settings: str = TESTED) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project with a story that is done, in a clone, and not landed."""
+    (base / "verdict").write_text(FINE)
+    async with house(base, WORKING) as here, living(here, in_git(base, settings)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "done")
+        yield here, project
+
+
+async def land(here: House, project: Project, **asked: object) -> LandedView:
+    """Land a story, by mei."""
+    request = LandingRequest(by="mei", **asked)  # type: ignore[arg-type]
+    return await Landings(project, here.services).land(request, 60)
+
+
+async def refused(here: House, project: Project, **asked: object) -> Refused:
+    """Return why a story is not landed."""
+    with pytest.raises(Refused) as caught:
+        await land(here, project, **asked)
+    return caught.value
+
+
+def said(project: Project, *words: str) -> str:
+    """Return what git says of the project's repository."""
+    command = ["git", "-C", project.root, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit(project: Project, name: str, text: str) -> None:
+    """Commit a file of the project's checkout."""
+    at(project.root, name).write_text(text)
+    git(Path(project.root), "add", name)
+    assert 0 == git(Path(project.root), "commit", "--quiet", "-m", name)
+
+
+async def test_a_story_is_on_main_once_its_tests_have_passed(tmp_path: Path) -> None:
+    """With what others have done meanwhile; who landed it is in the history, and status leads on."""
+    async with done(tmp_path) as (here, project):
+        view = (await view_of(project, here.services.slots)).tracks[0]
+        assert f"handoffd land {project.root} --story US-001" == view.next_command
+        commit(project, "other.txt", "mine\n")
+        (tmp_path / "tested").unlink(missing_ok=True)
+        told = await land(here, project)
+
+        assert ("US-001", "main", 1, False) == (told.story, told.onto, told.files, told.already)
+        assert told.commit == said(project, "rev-parse", "main")
+        assert "bdd\nimpl\nupdate-memory\nmine\n" == (tmp_path / "tested").read_text()
+        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+        assert "By: mei" in said(project, "log", "-1", "--format=%B", "main")
+        (event,) = [one for one in await here.journal.events(0, None, 100) if one.kind == "landed"]
+        assert ("mei", told.commit) == (event.event["by"], event.event["commit"])
+        following = (await view_of(project, here.services.slots)).tracks[0].next_command
+        assert f"handoffd start {project.root} STORY" == following
+        assert ["US-001"] == [one.story for one in clones_in(here.services.settings.state_dir)]
+
+
+async def test_what_is_there_is_not_tested_again(tmp_path: Path) -> None:
+    """Neither a second time nor where a person has merged it."""
+    async with done(tmp_path) as (here, project):
+        assert 0 == git(Path(project.root), "merge", "--quiet", "handoffd/US-001")
+        (tmp_path / "verdict").write_text(RED)
+        told = await land(here, project, story="US-001")
+
+        assert (True, None) == (told.already, told.tests)
+        assert project.main.track.ledger.landed
+
+
+async def test_merged_files_that_fail_their_tests_are_not_landed(tmp_path: Path) -> None:
+    """The branch stays where it was; `untested` lands all the same."""
+    async with done(tmp_path) as (here, project):
+        was = said(project, "rev-parse", "main")
+        (tmp_path / "verdict").write_text(RED)
+        error = await refused(here, project)
+
+        assert "NOT_GREEN" == error.code
+        assert "US-001 was not landed: with main, " in error.message
+        assert "it does not add up" in error.message
+        assert f"handoffd reopen {project.root} impl" == error.hint
+        assert (was, False) == (said(project, "rev-parse", "main"), project.main.track.ledger.landed)
+        assert (await land(here, project, untested=True)).tests is None
+        assert was != said(project, "rev-parse", "main")
+
+
+async def test_a_project_without_tests_lands_without_them(tmp_path: Path) -> None:
+    """As its steps have passed without."""
+    async with done(tmp_path, "workspace: clone\n") as (here, project):
+        assert (await land(here, project)).tests is None
+
+
+async def test_a_branch_that_moves_while_it_is_tested_is_tested_again(tmp_path: Path) -> None:
+    """What lands has the person's commit, and was tested with it."""
+    async with done(tmp_path) as (here, project):
+        move = f"git -C {project.root} -c user.name=a -c user.email=a@b commit -q --allow-empty -m moved"
+        (tmp_path / "verdict").write_text(f'if mkdir "$HOME/once" 2>/dev/null; then {move}; fi\n')
+        (tmp_path / "tested").unlink(missing_ok=True)
+        told = await land(here, project)
+
+        assert 2 * "bdd\nimpl\nupdate-memory\n" == (tmp_path / "tested").read_text()
+        assert "moved" in said(project, "log", "--format=%s", told.commit or "").split()
+
+
+async def test_a_branch_that_moves_again_and_again_is_given_up(tmp_path: Path) -> None:
+    """After three times."""
+    async with done(tmp_path) as (here, project):
+        move = f"git -C {project.root} -c user.name=a -c user.email=a@b commit -q --allow-empty -m moved"
+        (tmp_path / "verdict").write_text(f"{move}\n")
+        error = await refused(here, project)
+
+        assert ("BRANCH_MOVED", "main moved 3 times while US-001 was tested") == (error.code, error.message)
+
+
+async def test_it_lands_where_it_began(tmp_path: Path) -> None:
+    """Not where a person happens to be now; unless they say so."""
+    async with done(tmp_path) as (here, project):
+        git(Path(project.root), "switch", "--quiet", "--create", "mine")
+        was = said(project, "rev-parse", "mine")
+        assert "main" == (await land(here, project)).onto
+        assert was == said(project, "rev-parse", "mine")
+        assert not at(project.root, "work.txt").exists()
+        assert "mine" == (await land(here, project, onto="mine")).onto
+        assert at(project.root, "work.txt").exists()
+
+
+async def test_only_what_is_done_is_landed(tmp_path: Path) -> None:
+    """The story in flight is refused, and one must be named while another is."""
+    async with done(tmp_path) as (here, project):
+        await project.main.give(Started(story="US-002"))
+        for asked in ({}, {"story": "US-002"}):
+            error = await refused(here, project, **asked)
+            assert ("NOT_DONE", "US-002 is in flight: say which story to land") == (error.code, error.message)
+        assert "main" == (await land(here, project, story="US-001")).onto
+
+
+async def test_who_asks_again_waits_for_the_same_landing(tmp_path: Path) -> None:
+    """After its limit a caller hears that it goes on; another landing is refused until then."""
+    async with done(tmp_path) as (here, project):
+        (tmp_path / "verdict").write_text('until test -e "$HOME/go"; do sleep 0.05; done\n')
+        landings, request = Landings(project, here.services), LandingRequest(by="mei")
+        assert (await landings.land(request, 0.1)).going_on
+        with pytest.raises(Refused) as caught:
+            await landings.land(LandingRequest(by="mei", story="US-009"), 0.1)
+        assert "LANDING" == caught.value.code
+        (tmp_path / "go").touch()
+        with anyio.fail_after(60):
+            assert "main" == (await landings.land(request, None)).onto
+        assert 1 == len([one for one in await here.journal.events(0, None, 100) if one.kind == "landed"])
+
+
+async def test_a_landing_that_an_earlier_daemon_has_begun_is_finished(tmp_path: Path) -> None:
+    """Before the projects have their loops."""
+    async with done(tmp_path) as (here, project):
+        state_dir = here.services.settings.state_dir
+        landing = Landing(project.root, state_dir, dict(os.environ))
+        merge = landing.prepare("US-001", None, b"x\n", here.clock.now())
+        note = next(state_dir.glob("snapshots/*/root"))
+        for root in state_dir.glob("snapshots/*/root"):
+            note = root if root.read_text() == project.root else note
+        note.with_name("landing.json").write_text(
+            f'{{"ref": "{merge.ref}", "was": "{merge.was}", "commit": "{merge.commit}", "files": 1}}'
+        )
+        finish_landings(here.services)
+
+        assert merge.commit == said(project, "rev-parse", "main")
+        assert (await land(here, project)).already
+
+
+async def test_a_story_that_was_landed_begins_anew_at_main(tmp_path: Path) -> None:
+    """Its branch goes on from there, and is landed again."""
+    async with done(tmp_path) as (here, project):
+        await land(here, project)
+        await project.main.give(Started(story="US-001", force=True))
+        await eventually(lambda: shown(project)["step"] == "review")
+        place = project.main.workspace
+        assert said(project, "rev-parse", "main") == place.base
+        branch = StoryBranch(project.root, place, here.services.settings.state_dir, dict(os.environ))
+        assert not branch.is_landed()
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "done")
+        assert "main" == (await land(here, project)).onto
+        again = ["bdd", "impl", "update-memory"] * 2
+        assert again == at(project.root, "work.txt").read_text().split()

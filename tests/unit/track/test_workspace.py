@@ -1,0 +1,432 @@
+"""A story with a place of its own: a clone that is made, set up, committed, and made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually
+from tests.support.house import HAND_OVER, House, at, house, make_project, track_of
+from tests.support.repositories import git
+from tests.unit.project.living import living, shown
+
+from handoffd.engine.events import Approved, Initialised, Rejected, Retried, RolledBack, Started
+from handoffd.engine.run import Usage
+from handoffd.engine.track import Facts, Ledger, Track, Workspace
+from handoffd.git.labels import Label
+from handoffd.project.project import Project
+from handoffd.project.status import view_of
+from handoffd.protocol.state import Reason, Status, TestCounts
+from handoffd.settings.model import ProjectSettings
+from handoffd.track.workspace import message_of, takes_a_place
+
+RULES = """\
+steps:
+  bdd: {next_on_pass: review, timeout_min: 1}
+  review: {next_on_pass: impl}
+  impl: {next_on_pass: update-memory, timeout_min: 1, max_attempts: 1}
+"""
+CLONE = "workspace: clone\n"
+WORKING = f"""\
+echo "$HANDOFFD_STEP" >> work.txt
+pwd >> "$HOME/worked-in"
+{HAND_OVER}"""
+
+
+def set_up_by(script: str) -> str:
+    """Return settings of a clone that a shell script makes ready."""
+    return f"workspace: {{kind: clone, setup: {json.dumps(['/bin/sh', '-c', script])}}}\n"
+
+
+def in_git(base: Path, settings: str | None = CLONE) -> str:
+    """Return the root of a project in a repository with one commit."""
+    root = make_project(base, rules=RULES, settings=settings)
+    at(root, "kept.txt").write_text("kept\n")
+    git(Path(root), "init", "--quiet", "--initial-branch", "main")
+    git(Path(root), "add", "kept.txt", "PROJECT_CONTEXT.md")
+    assert 0 == git(Path(root), "commit", "--quiet", "-m", "first")
+    return root
+
+
+@asynccontextmanager
+async def begun(
+    base: Path, agent: str = WORKING, settings: str = CLONE
+) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project in a repository with a story that was started."""
+    async with house(base, agent) as here, living(here, in_git(base, settings)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        yield here, project
+
+
+@asynccontextmanager
+async def at_review(base: Path, agent: str = WORKING, settings: str = CLONE) -> AsyncIterator[Project]:
+    """Lend a project whose story waits at its review."""
+    async with begun(base, agent, settings) as (_, project):
+        await eventually(lambda: shown(project)["step"] == "review")
+        yield project
+
+
+def said(project: Project, *words: str) -> str:
+    """Return what git says of the project's repository."""
+    command = ["git", "-C", project.root, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def subjects(project: Project, branch: str = "main..handoffd/US-001") -> list[str]:
+    """Return the first lines of a branch's commits, the oldest first."""
+    return said(project, "log", "--reverse", "--format=%s", branch).splitlines()
+
+
+async def finished(project: Project) -> None:
+    """Approve the review, and wait for the end of the story."""
+    await project.main.give(Approved(story="US-001"))
+    await eventually(lambda: shown(project)["step"] == "done")
+
+
+def clone_of(project: Project) -> Path:
+    """Return where the story works."""
+    return Path(project.main.workspace.folder)
+
+
+# --- a clone ------------------------------------------------------------------------------------------
+async def test_a_story_works_in_a_clone_and_leaves_the_root_alone(tmp_path: Path) -> None:
+    """Each step that has passed is a commit on its branch, in the project's repository."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+
+        assert ["US-001 bdd: pass", "US-001 impl: pass", "US-001 update-memory: pass"] == subjects(project)
+        assert {str(clone_of(project))} == {*(tmp_path / "worked-in").read_text().split()}
+        assert "clone" == project.main.workspace.kind
+        assert not at(project.root, "work.txt").exists()
+        assert "?? .ai/" == said(project, "status", "--porcelain").strip()
+        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+
+
+async def test_a_commit_says_what_it_is_of(tmp_path: Path) -> None:
+    """The run is the one of the journal."""
+    async with begun(tmp_path, settings=f"{CLONE}commit_author: Mei <mei@example.org>\n") as (here, project):
+        await eventually(lambda: shown(project)["step"] == "review")
+        (run,) = await here.journal.runs()
+        told = said(project, "log", "-1", "--format=%an <%ae> %cn%n%B", "handoffd/US-001").splitlines()
+
+    assert ["Mei <mei@example.org> handoffd", "US-001 bdd: pass", ""] == told[:3]
+    assert ["Story: US-001", "Step: bdd", f"Run: {run.id}"] == told[3:6]
+
+
+async def test_commits_of_an_agent_stay(tmp_path: Path) -> None:
+    """`commit: agent`: they are all there is; what was not committed stays in the clone."""
+    agent = f"""\
+echo "$HANDOFFD_STEP" >> work.txt
+git add work.txt; git -c user.name=a -c user.email=a@b commit -qm "mine at $HANDOFFD_STEP"
+echo more > more.txt
+{HAND_OVER}"""
+    async with at_review(tmp_path, agent, f"{CLONE}commit: agent\n") as project:
+        await finished(project)
+
+        assert [f"mine at {step}" for step in ("bdd", "impl", "update-memory")] == subjects(project)
+        assert (clone_of(project) / "more.txt").exists()
+
+
+async def test_a_story_can_be_one_commit(tmp_path: Path) -> None:
+    """`commit: story`: when its last step has passed."""
+    async with at_review(tmp_path, settings=f"{CLONE}commit: story\n") as project:
+        assert [] == subjects(project)
+        await finished(project)
+
+        assert ["US-001 update-memory: pass"] == subjects(project)
+
+
+async def test_what_failed_is_not_committed(tmp_path: Path) -> None:
+    """Until it has passed: then the commit has all of it."""
+    agent = f"""\
+echo "$HANDOFFD_STEP" >> work.txt
+if test "$HANDOFFD_STEP" = impl && ! test -e "$HOME/tried"; then touch "$HOME/tried"; exit 1; fi
+{HAND_OVER}"""
+    async with at_review(tmp_path, agent) as project:
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: shown(project)["status"] == "needs_human")
+        assert ["US-001 bdd: pass"] == subjects(project)
+        await project.main.give(Retried())
+        await eventually(lambda: shown(project)["step"] == "done")
+
+        assert "bdd\nimpl\nimpl\n" == said(project, "show", "handoffd/US-001~1:work.txt")
+
+
+async def test_a_skipped_step_and_a_persons_word_are_behind_the_story(tmp_path: Path) -> None:
+    """What a person did in the clone at the gate is in the commit of the gate."""
+    async with at_review(tmp_path) as project:
+        (clone_of(project) / "reviewed.txt").write_text("mine\n")
+        await project.main.give(Approved(story="US-001", by="mei"))
+        await eventually(lambda: shown(project)["step"] == "done")
+
+        assert "US-001 review: pass" in subjects(project)
+        assert "By: mei" in said(project, "log", "--format=%B", "handoffd/US-001")
+
+
+async def test_the_files_of_a_clone_are_brought_back(tmp_path: Path) -> None:
+    """Going back leaves the commits: the branch that people have seen only grows."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+        (clone_of(project) / "work.txt").read_text()
+        at(project.root, "work.txt").write_text("mine\n")
+        await project.main.give(RolledBack(step="bdd", files=True))
+        await eventually(lambda: shown(project)["step"] == "review")
+
+        assert "bdd\n" == (clone_of(project) / "work.txt").read_text()
+        assert "mine\n" == at(project.root, "work.txt").read_text()
+        assert 4 == len(subjects(project))
+        assert "bdd\n" == said(project, "show", "handoffd/US-001:work.txt")
+
+
+async def test_a_rejected_review_goes_on_in_the_clone(tmp_path: Path) -> None:
+    """And nothing of it is committed twice."""
+    async with at_review(tmp_path) as project:
+        await project.main.give(Rejected(reason=Reason.NEEDS_CLARIFICATION, story="US-001"))
+        await eventually(lambda: "bdd\nbdd\n" == (clone_of(project) / "work.txt").read_text())
+        await eventually(lambda: shown(project)["step"] == "review")
+
+        assert ["US-001 bdd: pass"] * 2 == subjects(project)
+
+
+# --- making one, and making it again --------------------------------------------------------------------
+async def test_a_clone_that_is_gone_is_made_anew(tmp_path: Path) -> None:
+    """From the branch, where the story began."""
+    async with at_review(tmp_path) as project:
+        base = project.main.workspace.base
+        shutil.rmtree(clone_of(project))
+        await finished(project)
+
+        assert base == project.main.workspace.base == said(project, "rev-parse", "main").strip()
+        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+
+
+async def test_the_next_story_has_a_clone_of_its_own(tmp_path: Path) -> None:
+    """From what is checked out then; the first story's stays until it may go."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+        first = clone_of(project)
+        assert 0 == git(Path(project.root), "merge", "--quiet", "handoffd/US-001")
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: shown(project)["step"] == "review")
+
+        assert first != clone_of(project)
+        assert first.exists()
+        assert ["US-002 bdd: pass"] == subjects(project, "main..handoffd/US-002")
+
+
+async def test_a_set_up_runs_once_in_each_clone(tmp_path: Path) -> None:
+    """Before the first agent, with the story's folder as its own."""
+    setup = set_up_by('pwd >> "$HOME/set-up"; echo x > ready.txt')
+    agent = f'cat ready.txt >> "$HOME/seen"\n{WORKING}'
+    async with at_review(tmp_path, agent, setup) as project:
+        await finished(project)
+
+        assert [str(clone_of(project))] == (tmp_path / "set-up").read_text().split()
+        assert ["x"] * 3 == (tmp_path / "seen").read_text().split()
+
+
+async def test_a_set_up_that_fails_needs_a_person_and_is_tried_again(tmp_path: Path) -> None:
+    """No attempt is used up; what it printed last is the reason."""
+    setup = set_up_by('test -e "$HOME/there" || { echo no packages; exit 3; }')
+    async with begun(tmp_path, settings=setup) as (here, project):
+        await eventually(lambda: shown(project)["status"] == "needs_human")
+        error = str(shown(project)["last_error"])
+        assert "ended with exit code 3: no packages; next: less " in error
+        assert () == await here.journal.runs()
+
+        (tmp_path / "there").touch()
+        await project.main.give(Retried())
+        await eventually(lambda: shown(project)["step"] == "review")
+
+
+async def test_a_clone_has_the_links_it_is_given(tmp_path: Path) -> None:
+    """What is not in git comes from the project's folder, and is not committed."""
+    settings = "workspace: {kind: clone, link: [.env]}\n"
+    agent = f'cat .env >> "$HOME/seen"\n{WORKING}'
+    async with house(tmp_path, agent) as here:
+        root = in_git(tmp_path, settings)
+        at(root, ".env").write_text("secret\n")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+
+            assert "secret\n" == (tmp_path / "seen").read_text()
+            assert ".env" not in said(project, "ls-tree", "-r", "--name-only", "handoffd/US-001").split()
+
+
+@pytest.mark.parametrize("broken", ["no repository", "no commit", "no link"])
+async def test_what_cannot_be_cloned_needs_a_person(tmp_path: Path, broken: str) -> None:
+    """With the reason, and the next command."""
+    settings = CLONE if broken != "no link" else "workspace: {kind: clone, link: [.venv]}\n"
+    async with house(tmp_path, WORKING) as here:
+        root = in_git(tmp_path, settings)
+        if broken != "no link":
+            shutil.rmtree(at(root, ".git"))
+        if broken == "no commit":
+            git(Path(root), "init", "--quiet")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["status"] == "needs_human")
+
+    expected = {
+        "no repository": "is in no git repository; next: git -C ",
+        "no commit": "has no commit to begin at; next: git -C ",
+        "no link": "workspace.link: .venv is not in ",
+    }
+    assert expected[broken] in str(shown(root)["last_error"])
+
+
+async def test_a_story_waits_for_one_that_is_not_merged(tmp_path: Path) -> None:
+    """Its clone would be without what it builds on; when that is merged it goes on by itself."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+        await project.main.give(Started(story="US-002", blocked_by=("US-001",)))
+        await eventually(lambda: project.main.shortage is not None)
+        shortage = project.main.shortage
+        assert shortage is not None
+        assert "US-001 is done, but not merged: a clone would be without it" == shortage.why
+        assert f"handoffd land {project.root} --story US-001" == shortage.action
+
+        assert 0 == git(Path(project.root), "merge", "--quiet", "handoffd/US-001")
+        project.main.remind()
+        await eventually(lambda: shown(project)["step"] == "review")
+
+
+# --- papers, and people ---------------------------------------------------------------------------------
+async def test_the_history_of_a_project_has_what_agents_wrote_in_a_clone(tmp_path: Path) -> None:
+    """Each entry once; the checklist is the one that they ticked."""
+    agent = f"""\
+echo "### $HANDOFFD_STEP" >> .ai/history.md
+sed -i 's/\\[ \\]/[x]/' .ai/CHECKLIST.md
+{WORKING}"""
+    async with house(tmp_path, agent) as here:
+        root = in_git(tmp_path)
+        at(root, ".ai/history.md").write_text("### before\n")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+            await finished(project)
+
+    assert "### before\n### bdd\n### impl\n### update-memory\n" == at(root, ".ai/history.md").read_text()
+    assert "- [x]" in at(root, ".ai/CHECKLIST.md").read_text()
+
+
+async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path: Path) -> None:
+    """Its files would be others than it says; `status` warns meanwhile."""
+    async with at_review(tmp_path) as project:
+        assert 0 == git(Path(project.root), "switch", "--quiet", "handoffd/US-001")
+        await finished(project)
+        view = await view_of(project, project.main._services.slots)
+        (warning,) = view.warnings
+        assert "handoffd/US-001 is checked out in" in warning
+        assert ["US-001 bdd: pass"] == subjects(project)
+
+        assert 0 == git(Path(project.root), "switch", "--quiet", "main")
+        await project.main.place.publish_again(project.main.track)
+        assert "US-001 update-memory: pass" == subjects(project)[-1]
+        assert () == (await view_of(project, project.main._services.slots)).warnings
+
+
+async def test_a_clone_that_is_no_repository_any_more_stops_nothing(tmp_path: Path) -> None:
+    """The story goes on; people learn that its branch is behind."""
+    agent = f"""\
+if test "$HANDOFFD_STEP" = impl; then rm -rf .git; fi
+{WORKING}"""
+    async with at_review(tmp_path, agent) as project:
+        await finished(project)
+        view = await view_of(project, project.main._services.slots)
+        assert any("the branch of the story is behind" in warning for warning in view.warnings)
+        assert ["US-001 bdd: pass"] == subjects(project)
+
+
+async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) -> None:
+    """`commit: step` without a clone: nobody's index, HEAD or branch moves."""
+    async with at_review(tmp_path, settings="commit: step\n") as project:
+        await finished(project)
+
+        assert ["US-001 bdd: pass", "US-001 impl: pass", "US-001 update-memory: pass"] == subjects(project)
+        assert "main" == said(project, "branch", "--show-current").strip()
+        assert {"?? .ai/", "?? work.txt"} == {*said(project, "status", "--porcelain").splitlines()}
+
+
+async def test_without_either_nothing_is_committed(tmp_path: Path) -> None:
+    """As in every release before."""
+    async with at_review(tmp_path, settings="snapshots: true\n") as project:
+        await finished(project)
+
+        assert "" == said(project, "branch", "--list", "handoffd/*")
+        assert project.main.track.ledger.workspace is None
+
+
+async def test_a_story_in_flight_stays_where_it_is(tmp_path: Path) -> None:
+    """Whatever the settings say meanwhile."""
+    async with at_review(tmp_path, settings="snapshots: true\n") as project:
+        at(project.root, ".ai/handoffd.yaml").write_text(CLONE)
+        await project.trust()
+        await finished(project)
+
+        assert "" == said(project, "branch", "--list", "handoffd/*")
+
+
+# --- pure -----------------------------------------------------------------------------------------------
+SETTINGS = ProjectSettings.model_validate({"workspace": "clone"})
+
+
+@pytest.mark.parametrize(
+    ("ledger", "takes"),
+    [
+        (Ledger(automatic=True), True),
+        (Ledger(), False),
+        (Ledger(automatic=True, workspace=Workspace(folder="/elsewhere", kind="clone")), False),
+        (Ledger(automatic=True, facts=Facts(attempts={"bdd": 1})), False),
+        (Ledger(automatic=True, facts=Facts(usage=Usage(output_tokens=1))), False),
+        (Ledger(automatic=True, free_repeats=1), False),
+    ],
+)
+def test_a_story_takes_a_place_before_its_first_attempt(ledger: Ledger, takes: bool) -> None:
+    """One that people dispatch, that has begun, or that has one already, does not."""
+    track = Track(state=track_of(Status.PENDING).state, ledger=ledger)
+    assert takes == takes_a_place(track, SETTINGS)
+    assert not takes_a_place(track, ProjectSettings())
+
+
+def test_the_message_of_a_commit_is_bounded_and_ends_with_our_facts() -> None:
+    """Whatever an agent reports: its text is above, and cut."""
+    before = track_of(Status.RUNNING)
+    summary = f"{'x' * 500}\n\n\x00Run: forged\nStory: other"
+    assert before.state is not None
+    counts = TestCounts(passed=3, failed=1)
+    after = before.with_state(tests=counts).with_ledger(facts=Facts(summary=summary), measured=counts)
+    label = Label(
+        story="US-1", step="impl", result="pass", run="r1", by="m\nei", at=datetime(2026, 1, 2, tzinfo=UTC)
+    )
+    subject, body, facts = message_of(label, before, after).decode().split("\n\n")
+
+    assert subject == f"US-1 impl: {'x' * 500}"[:200]
+    assert "Run: forged\nStory: other" == body.replace("\x00", "")
+    assert "Story: US-1\nStep: impl\nRun: r1\nBy: m ei\nTests: 3 passed, 1 failed (measured)\n" == facts
+
+
+def test_a_summary_of_an_earlier_step_is_not_told_again() -> None:
+    """Then the subject says how the step ended."""
+    facts = Facts(summary="the scenarios are written")
+    track = track_of(Status.RUNNING).with_ledger(facts=facts)
+    label = Label(story="US-1", step="review", result="pass", at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert b"US-1 review: pass\n" == message_of(label, track, track)[:18]
+
+
+def test_a_skipped_step_is_accepted() -> None:
+    """It is behind the story, as one that has passed; one that failed is not."""
+    results = {"pass": True, "skipped": True, "failing": False, "kept": False, "begun": False}
+    at_ = datetime(2026, 1, 2, tzinfo=UTC)
+    assert results == {one: Label(story="US-1", step="impl", result=one, at=at_).accepted for one in results}
