@@ -24,7 +24,15 @@ from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import Repository, as_part, repository_at
-from handoffd.git.worktree import LIMIT_S, Worktree, can_be_kept, disk_faults, status_at
+from handoffd.git.worktree import (
+    LIMIT_S,
+    Worktree,
+    can_be_kept,
+    disk_faults,
+    files_below,
+    remove_tree,
+    status_at,
+)
 
 HEADS = "refs/heads/"
 DIVERGED = "BRANCH_DIVERGED"
@@ -209,7 +217,8 @@ class StoryBranch:
             with suppress(OSError):
                 (folder / name).unlink()
         for name in _UNFINISHED_FOLDERS:
-            shutil.rmtree(folder / name, ignore_errors=True)
+            if (folder / name).is_dir():
+                remove_tree(folder / name)
         new = folder / "handoffd.index"
         new.unlink(missing_ok=True)
         shutil.copyfile(self._worktree.shadow / "index", new)
@@ -329,8 +338,7 @@ def _heads_in(common: Path) -> Iterator[str]:
         name, _, ref = os.fsdecode(line).partition(" ")
         if ref.startswith(HEADS) or ref == _STASH:
             yield name
-    walked = [os.path.join(folder, name) for folder, _, names in os.walk(common / HEADS) for name in names]
-    for path in (*walked, str(common / _STASH)):
+    for path in (*files_below(str(common / HEADS)), str(common / _STASH)):
         seen = read_project_file(common, os.path.relpath(path, common), _MOST_SAID)
         yield "" if seen is None else os.fsdecode(seen.content).strip()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +35,7 @@ from handoffd.git.worktree import (
     disk_faults,
     filtered,
     is_linked,
+    remove_tree,
     shadow_of,
     top_of_clone,
 )
@@ -278,16 +278,5 @@ def _base_ref(repository: Repository, story: str) -> str:
 
 
 def _clear(home: Path) -> None:
-    """Remove all of a clone, also folders that may not be written: package managers keep them so."""
     (home / _FILE).unlink(missing_ok=True)  # first: half a clone must not be taken for one
-    if not home.exists():
-        return
-    with suppress(PermissionError):
-        shutil.rmtree(home)
-        return
-    for folder, folders, _ in os.walk(home):
-        for name in folders:
-            path = os.path.join(folder, name)
-            if not os.path.islink(path):
-                os.chmod(path, stat.S_IRWXU)
-    shutil.rmtree(home)
+    remove_tree(home)

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -405,8 +406,9 @@ def test_half_of_an_old_clone_is_none(clones: Clones, make: Make, killed_at: Kil
     """A kill may come when the clone of an earlier life of the story is cleared away."""
     clone = make()
     code = """
-import shutil, os
-shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), 9)
+import os
+from handoffd.git import clones as module
+module.remove_tree = lambda *_: os.kill(os.getpid(), 9)
 clones.make("US-1", (), None, at)
 """
     killed_at("nothing", code)
@@ -444,6 +446,29 @@ def test_a_clone_of_a_project_that_is_gone_is_removed(project: Path, make: Make,
     clones.remove(clone)
 
     assert not Path(clone.workspace.folder).exists()
+
+
+def test_folders_without_end_are_counted_and_removed(make: Make, branch: Branch, clones: Clones) -> None:
+    """An agent has nested them deeper than a function can call itself."""
+    clone = make()
+    for name in ("deep", ".git/rebase-merge", ".git/refs/heads/deep"):
+        place = os.open(clone.workspace.folder, os.O_RDONLY)
+        for part in (*name.split("/"), *["d"] * 1500):
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=place)
+            below = os.open(part, os.O_RDONLY, dir_fd=place)
+            os.close(place)
+            place = below
+        os.close(place)
+    Path(clone.workspace.folder, "new").write_text("x")
+
+    assert clones.size_of(clone) > 1500 * 512
+    branch(clone).commit(b"work", None, AT)
+    branch(clone).publish()
+    assert branch(clone).unkept() is None
+    clones.remove(clone)
+
+    assert not Path(clone.workspace.folder).parent.exists()
 
 
 def test_folders_that_may_not_be_written_or_read_are_removed(project: Path, state: Path, make: Make) -> None:
