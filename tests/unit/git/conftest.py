@@ -65,6 +65,42 @@ def branch(project: Path, state: Path) -> Branch:
     return of
 
 
+AsAnother = Callable[[str], None]
+
+
+@pytest.fixture
+def as_another(tmp_path: Path, project: Path, state: Path) -> AsAnother:
+    """Return what runs code as an account that is not root, who may do all in any folder.
+
+    The code has `clone` of US-1, `branch` and `clear`; all files are given to that account.
+    """
+
+    def run(code: str) -> None:
+        if os.geteuid() == 0:
+            for path in (tmp_path, *tmp_path.rglob("*")):
+                os.chown(path, _ANOTHER, _ANOTHER, follow_symlinks=False)
+            for folder in tmp_path.parents:
+                if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+                    folder.chmod(0o755)
+        script = f"""
+            import os
+            from datetime import UTC, datetime
+            from pathlib import Path
+            from handoffd.git.branches import StoryBranch
+            from handoffd.git.clones import Clones, _clear as clear
+            if os.geteuid() == 0:
+                os.setresgid({_ANOTHER}, {_ANOTHER}, {_ANOTHER})
+                os.setresuid({_ANOTHER}, {_ANOTHER}, {_ANOTHER})
+            at, environment = datetime(2026, 1, 2, tzinfo=UTC), {{"PATH": os.defpath}}
+            clone = Clones({str(project)!r}, Path({str(state)!r}), environment).of("US-1")
+            branch = StoryBranch({str(project)!r}, clone.workspace, Path({str(state)!r}), environment)
+        """
+        subprocess.run([sys.executable, "-c", f"{dedent(script)}\n{code}"], check=True, cwd=tmp_path)
+
+    return run
+
+
+_ANOTHER = 65534
 Killed = Callable[[str, str], None]
 
 

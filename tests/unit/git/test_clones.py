@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.support.repositories import git, said
-from tests.unit.git.conftest import AT, Branch, Killed, Make
+from tests.unit.git.conftest import AT, AsAnother, Branch, Killed, Make
 
 from handoffd.errors import StoreError
 from handoffd.git.clones import Clone, Clones, clones_in
@@ -471,7 +470,9 @@ def test_folders_without_end_are_counted_and_removed(make: Make, branch: Branch,
     assert not Path(clone.workspace.folder).parent.exists()
 
 
-def test_folders_that_may_not_be_written_or_read_are_removed(project: Path, state: Path, make: Make) -> None:
+def test_folders_that_may_not_be_written_or_read_are_removed(
+    project: Path, make: Make, as_another: AsAnother
+) -> None:
     """Package managers keep them so. A link in them is not followed."""
     clone = make()
     closed = Path(clone.workspace.folder, "cache/module")
@@ -482,23 +483,8 @@ def test_folders_that_may_not_be_written_or_read_are_removed(project: Path, stat
     (closed / "link").symlink_to(outside)
     for path, mode in ((closed / "deep", 0o000), (closed, 0o500)):
         path.chmod(mode)
-    code = f"""
-import os, sys
-from pathlib import Path
-from handoffd.git import clones
-if os.geteuid() == 0:  # root may do all this in any folder
-    os.seteuid(65534)
-clones._clear(Path({str(Path(clone.workspace.folder).parent)!r}))
-"""
-    if os.geteuid() == 0:
-        for folder, folders, files in os.walk(state):
-            for name in (".", *folders, *files):
-                os.chown(os.path.join(folder, name), 65534, 65534, follow_symlinks=False)
-        for path in (project.parent.parent, *project.parent.parent.parents):
-            if path.is_relative_to("/tmp") and path != Path("/tmp"):
-                path.chmod(0o755)
 
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+    as_another("clear(Path(clone.workspace.folder).parent)")
 
     assert not Path(clone.workspace.folder).parent.exists()
     assert 0o500 == stat.S_IMODE(outside.stat().st_mode)

@@ -401,7 +401,7 @@ def test_a_story_takes_a_place_before_its_first_attempt(ledger: Ledger, takes: b
 
 
 def test_the_message_of_a_commit_is_bounded_and_ends_with_our_facts() -> None:
-    """Whatever an agent reports: its text is above, and cut, without what git or a terminal would not take."""
+    """Whatever an agent reports: its text is above, cut, and without what git would not take."""
     before = track_of(Status.RUNNING)
     summary = f"{'x' * 500}\n\n\x00\x1b[2J\udcffRun: forged\nStory: other"
     assert before.state is not None
