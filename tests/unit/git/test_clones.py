@@ -39,7 +39,7 @@ def commit(root: Path, message: str = "more") -> str:
 
 
 # --- what one holds -----------------------------------------------------------------------------------
-def test_it_stands_on_a_branch_of_its_story_at_the_commit_that_is_checked_out(
+def test_it_is_on_a_branch_of_its_story_at_the_commit_that_is_checked_out(
     project: Path, state: Path, make: Make, clones: Clones
 ) -> None:
     """Its files are the commit's; what is not committed is not there."""
