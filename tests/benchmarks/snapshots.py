@@ -36,14 +36,14 @@ _IN_A_FOLDER = 50
 def rows(base: Path, files: int, rounds: int) -> list[Row]:
     """Return what snapshots of a repository with `files` files cost, below `base`."""
     root, chance = base / f"repository-{files}", Random(files)
-    paths = _repository(root, files)
+    paths = repository(root, files)
     snapshots = Snapshots(str(root), base / "state", dict(os.environ))
-    first, laps, statuses = _lap(lambda: _take(snapshots, 0)), [], []
+    first, laps, statuses = lap(lambda: _take(snapshots, 0)), [], []
     for number in range(1, rounds + 1):
         for path in chance.sample(paths, CHANGED):
             path.write_text(f"{number} {chance.random()}")
-        laps.append(_lap(lambda: _take(snapshots, number)))  # noqa: B023  (called at once)
-        statuses.append(_lap(lambda: git(root, "status", "--porcelain")))
+        laps.append(lap(lambda: _take(snapshots, number)))  # noqa: B023  (called at once)
+        statuses.append(lap(lambda: git(root, "status", "--porcelain")))
     taken, status = summary(laps), summary(statuses)
     return [
         Row(what="snapshot, p50", value=taken.p50, unit="ms", at_most=GOALS_MS.get(files)),
@@ -54,7 +54,8 @@ def rows(base: Path, files: int, rounds: int) -> list[Row]:
     ]
 
 
-def _repository(root: Path, files: int) -> list[Path]:
+def repository(root: Path, files: int) -> list[Path]:
+    """Make a folder a repository with one commit of `files` files, and return their paths."""
     paths = [root / f"part{place // _IN_A_FOLDER:04}" / f"file{place}.txt" for place in range(files)]
     for place, path in enumerate(paths):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +70,8 @@ def _take(snapshots: Snapshots, number: int) -> None:
     snapshots.take(Label(story="US-001", step="impl", result="pass", run=f"run-{number}", at=at))
 
 
-def _lap(work: Callable[[], object]) -> float:
+def lap(work: Callable[[], object]) -> float:
+    """Return how many seconds something takes."""
     began = time.monotonic()
     work()
     return time.monotonic() - began

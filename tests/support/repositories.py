@@ -1,4 +1,4 @@
-"""Real git repositories with two branches that cannot be merged without a hand."""
+"""Real git repositories: what git says of them, and two branches that cannot be merged without a hand."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def git(folder: Path, *words: str) -> int:
         env={**os.environ, **_WHO, **_ALONE}, capture_output=True, check=False,
     )  # fmt: skip
     return done.returncode
+
+
+def said(folder: Path, *words: str, given: str | None = None) -> str:
+    """Return what git says, of no account's settings; an error of git is one of the test."""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *words], input=given,
+        env={**os.environ, **_WHO, **_ALONE}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
 
 
 def divided(root: Path) -> Path:

@@ -76,9 +76,13 @@ def counted(count: float, one: str, many: str | None = None) -> str:
 
 
 def first_few(names: Sequence[str], most: int = 5) -> str:
-    """Return names in one line, and how many more there are: `a, b, c, d, e and 3 more`."""
+    """Return names in one line, and how many more there are: `a, b, c, d, e and 3 more`.
+
+    A file may have any name: what cannot be printed becomes `?`.
+    """
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    listed = ", ".join(names[:most])
+    return "".join(sign if sign.isprintable() else "?" for sign in listed) + more
 
 
 def shortened(text: str, most: int) -> str:

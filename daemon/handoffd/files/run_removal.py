@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -65,14 +66,24 @@ def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
 
 def bytes_below(path: Path) -> int:
     """Return the bytes a folder takes on the disk; a file that vanishes meanwhile counts nothing."""
-    total = 0
-    for folder, _, files in os.walk(path):
-        for name in (".", *files):
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue
+    total, folders = 0, [str(path)]
+    while folders:  # not os.walk: an agent may nest folders deeper than it goes
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            total += os.lstat(folder).st_blocks * 512
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    total += _bytes_of(entry)
     return total
+
+
+def _bytes_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_blocks * 512
+    except OSError:
+        return 0
 
 
 def dispose(folders: list[Path]) -> None:

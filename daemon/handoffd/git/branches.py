@@ -9,25 +9,45 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
-from handoffd.files.rooted import write_project_file
-from handoffd.git.command import Git
+from handoffd.files.atomic import replace_text
+from handoffd.files.rooted import read_project_file, write_project_file
+from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import Repository, as_part, repository_at
-from handoffd.git.worktree import LIMIT_S, Worktree, disk_faults
+from handoffd.git.worktree import (
+    LIMIT_S,
+    Worktree,
+    can_be_kept,
+    disk_faults,
+    files_below,
+    remove_tree,
+    status_at,
+)
 
 HEADS = "refs/heads/"
 DIVERGED = "BRANCH_DIVERGED"
 CHECKED_OUT = "BRANCH_CHECKED_OUT"
 
 _HISTORY = ".ai/history.md"
+_END = "end"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST_SAID = 300
+_MOST_PACKED = 16 * 1024 * 1024
+_STASH = "refs/stash"
+_LOCKS = ("index.lock", "HEAD.lock")
+_UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
+_UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
+_REBASED = ("rebase-merge/head-name", "rebase-apply/head-name")
 _FEW_OBJECTS = 100
 """As many objects are kept one by one, as git does when it fetches; more stay together in a pack."""
 
@@ -58,8 +78,12 @@ class StoryBranch:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The paths that the last commit does not have as they are: too large, or git cannot take them."""
-        return (*self._worktree.left_out, *self._worktree.too_large)
+        """The paths that the last commit does not have as they are.
+
+        They are too large, git cannot take them, or they are repositories of their own.
+        """
+        worktree = self._worktree
+        return (*worktree.left_out, *worktree.too_large, *worktree.inner)
 
     @disk_faults()
     def commit(self, message: bytes, author: str | None, at: datetime) -> str:
@@ -67,10 +91,12 @@ class StoryBranch:
 
         There is no new one where nothing has changed since. `author` is `NAME <ADDRESS>`.
         """
-        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+        with self._opened(self._worktree.limit_s) as (repository, git):
             git.durable = True
-            tree = self._with_history(repository, git, self._worktree.tree(repository, git))
             parent = self._parent(repository, git)
+            if self._clone and parent is not None and repository.head() != parent:
+                self._stand_on(repository, parent)
+            tree = self._with_history(repository, git, self._worktree.tree(repository, git))
             known = parent and git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip()
             if parent is not None and tree == known:
                 made = parent
@@ -79,108 +105,165 @@ class StoryBranch:
                 told = git.run("commit-tree", tree, *parents, given=message, at=at, author=author)
                 made = told.decode().strip()
             if self._clone:
+                note_end(self._worktree, made)
                 self._check_out(repository, made)
+                self._worktree.has_head(made)
             else:
-                self._may_move(repository, "", made, git)
+                self._may_move(repository)
                 self._move(repository, made)
             return made
 
     @disk_faults()
     def unkept(self) -> str | None:
         """Return what of a clone is on no ref of the project's repository, in words; None: nothing."""
-        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+        with self._opened(self._worktree.limit_s) as (repository, git):
             tree, head = self._worktree.tree(repository, git), repository.head()
-            end = repository_at(self._root).value_of(self._ref) or self._base
-            if end is None or (head is not None and head != end and not _follows(git, head, end)):
+            tree = self._with_history(repository, git, tree)
+            end = end_of(repository_at(self._root), self._ref) or self._base
+            heads = {*_heads_in(Path(repository.common)), *([head] if head is not None else [])} - {end}
+            if end is None or _is_more_in(git, heads, end):
                 return "its commits are not in the project's repository"
             if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree or self.left_out:
                 return "it has changes that are not committed"
             return None
 
+    @disk_faults()
     def is_landed(self) -> bool:
-        """Return whether what the project's checkout stands on has the whole branch."""
-        with self._worktree.opened(LIMIT_S) as (_, git):
+        """Return whether the project's checkout has the whole branch."""
+        with self._opened(LIMIT_S) as (_, git):
             project = repository_at(self._root)
-            end, head = project.value_of(self._ref), project.head()
-            return not end or (head is not None and _follows(git, end, head))
+            end, head = end_of(project, self._ref), project.head()
+            return not end or (head is not None and _follows(self._into(project, git), end, head))
 
     @disk_faults()
     def publish(self) -> str | None:
         """Bring the branch into the project's repository, as far as the clone's commits go; return its end.
 
-        Where it is, already: in a project's own folder there is nothing to bring.
+        Where it is, already: in a project's own folder there is nothing to bring. Commits that a person has
+        added there stay.
         """
         if not self._clone:
-            return repository_at(self._root).value_of(self._ref) or None
-        with self._worktree.opened(LIMIT_S) as (repository, git):
+            return end_of(repository_at(self._root), self._ref) or None
+        with self._opened(LIMIT_S) as (repository, git):
             end, project = self._parent(repository, git), repository_at(self._root)
-            known = project.value_of(self._ref)
+            known = end_of(project, self._ref)
             if end is None or end == known:
                 return end
-            self._may_move(project, known, end, git)
-            self._bring(git, project, end, [one for one in (known, self._base) if one])
+            if known and not _follows(git, known, end):
+                if _follows(git, end, known):
+                    return known
+                raise self._diverged(project)
+            self._may_move(project)
+            into = self._into(project, git)
+            self._bring(git, into, end, [one for one in (known, self._base) if one])
+            # Again, by the project's objects: an agent may have made up what the clone's say.
+            if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
+                raise self._diverged(project)
             self._move(project, end)
+            note_end(self._worktree, end)
             return end
 
-    # --- commits ---------------------------------------------------------------------------------
+    # --- the clone -------------------------------------------------------------------------------
+    @contextmanager
+    def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
+        """Lend the folder's repository; a clone's borrows from the project again, and its HEAD is one."""
+        if self._clone:
+            clone, project = self._worktree.repository(), repository_at(self._root)
+            lend(project, Path(clone.common))
+            if not self._has_head(clone):
+                self._stand_on(clone, end_of(project, self._ref) or self._base or "")
+        with self._worktree.opened(limit_s) as (repository, git):
+            yield repository, git
+
+    def _has_head(self, clone: Repository) -> bool:
+        with suppress(StoreError):
+            head = clone.head()
+            return head is None or self._base is None or len(head) == len(self._base)
+        return False
+
     def _parent(self, repository: Repository, git: Git) -> str | None:
         """Return the commit that the next one follows: the folder's own, where that goes on from the branch.
 
-        An agent may have moved its HEAD anywhere, and nobody loses a commit by that.
+        An agent may have moved its HEAD anywhere; no commit is lost by that.
         """
-        known = repository_at(self._root).value_of(self._ref) or self._base
+        known, head = end_of(repository_at(self._root), self._ref) or self._base, repository.head()
         if not self._clone:
-            return known or repository.head()
-        with suppress(StoreError):  # a HEAD that leads nowhere
-            head = repository.head()
-            if head is not None and (known is None or head == known or _follows(git, known, head)):
-                return head
-        return known
+            return known or head
+        ours = _line(self._worktree.shadow / _END)
+        known = ours if ours and _is_commit(git, ours) else known
+        if head is None or head == known or not _is_commit(git, head):
+            return known
+        return head if known is None or _goes_on(git, known, head) else known
 
     def _with_history(self, repository: Repository, git: Git, tree: str) -> str:
         """Return the tree with the project's history, where git keeps that: it is the one paper in `.ai`."""
-        path = f"{repository.within}{_HISTORY}"
-        place = os.path.join(repository.top, path)
-        if not git.run("ls-files", "-z", "--", f":(top,literal){path}") or not os.path.isfile(place):
+        path, top = f"{repository.within}{_HISTORY}", os.fsencode(repository.top)
+        found = status_at(top, os.fsencode(path))
+        if found is None or not stat.S_ISREG(found.st_mode) or not can_be_kept(top, os.fsencode(path), found):
+            return tree
+        if not git.run("ls-files", "-z", "--", f":(top,literal){path}"):
             return tree
         git.run("update-index", "-z", "--stdin", given=os.fsencode(path) + b"\0")
         return git.run("write-tree").decode().strip()
 
     def _check_out(self, repository: Repository, commit: str) -> None:
-        """Have the clone stand on its branch at a commit that holds the files as they are."""
-        common = Path(repository.common)
-        write_project_file(common, self._ref, f"{commit}\n", durable=True)
-        write_project_file(common, "HEAD", f"ref: {self._ref}\n", durable=False)
-        index = Path(repository.folder, "index")
-        index.with_name("index.lock").unlink(missing_ok=True)  # of a git that was killed with its agent
-        new = index.with_name("handoffd.index")
+        """Have the clone stand on its branch at a commit that holds the files as they are.
+
+        What its agent has left unfinished is over then, a merge as well as a git that was killed with it.
+        """
+        self._stand_on(repository, commit)
+        folder = Path(repository.folder)
+        for name in (*_LOCKS, *_UNFINISHED, f"{self._ref}.lock"):
+            with suppress(OSError):
+                (folder / name).unlink()
+        for name in _UNFINISHED_FOLDERS:
+            if (folder / name).is_dir():
+                remove_tree(folder / name)
+        new = folder / "handoffd.index"
         new.unlink(missing_ok=True)
         shutil.copyfile(self._worktree.shadow / "index", new)
-        new.replace(index)
+        new.replace(folder / "index")
+
+    def _stand_on(self, clone: Repository, commit: str) -> None:
+        common = Path(clone.common)
+        write_project_file(common, self._ref, f"{commit}\n", durable=True)
+        _unlink(common / "HEAD")
+        write_project_file(common, "HEAD", f"ref: {self._ref}\n", durable=False)
 
     # --- the project's repository ------------------------------------------------------------------
-    def _may_move(self, project: Repository, known: str, end: str, git: Git) -> None:
-        """Raise StoreError where the project's branch is somebody's: at work on it, or ahead of us."""
-        if self._ref in _checked_out(project):
+    def _may_move(self, project: Repository) -> None:
+        """Raise StoreError where a person works on the project's branch."""
+        if self._ref in _in_use(project):
             why = f"{self._branch} is checked out in {project.top}, so it stays as it is there"
             raise StoreError(why, code=CHECKED_OUT, hint=f"git -C {quote(project.top)} switch -")
-        if known and not _follows(git, known, end):
-            why = f"{self._branch} in {project.top} has commits that the story's clone has not"
-            log = f"git -C {quote(project.top)} log {quote(self._branch)}"
-            raise StoreError(why, code=DIVERGED, hint=log)
 
-    def _bring(self, git: Git, project: Repository, end: str, known: list[str]) -> None:
-        """Copy the commits up to `end` into the project's objects; each object is checked there."""
+    def _diverged(self, project: Repository) -> StoreError:
+        why = f"{self._branch} in {project.top} has commits that the story's clone has not"
+        log = f"git -C {quote(project.top)} log {quote(self._branch)}"
+        return StoreError(why, code=DIVERGED, hint=log)
+
+    def _into(self, project: Repository, git: Git) -> Git:
+        """Return git on the project's objects alone."""
+        program = self._worktree.program()
+        into = Git(program, project, self._worktree.shadow, self._environment, LIMIT_S)
+        into.durable, into.lock = True, git.lock
+        return into
+
+    def _bring(self, git: Git, into: Git, end: str, known: list[str]) -> None:
+        """Copy the commits up to `end` into the project's objects, after each object was checked."""
         shadow = self._worktree.shadow
         for path in shadow.glob("brought-*"):
             path.unlink()
         wanted = "".join(f"{one}\n" for one in (end, *(f"^{one}" for one in known)))
         told = git.run("pack-objects", "--revs", "-q", str(shadow / "brought"), given=wanted.encode())
         pack = shadow / f"brought-{told.decode().strip()}.pack"
-        into = Git(self._worktree.program(), project, shadow, self._environment, LIMIT_S)
-        into.durable = True
-        few = int.from_bytes(pack.read_bytes()[8:12], "big") < _FEW_OBJECTS
-        words = ("unpack-objects", "-q", "--strict") if few else ("index-pack", "--stdin", "--strict")
+        try:
+            into.run("index-pack", "--strict", "-o", str(shadow / "brought-checked.idx"), str(pack))
+        except StoreError as error:
+            why = f"the commits of {self._branch} are not sound: {error.message}"
+            hint = f"git -C {quote(self._worktree.folder)} log {known[0]}.."
+            raise StoreError(why, code=error.code, hint=hint) from error
+        words = ("unpack-objects", "-q") if _count_in(pack) < _FEW_OBJECTS else ("index-pack", "--stdin")
         into.run(*words, given=pack)
         for path in shadow.glob("brought-*"):
             path.unlink()
@@ -191,12 +274,107 @@ class StoryBranch:
             write_project_file(Path(repository.common), self._ref, f"{commit}\n", durable=True)
 
 
+def end_of(repository: Repository, ref: str) -> str:
+    """Return the commit at the end of a branch, empty when it is not there. Raises StoreError."""
+    value = repository.value_of(ref)
+    if value and _COMMIT.fullmatch(value) is None:
+        why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
+        raise StoreError(why, code=FAILED)
+    return value
+
+
+def lend(project: Repository, clone: Path) -> None:
+    """Have a clone borrow the project's objects, and no others: an agent may name any that we can read.
+
+    `clone` is its folder `.git`.
+    """
+    wanted = os.fsencode(os.path.join(project.common, "objects")) + b"\n"
+    path = "objects/info/alternates"
+    with suppress(StoreError):
+        seen = read_project_file(clone, path, len(wanted))
+        if seen is not None and seen.content == wanted:
+            return
+    _unlink(clone / path)
+    write_project_file(clone, path, wanted, durable=False)
+
+
+def _unlink(path: Path) -> None:
+    """Remove a link or a pipe in place of a file; its folder is known to be the clone's own."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        path.unlink()
+
+
+def note_end(worktree: Worktree, commit: str) -> None:
+    """Remember the last commit of a clone where no agent can write: its refs are its agents'."""
+    replace_text(worktree.shadow / _END, f"{commit}\n")
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _count_in(pack: Path) -> int:
+    """Return how many objects a pack has, as its header says."""
+    with pack.open("rb") as file:
+        return int.from_bytes(file.read(12)[8:], "big")
+
+
+def _is_commit(git: Git, name: str) -> bool:
+    """Return whether it is there and is a commit, not a tag of one."""
+    told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
+    return told.strip() == b"commit"
+
+
+def _heads_in(common: Path) -> Iterator[str]:
+    """Yield what the branches of a clone say, and its stash: an agent may have left commits on any.
+
+    Raises StoreError for what is not a file.
+    """
+    packed = read_project_file(common, "packed-refs", _MOST_PACKED)
+    for line in packed.content.splitlines() if packed is not None else ():
+        name, _, ref = os.fsdecode(line).partition(" ")
+        if ref.startswith(HEADS) or ref == _STASH:
+            yield name
+    for path in (*files_below(str(common / HEADS)), str(common / _STASH)):
+        seen = read_project_file(common, os.path.relpath(path, common), _MOST_SAID)
+        yield "" if seen is None else os.fsdecode(seen.content).strip()
+
+
+def _is_more_in(git: Git, heads: set[str], end: str) -> bool:
+    """Return whether commits have others behind them, or are some, that are not behind a known one."""
+    wanted = "".join(f"{one}\n" for one in (*sorted(filter(_COMMIT.fullmatch, heads)), f"^{end}"))
+    return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
+
+
+def _goes_on(git: Git, known: str, head: str) -> bool:
+    """Return whether a commit follows a known one, and nothing of what is new in it is missing."""
+    words = ("rev-list", "--objects", "--quiet", head, f"^{known}")
+    with suppress(StoreError):
+        return _follows(git, known, head) and git.is_so(*words)
+    return False
+
+
 def _follows(git: Git, earlier: str, later: str) -> bool:
     """Return whether a commit has an earlier one among its ancestors; both must be there."""
     return git.is_so("merge-base", "--is-ancestor", earlier, later)
 
 
-def _checked_out(repository: Repository) -> set[str]:
-    """Return the branches that the project's working trees stand on."""
-    folders = [repository.common, *glob.glob(f"{glob.escape(repository.common)}/worktrees/*")]
-    return {ref for folder in folders if (ref := repository.branch_at(folder)) is not None}
+def _in_use(repository: Repository) -> set[str]:
+    """Return the branches that the project's working trees stand on, or will when a rebase is over."""
+    used: set[str] = set()
+    for folder in (repository.common, *glob.glob(f"{glob.escape(repository.common)}/worktrees/*")):
+        ref = repository.branch_at(folder)
+        with suppress(OSError):
+            ref = os.readlink(os.path.join(folder, "HEAD"))  # as git did it once
+        while ref is not None and ref not in used:  # a branch may be another name of one
+            used.add(ref)
+            value = repository.value_of(ref)
+            ref = value.removeprefix("ref: ").strip() if value.startswith("ref: ") else None
+        for name in _REBASED:
+            with suppress(StoreError):
+                seen = read_project_file(Path(folder), name, _MOST_SAID)
+                used |= set() if seen is None else {os.fsdecode(seen.content).strip()}
+    return used

@@ -2,7 +2,7 @@
 
 They are below the state directory. A clone borrows the objects of the project's repository, to which an agent
 in the clone cannot write: neither to its branches nor to its hooks. A ref there keeps what is borrowed. What
-is known of a clone lies beside it, out of the agent's sight: which story it is of, where it began, whether it
+is known of a clone is beside it, out of the agent's sight: which story it is of, where it began, whether it
 is ready. All calls block: give them to a thread.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -24,12 +23,22 @@ from handoffd.engine.track import Workspace
 from handoffd.engine.wording import first_few
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
-from handoffd.files.rooted import write_project_file
+from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
-from handoffd.git.branches import HEADS, branch_of
+from handoffd.git.branches import HEADS, branch_of, end_of, lend, note_end
 from handoffd.git.command import Git, setting
 from handoffd.git.repository import Repository, as_part, repository_at
-from handoffd.git.worktree import LIMIT_S, Worktree, disk_faults, filtered, shadow_of
+from handoffd.git.worktree import (
+    LIMIT_S,
+    WORKSPACES,
+    Worktree,
+    disk_faults,
+    filtered,
+    is_linked,
+    remove_tree,
+    shadow_of,
+    top_of_clone,
+)
 
 NO_CLONE = "NO_CLONE"
 
@@ -69,7 +78,8 @@ class Clones:
 
     def of(self, story: str) -> Clone | None:
         """Return the clone of a story, if it is there; it need not be ready."""
-        known = _read(self._folder(story) / _FILE)
+        home = self._folder(story)
+        known = _read(home / _FILE, self._state_dir)
         there = known is not None and (known.root, known.story) == (self._root, story)
         return known if there and known is not None and os.path.isdir(known.workspace.folder) else None
 
@@ -80,17 +90,27 @@ class Clones:
 
     @disk_faults()
     def make(self, story: str, links: Sequence[str], before: Workspace | None, at: Moment) -> Clone:
-        """Make the clone of a story, from its branch or else from what the project's checkout stands on.
+        """Make the clone of a story, from its branch or else from what the project has checked out.
 
         `before` is where the story has worked up to now, when that is gone. `links` are the paths of the
-        project that the clone gets as links. Raises StoreError: NO_REPOSITORY, NO_CLONE with what stands
-        against it, GIT_TOO_SLOW, GIT_FAILED.
+        project that the clone gets as links. Raises StoreError: NO_REPOSITORY, NO_CLONE with the
+        reason, GIT_TOO_SLOW, GIT_FAILED.
         """
         project, home = repository_at(self._root), self._folder(story)
         _may_have_branches(project)
-        shutil.rmtree(home, onerror=_writable) if home.exists() else None  # what a kill has left
+        _clear(home)  # what a kill has left
         home.mkdir(parents=True, mode=0o700)
-        top = home / (os.path.basename(project.top) or "root")
+        try:
+            return self._made(project, story, before, links, at)
+        except (StoreError, OSError, UnicodeError):
+            _clear(home)
+            raise
+
+    def _made(
+        self, project: Repository, story: str, before: Workspace | None, links: Sequence[str], at: Moment
+    ) -> Clone:
+        name = os.path.basename(project.top)
+        top = self._folder(story) / (name if name not in {"", _FILE} else "root")
         folder = str(top / project.within).rstrip("/")
         branch = before.branch if before is not None and before.branch else branch_of(project, story)
         worktree = Worktree(folder, self._state_dir, self._environment)
@@ -98,28 +118,30 @@ class Clones:
         _lay_out(top, project, branch, worktree.program())
         with worktree.opened(MAKE_LIMIT_S) as (repository, git):
             tip, base = _ends(project, git, f"{HEADS}{branch}", before)
-            write_project_file(Path(project.common), _base_ref(project, story), f"{base}\n", durable=True)
             _check_out(repository, git, f"{HEADS}{branch}", tip)
             shutil.copyfile(worktree.shadow / "index", Path(repository.folder, "index"))
             _must_be_whole(git, self._root)
-        os.makedirs(os.path.join(folder, ".ai"), exist_ok=True)
-        self._link(Path(folder), top, links)
+            note_end(worktree, tip)
+            worktree.has_head(tip)
+        with open_parent(top, f"{project.within}.ai/any", create=True):
+            pass  # raises StoreError where the repository has a link there
+        _leave_out(top, project, links)
+        self._link(top, project.within, links)
+        write_project_file(Path(project.common), _base_ref(project, story), f"{tip}\n", durable=True)
         onto = before.onto if before is not None else _name_of(project.branch_at(project.folder))
         place = Workspace(kind="clone", folder=folder, branch=branch, base=base, onto=onto)
         return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
 
-    def _link(self, folder: Path, top: Path, links: Sequence[str]) -> None:
+    def _link(self, top: Path, within: str, links: Sequence[str]) -> None:
         for name in links:
-            source, target = os.path.join(self._root, name), folder / name
+            source, place = os.path.join(self._root, name), f"{within}{name}"
             if not os.path.lexists(source):
                 why = f"workspace.link: {name} is not in {self._root}"
                 raise StoreError(why, code=NO_CLONE, hint=f"ls -ld {quote(source)}")
-            if os.path.lexists(target):
+            if os.path.lexists(top / place):
                 raise StoreError(f"workspace.link: {name} is in the repository", code=NO_CLONE)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(source)
-        ours = "".join(f"/{_ignorable(str((folder / name).relative_to(top)))}\n" for name in links)
-        (top / ".git/info/exclude").write_text(f"{ours}{_HANDED_OVER}")
+            with open_parent(top, place, create=True) as parent:
+                os.symlink(source, os.path.basename(place), dir_fd=parent)
 
     def size_of(self, clone: Clone) -> int:
         """Return how many bytes a clone takes; what it borrows is not counted."""
@@ -136,47 +158,49 @@ class Clones:
                 program = Worktree(self._root, self._state_dir, self._environment).program()
                 Git(program, project, shadow, self._environment, LIMIT_S).delete_ref(ref, kept)
         home = self._folder(clone.story)
-        (home / _FILE).unlink(missing_ok=True)
-        shutil.rmtree(home, onerror=_writable)
+        _clear(home)
         shutil.rmtree(shadow_of(clone.workspace.folder, self._state_dir), ignore_errors=True)
 
     def _folder(self, story: str) -> Path:
         digest = digest_of(os.fsencode(self._root))[:16]
-        return self._state_dir / "workspaces" / digest / as_part(story)
+        return self._state_dir / WORKSPACES / digest / as_part(story)
 
 
 _FILE = "clone.json"
-_HANDED_OVER = "/.ai/HANDOFF.md\n/.ai/executor-result\n/.ai/CHECKLIST.md\n"
-"""What an agent that commits by itself leaves out."""
+_HANDED_OVER = (".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md")
+"""What an agent that commits by itself leaves out. A history that git keeps already is not a new file."""
+_MOST_RULES = 1024 * 1024
 
 
 def clones_in(state_dir: Path) -> tuple[Clone, ...]:
     """Return all clones, by project and story. Blocks."""
-    found = map(_read, (state_dir / "workspaces").glob(f"*/*/{_FILE}"))
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.root, one.story)))
+    notes = (state_dir / WORKSPACES).glob(f"*/*/{_FILE}")
+    found = [one for note in notes if (one := _read(note, state_dir)) is not None]
+    return tuple(sorted(found, key=lambda one: (one.root, one.story)))
 
 
 def root_of_clone(path: Path, state_dir: Path) -> str | None:
     """Return the project that a path belongs to by the clone it is in; None where it is in none. Blocks."""
-    places = state_dir / "workspaces"
-    if places not in path.parents:
-        return None
-    parts = path.relative_to(places).parts
-    clone = _read(places.joinpath(*parts[:2]) / _FILE) if len(parts) > 1 else None
+    top = top_of_clone(str(path), state_dir)
+    clone = _read(Path(top).parent / _FILE, state_dir) if top is not None else None
     return None if clone is None else clone.root
 
 
-def _read(path: Path) -> Clone | None:
-    try:
-        return _CLONE.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
+def _read(path: Path, state_dir: Path) -> Clone | None:
+    """Return the clone that a note is of; None where its folder is not beside the note."""
+    with suppress(OSError, msgspec.DecodeError):
+        known = _CLONE.decode(path.read_bytes())
+        folder = known.workspace.folder
+        top = top_of_clone(folder, state_dir)
+        if top is not None and os.path.dirname(top) == str(path.parent) and not is_linked(folder, top):
+            return known
+    return None
 
 
 # --- making one ---------------------------------------------------------------------------------------
 def _may_have_branches(project: Repository) -> None:
     if project.value_of(f"{HEADS}handoffd"):
-        why = f"a branch of {project.top} is called handoffd, so that there can be none below it"
+        why = f"a branch of {project.top} is called handoffd, so that it can have none below it"
         hint = f"git -C {quote(project.top)} branch -m handoffd handoffd-branch"
         raise StoreError(why, code=NO_CLONE, hint=hint)
 
@@ -193,12 +217,20 @@ def _lay_out(top: Path, project: Repository, branch: str, program: str) -> None:
     known = [(key, setting(program, ("--file", own), key, {})) for key in _IDENTITY]
     lines += "".join(f"[user]\n\t{key.split('.')[1]} = {_quoted(value)}\n" for key, value in known if value)
     (git / "config").write_text(lines)
-    (git / "objects/info/alternates").write_bytes(
-        os.fsencode(os.path.join(project.common, "objects")) + b"\n"
-    )
+    lend(project, git)
     (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")
-    with suppress(FileNotFoundError):
-        shutil.copyfile(os.path.join(project.common, "shallow"), git / "shallow")
+    if (shallow := read_project_file(Path(project.common), "shallow", _MOST_RULES)) is not None:
+        (git / "shallow").write_bytes(shallow.content)
+
+
+def _leave_out(top: Path, project: Repository, links: Sequence[str]) -> None:
+    """Have git ignore in the clone what is ours, and what the project's own list says."""
+    ours = [f"/{_ignorable(project.within + name)}\n" for name in (*links, *_HANDED_OVER)]
+    theirs = b""
+    with suppress(StoreError):  # it is a link, or has no end
+        seen = read_project_file(Path(project.common), "info/exclude", _MOST_RULES)
+        theirs = b"" if seen is None else seen.content.rstrip(b"\n") + b"\n"
+    (top / ".git/info/exclude").write_bytes(theirs + os.fsencode("".join(ours)))
 
 
 def _name_of(ref: str | None) -> str | None:
@@ -216,8 +248,8 @@ def _ignorable(path: str) -> str:
 
 
 def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> tuple[str, str]:
-    """Return the commit that a clone stands on, and the one that its story began at."""
-    tip, head = project.value_of(ref), project.head()
+    """Return the commit that a clone has checked out first, and the one that its story began at."""
+    tip, head = end_of(project, ref), project.head()
     if before is not None and before.base is not None:
         return tip or before.base, before.base
     if head is None:
@@ -225,7 +257,7 @@ def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> 
         raise StoreError(f"{project.top} has no commit to begin at", code=NO_CLONE, hint=hint)
     if not tip or git.is_so("merge-base", "--is-ancestor", tip, head):
         return head, head
-    return tip, git.run("merge-base", tip, head).decode().split()[0]
+    return tip, (git.run("merge-base", tip, head, fine=(0, 1)).decode().split() or [tip])[0]
 
 
 def _check_out(repository: Repository, git: Git, ref: str, commit: str) -> None:
@@ -248,15 +280,10 @@ def _must_be_whole(git: Git, root: str) -> None:
 
 
 def _base_ref(repository: Repository, story: str) -> str:
-    """Return the ref that keeps the commit a story's clone began at, and with it all that it borrows."""
+    """Return the ref that keeps the commit a clone had checked out first, and with it all that it borrows."""
     return f"refs/handoffd/{repository.place}{as_part(story)}/base"
 
 
-def _writable(remove: Callable[..., object], path: str, _: object) -> None:
-    """Remove what is in a folder that may not be written: package managers keep such ones."""
-    folder = os.path.dirname(path)
-    with suppress(OSError):
-        os.chmod(folder, stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-    remove(path)
+def _clear(home: Path) -> None:
+    (home / _FILE).unlink(missing_ok=True)  # first: half a clone must not be taken for one
+    remove_tree(home)

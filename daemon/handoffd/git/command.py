@@ -89,7 +89,13 @@ class Git:
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "core.excludesFile",
             "GIT_CONFIG_VALUE_0": self._ignoring(),
+            **self._shallow(),
         }
+
+    def _shallow(self) -> dict[str, str]:
+        """Return where git finds at which commits a history without its beginning ends."""
+        path = os.path.join(self._repository.common, "shallow")
+        return {"GIT_SHALLOW_FILE": path} if os.path.isfile(path) and not os.path.islink(path) else {}
 
     def make_shadow(self, kind: str) -> None:
         """Make our folder: a repository without objects of its own. `kind`: sha1 or sha256."""
@@ -183,7 +189,8 @@ def _signed(author: str | None) -> dict[str, str]:
 
 _SETTINGS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
-    "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "gc.auto=0",
+    "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
+    "-c", "gc.auto=0",
 )  # fmt: skip
 _DURABLE = ("-c", "core.fsync=all")
 """git's own default is that a commit is on the disk some seconds later."""

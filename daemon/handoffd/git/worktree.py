@@ -10,11 +10,13 @@ import fcntl
 import os
 import shutil
 import stat
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
@@ -25,10 +27,14 @@ LIMIT_S = 20.0
 """How long git may take for the files of a track: whatever else the track is asked for waits."""
 FIRST_LIMIT_S = 60.0
 """How long the first time may take, for which all files are read."""
+WORKSPACES = "workspaces"
+"""Where the clones are, below the state directory: `<project>/<story>/<name of the top folder>`."""
 LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 
+_HEAD = "head"
 _MOST_LEFT_OUT = 64
+_DEPTH = 3
 _LOCK_LOOK_S = 0.02
 
 
@@ -48,20 +54,39 @@ class Worktree:
         self.folder = folder
         self.shadow = shadow_of(folder, state_dir)
         self._environment = environment
+        self._clone = top_of_clone(folder, state_dir)
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
         self.too_large: Sequence[str] = ()
         """The new or changed ones that are too large for it, or cannot be read."""
+        self.inner: Sequence[str] = ()
+        """The repositories inside of this one that it does not know."""
 
     @property
     def limit_s(self) -> float:
         """How long git may take: at first it reads all files."""
         return LIMIT_S if (self.shadow / "index").exists() else FIRST_LIMIT_S
 
+    def repository(self) -> Repository:
+        """Return the repository of the folder. Raises StoreError: NO_REPOSITORY.
+
+        A clone's is in its own top folder: its agents may have removed that, and git would find the one of a
+        folder above; or put a link in its place, which leads to another repository.
+        """
+        if self._clone is None:
+            return repository_at(self.folder)
+        own = os.path.join(self._clone, ".git")
+        if os.path.isdir(own) and not is_linked(self.folder, self._clone):
+            repository = repository_at(self.folder)
+            if (repository.top, repository.folder, repository.common) == (self._clone, own, own):
+                return repository
+        why = f"{own} is no longer the repository that the clone had; the files in {self._clone} are kept"
+        raise StoreError(why, code=NO_REPOSITORY, hint=f"ls -la {quote(self._clone)}")
+
     @contextmanager
     def opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the repository, and git on it, to one at a time. Raises StoreError."""
-        repository = repository_at(self.folder)
+        repository = self.repository()
         program = self.program()
         if _is_sparse(repository, program):
             why = f"{repository.top} is a sparse checkout: files are missing there on purpose"
@@ -86,7 +111,9 @@ class Worktree:
         kind = known.read_text() if known.exists() else ""
         if not kind or (head is not None and (len(head) == 64) != (kind == "sha256")):
             kind = setting(program, where, "extensions.objectFormat", {}) or "sha1"
-            for name in ("HEAD", "config", "index", "head"):
+            if head is not None:  # an agent may have written the settings
+                kind = "sha256" if len(head) == 64 else "sha1"
+            for name in ("HEAD", "config", "index", _HEAD):
                 (self.shadow / name).unlink(missing_ok=True)
             git.make_shadow("sha256" if kind == "sha256" else "sha1")
             replace_text(self.shadow / "root", os.fsencode(self.folder), durable=False)
@@ -123,13 +150,17 @@ class Worktree:
 
     def _take_head(self, repository: Repository, git: Git) -> None:
         """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""
-        head, known = repository.head() or "", self.shadow / "head"
+        head, known = repository.head() or "", self.shadow / _HEAD
         if (self.shadow / "index").exists() and known.exists() and known.read_text() == head:
             return
         if head:
             git.run("read-tree", "-m", head)
             git.run("update-index", "-q", "--refresh", fine=(0, 1))
-        replace_text(known, head, durable=False)
+        self.has_head(head)
+
+    def has_head(self, head: str) -> None:
+        """Remember the commit that our index has everything of."""
+        replace_text(self.shadow / _HEAD, head, durable=False)
 
     def _changed(self, repository: Repository, git: Git) -> tuple[list[bytes], list[bytes]]:
         """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""
@@ -143,8 +174,10 @@ class Worktree:
         gone: list[bytes] = []
         large: list[str] = []
         top = os.fsencode(repository.top)
-        for path in listed.split(b"\0"):
-            if not path or path.endswith(b"/") or is_anothers(repository, path):
+        paths = [path for path in listed.split(b"\0") if path and not is_anothers(repository, path)]
+        self.inner = [os.fsdecode(path) for path in paths if path.endswith(b"/")]
+        for path in paths:
+            if path.endswith(b"/"):
                 continue
             found = status_at(top, path)
             if found is None or not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
@@ -161,6 +194,54 @@ class Worktree:
 def shadow_of(root: str, state_dir: Path) -> Path:
     """Return our folder beside the repository of a project."""
     return state_dir / "snapshots" / digest_of(os.fsencode(root))[:32]
+
+
+def top_of_clone(folder: str, state_dir: Path) -> str | None:
+    """Return the top folder of the clone that a folder is in; None: it is in none."""
+    with suppress(ValueError):
+        parts = Path(folder).relative_to(state_dir / WORKSPACES).parts
+        if len(parts) >= _DEPTH and ".." not in parts:
+            return str(Path(state_dir, WORKSPACES, *parts[:_DEPTH]))
+    return None
+
+
+def is_linked(folder: str, top: str) -> bool:
+    """Return whether a folder, or one above it up to `top`, is a link."""
+    while len(folder) >= len(top):
+        if os.path.islink(folder):
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of an agent's, also what may not be written in it, as package managers leave it.
+
+    The standard library's way ends at some 1,000 folders inside each other. Raises StoreError.
+    """
+    if not _run("rm", "-rf", "--", str(folder)):
+        _run("chmod", "-R", "u+rwx", "--", str(folder))
+        _run("rm", "-rf", "--", str(folder))
+    if os.path.lexists(folder):
+        raise StoreError(f"{folder} cannot be removed", code=FAILED, hint=f"rm -rf {quote(str(folder))}")
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Yield the paths of what is below a folder and is not a folder, however deep; links are not followed."""
+    folders = [folder]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry.path
+
+
+def _run(*words: str) -> bool:
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+    done = subprocess.run(words, env=environment, cwd="/", capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def _wait_for(lock: int, until: float) -> None:
@@ -206,7 +287,7 @@ def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
 def is_anothers(repository: Repository, path: bytes) -> bool:
     """Return whether a path is handoffd's, or another project's of the same repository."""
     within = os.fsencode(repository.within)
-    if not path.startswith(within) or b"/.ai/" in b"/" + path:
+    if not path.startswith(within) or b"/.ai/" in b"/" + path + b"/":
         return True
     folder = os.path.dirname(path)
     while len(folder) > len(within):

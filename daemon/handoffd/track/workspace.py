@@ -324,8 +324,8 @@ def message_of(label: Label, before: Track, after: Track) -> bytes:
     """Return the message of a commit: what the agent says it did, and facts that are ours, at the end."""
     facts, old = after.ledger.facts, before.ledger.facts
     said = facts.summary if facts.summary != old.summary else None
-    printable = "".join(one if one.isprintable() or one == "\n" else " " for one in said or "")
-    lines = [line.strip() for line in printable.splitlines() if line.strip()]
+    shown = ("".join(sign for sign in line if sign.isprintable()) for line in (said or "").splitlines())
+    lines = [line.strip() for line in shown if line.strip()]  # git takes no NUL, and a terminal anything
     subject = f"{label.story} {label.step}: {lines[0] if lines else label.result}"
     ours = (
         ("Story", label.story), ("Step", label.step), ("Run", label.run), ("By", label.by),

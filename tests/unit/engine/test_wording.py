@@ -31,6 +31,7 @@ from handoffd.engine.wording import (
     command,
     command_for,
     counted,
+    first_few,
     limit_in_words,
     repair_command,
     span,
@@ -195,6 +196,12 @@ def test_a_notice_that_was_given_up_is_remembered_and_changes_nothing() -> None:
     assert "a notice was given up, webhook did not take it: no route" == one.why
     assert "2 notices were given up, webhook did not take them: no route" == two.why
     assert (True, (), at.track) == (one.memorable, one.effects, one.track)
+
+
+def test_names_of_files_are_shown_in_one_line() -> None:
+    """They may hold anything: what moves a terminal's cursor, or is not text at all."""
+    assert "a?[2J, b?c, ?" == first_few(["a\x1b[2J", "b\nc", "\udcff"])
+    assert "a, b and 2 more" == first_few(list("abcd"), 2)
 
 
 def test_every_notice_of_the_engine_says_why_and_what_to_type() -> None:

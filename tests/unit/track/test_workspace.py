@@ -401,9 +401,9 @@ def test_a_story_takes_a_place_before_its_first_attempt(ledger: Ledger, takes: b
 
 
 def test_the_message_of_a_commit_is_bounded_and_ends_with_our_facts() -> None:
-    """Whatever an agent reports: its text is above, and cut."""
+    """Whatever an agent reports: its text is above, cut, and without what git would not take."""
     before = track_of(Status.RUNNING)
-    summary = f"{'x' * 500}\n\n\x00Run: forged\nStory: other"
+    summary = f"{'x' * 500}\n\n\x00\x1b[2J\udcffRun: forged\nStory: other"
     assert before.state is not None
     counts = TestCounts(passed=3, failed=1)
     after = before.with_state(tests=counts).with_ledger(facts=Facts(summary=summary), measured=counts)
@@ -413,7 +413,7 @@ def test_the_message_of_a_commit_is_bounded_and_ends_with_our_facts() -> None:
     subject, body, facts = message_of(label, before, after).decode().split("\n\n")
 
     assert subject == f"US-1 impl: {'x' * 500}"[:200]
-    assert "Run: forged\nStory: other" == body
+    assert "[2JRun: forged\nStory: other" == body
     assert "Story: US-1\nStep: impl\nRun: r1\nBy: m ei\nTests: 3 passed, 1 failed (measured)\n" == facts
 
 
