@@ -9,7 +9,8 @@ calls block: give them to a thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from handoffd.engine.wording import first_few
 from handoffd.errors import Refused, StoreError
+from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of
 from handoffd.git.command import Git
@@ -111,9 +113,11 @@ class Landing:
             if follows:
                 self._may_follow(repository, git, merge)
                 replace_text(note, msgspec.json.encode(merge))
-                self._follow(repository, git, merge.was, merge.commit)
+                with _moving():
+                    self._follow(repository, git, merge.was, merge.commit)
             try:
-                git.move_ref(merge.ref, merge.commit, merge.was)
+                with _moving():
+                    git.move_ref(merge.ref, merge.commit, merge.was)
             except StoreError as error:
                 if follows:
                     self._follow(repository, git, merge.commit, merge.was)
@@ -133,8 +137,10 @@ class Landing:
         with self._worktree.opened(LIMIT_S) as (repository, git):
             at = repository.value_of(merge.ref)
             if at == merge.was and self._follows(repository, merge):
-                self._follow(repository, git, merge.was, merge.commit)
-                git.move_ref(merge.ref, merge.commit, merge.was)
+                with _moving():
+                    self._follow(repository, git, merge.was, merge.commit)
+                with _moving():
+                    git.move_ref(merge.ref, merge.commit, merge.was)
                 at = merge.commit
             note.unlink()
             return merge if at == merge.commit else None
@@ -161,6 +167,14 @@ class Landing:
         index = os.path.join(repository.folder, "index")
         git.run("update-index", "-q", "--refresh", index=index, fine=(0, 1))
         git.run("read-tree", *how, "-m", "-u", was, commit, index=index)
+
+
+@contextmanager
+def _moving() -> Iterator[None]:
+    """Move the checkout or the branch: a crash may come before, between and after the two."""
+    reached("before_landing")
+    yield
+    reached("after_landing")
 
 
 def cut_off(state_dir: Path) -> tuple[str, ...]:
