@@ -25,13 +25,12 @@ def judged(seed: str, campaign: Campaign) -> Found:
     """Return what is found in a house whose last daemon has ended."""
     house = campaign.house
     left = until_gone(house)
-    stories = {str(project.root): project.stories for project in house.projects}
-    evidence = gather(house.base, stories, frozenset(campaign.killer.hit), left)
+    evidence = gather(house.base, house.projects, frozenset(campaign.killer.hit), left)
     notices = len({notice.get("id") for notice in evidence.told})
     return Found(
         seed=seed,
         toll=campaign.toll,
-        stories=sum(map(len, stories.values())),
+        stories=sum(len(project.stories) for project in house.projects),
         dispatches=len(evidence.dispatches),
         events=len(evidence.events),
         notices=notices,
