@@ -113,7 +113,7 @@ def told(project: Path, *words: str) -> str:
 
 
 def checkout(project: Path) -> dict[str, bytes]:
-    """Return every file of a person's checkout, with the index, HEAD and the branch that it stands on."""
+    """Return every file of a person's checkout, with the index, HEAD and its branch."""
     found = {str(path): path.read_bytes() for path in project.rglob("*") if path.is_file()}
     kept = (".git/index", ".git/HEAD", ".git/refs/heads/main")
     ours = (str(project / ".git"), str(project / ".ai"))

@@ -73,7 +73,7 @@ def look_at(project: Cloned, state_dir: Path) -> Branches:
         landed={name: _lines(root, BASE, name) for name in names},
         tested=frozenset(_text(tested_at(root)).splitlines()),
         trouble=[
-            *(f"a branch of nobody's: {name}" for name in sorted(others)),
+            *(f"a branch that belongs to no story: {name}" for name in sorted(others)),
             *(f"moved to a commit that is on no branch: {one}" for one in _moves(root) if one not in known),
             *_unsound(root),
             *_disturbed(root),
@@ -107,7 +107,7 @@ def _disturbed(root: Path) -> Iterator[str]:
         if _text(root / name) != text:
             yield f"a person's {name} was changed: {_text(root / name)!r}"
     if (on := _git(root, "symbolic-ref", "HEAD").strip()) != f"refs/heads/{BASE}":
-        yield f"the checkout stands on {on}"
+        yield f"the checkout is on {on}"
 
 
 def _in_the_way(root: Path, state_dir: Path) -> Iterator[str]:

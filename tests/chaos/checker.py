@@ -165,7 +165,7 @@ def every_commit_is_of_a_passed_step(evidence: Evidence) -> Iterator[Violation]:
             if commit.persons or commit.lands in found.logs:
                 continue
             if (why := _not_entitled(commit, judged, decided)) is not None:
-                yield Violation("commit of nobody's", f"{root}: {why}", (str(commit),))
+                yield Violation("commit of no passed step", f"{root}: {why}", (str(commit),))
             elif "Agent" not in commit.said and runs[run := commit.said.get("Run")] > 1 and run is not None:
                 yield Violation("committed twice", f"{root}: what {run} has left", (str(commit),))
 
@@ -190,14 +190,14 @@ def _not_entitled(
     if story is None or step is None:
         return "it does not say whose it is"
     if run is None:
-        return None if (story, step) in decided else "nobody has passed the step"
+        return None if (story, step) in decided else "no person has passed the step"
     if run not in judged or judged[run][:2] != (story, step):
         return f"{run} is no run of that step"
     return None if judged[run][2] == "pass" or "Agent" in commit.said else f"{run} has not passed"
 
 
 def every_step_has_a_commit(evidence: Evidence) -> Iterator[Violation]:
-    """Where the daemon commits each: whoever has begun has left something."""
+    """Where the daemon commits each: each that has begun has left a line of its log."""
     started = {line["dispatch"] for line in evidence.starts}
     for root, found in evidence.branches.items():
         runs = {commit.said.get("Run") for commit in found.commits}

@@ -57,7 +57,7 @@ class Person:
         self.says_nothing = False
         """Whether waiting tracks get no answer."""
         self.trouble: list[str] = []
-        """Tracks that wait although the script has no verb left, and landings that nobody can explain."""
+        """Tracks that wait although the script has no verb left, and landings with an unexpected outcome."""
         self.refused = Counter[str]()
         """Why landings were refused, by code."""
 

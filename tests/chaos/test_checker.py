@@ -209,21 +209,24 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         "files not kept",
         lambda: sound(kept={ROOT: frozenset({"d1"})}),
     ),
-    "a commit that names no story": ("commit of nobody's", lambda: committed(Commit("c9", "t9", (), "hm"))),
+    "a commit that names no story": (
+        "commit of no passed step",
+        lambda: committed(Commit("c9", "t9", (), "hm")),
+    ),
     "a commit of a run that failed": (
-        "commit of nobody's",
+        "commit of no passed step",
         lambda: committed(replace(OF_BDD, said={**OF_BDD.said, "Run": "d1"})),
     ),
     "a commit of a run of another step": (
-        "commit of nobody's",
+        "commit of no passed step",
         lambda: committed(replace(OF_BDD, said={**OF_BDD.said, "Step": "impl"})),
     ),
-    "a commit of a step that nobody has passed": (
-        "commit of nobody's",
+    "a commit of a step that was never passed": (
+        "commit of no passed step",
         lambda: committed(replace(OF_REVIEW, said={**OF_REVIEW.said, "Step": "verify"})),
     ),
     "a landing of a story that has no branch": (
-        "commit of nobody's",
+        "commit of no passed step",
         lambda: committed(replace(LANDING, subject="Land US-009")),
     ),
     "a step without a commit": (

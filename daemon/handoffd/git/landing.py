@@ -192,7 +192,7 @@ class Landing:
             raise _in_the_way(repository, why) from error
 
     def _is_ahead(self, repository: Repository, git: Git, merge: Merge, at: str) -> bool:
-        """Return whether the checkout has followed a branch that somebody has moved elsewhere since.
+        """Return whether the checkout has followed a branch that a person has moved elsewhere since.
 
         A person who has committed all that was there has committed the story, too.
         """

@@ -222,7 +222,7 @@ async def test_a_story_that_was_landed_begins_anew_at_main(tmp_path: Path) -> No
         assert again == at(project.root, "work.txt").read_text().split()
 
 
-async def test_an_outcome_that_nobody_has_asked_for_keeps_no_other_story(tmp_path: Path) -> None:
+async def test_an_outcome_that_was_never_asked_for_keeps_no_other_story(tmp_path: Path) -> None:
     """A caller that did not wait for the end has landed one story, and another is asked for."""
     async with done(tmp_path) as (here, project):
         landings = Landings(project, here.services)
