@@ -83,6 +83,13 @@ def look_at(project: Cloned, state_dir: Path) -> Branches:
     )
 
 
+def left_of_clones(project: Cloned, state_dir: Path) -> Iterator[str]:
+    """Yield what is left of clones when all stories of a project have been landed, and was cleaned up."""
+    yield from (f"a clone is left: {one}" for one in state_dir.glob(f"workspaces/*/*/{project.root.name}"))
+    bases = _git(project.root, "for-each-ref", "--format=%(refname)", "refs/handoffd/**/base").split()
+    yield from (f"a clone's ref is left: {ref}" for ref in bases)
+
+
 def _moves(root: Path) -> list[str]:
     """Return where handoffd has moved the base branch to, the oldest first."""
     log = _text(root / ".git/logs/refs/heads" / BASE).splitlines()

@@ -22,6 +22,7 @@ EXECUTOR = "in-a-clone"
 DRAFT, MINE = "draft.txt", "mine.txt"
 """Files of a person that are never committed: one that git keeps, changed, and one that it does not know."""
 CHANGED, UNKNOWN = "What I am at.\n", "Not for git.\n"
+BLOCKING = "Mine.\n"
 BASE = "main"
 
 _AGENT = """\
@@ -53,6 +54,7 @@ exit $code
 _TESTS = """\
 echo "$HANDOFFD_RUN" >> {checks}
 test ! -e setup-wanted || test -e ready || exit 70
+case $PWD in *landing*) sleep 0.3;; esac
 count=1 bad=0
 echo ok 1 - old
 for log in work/*.log; do
@@ -107,6 +109,8 @@ class Whim:
     """Commits something on the branch while the story is in flight."""
     veto: bool
     """Has the merged files fail their tests at first."""
+    block: bool
+    """Has a file where the story has one."""
     race_s: float | None
     """Commits something so long after the landing was asked for."""
 
@@ -128,6 +132,7 @@ class Cloned(Project):
         self.whims[story.name] = Whim(
             note=chance.random() < 0.5,
             veto=chance.random() < 0.3,
+            block=chance.random() < 0.2,
             race_s=chance.uniform(0.0, 0.6) if chance.random() < 0.4 else None,
         )
         return story
@@ -162,6 +167,22 @@ class Cloned(Project):
         if git(self.root, "rm", "--quiet", "--ignore-unmatch", "--", f"veto/{story}") != 0:
             return False
         return 0 == git(self.root, "commit", "--quiet", "-m", f"person: no veto {story}")
+
+    def block(self, story: str) -> bool:
+        """Put a file where the story has one."""
+        path = self._log_of(story)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(BLOCKING)
+        return True
+
+    def unblock(self, story: str) -> None:
+        """Remove that file, and never the story's own."""
+        path = self._log_of(story)
+        if path.exists() and path.read_text() == BLOCKING:
+            path.unlink()
+
+    def _log_of(self, story: str) -> Path:
+        return self.root / "work" / f"{story}.log"
 
     def forbids(self, story: str) -> bool:
         """Return whether the branch has a veto."""

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -155,8 +154,8 @@ class Person:
         """Have a finished story landed, in the person's own way; return False until it is."""
         whim = project.whims[story]
         if story not in project.noted:
-            wanted = (whim.note, partial(project.note, story)), (whim.veto, partial(project.forbid, story))
-            if not all(commit() for wants, commit in wanted if wants):
+            wanted = ((whim.note, project.note), (whim.veto, project.forbid), (whim.block, project.block))
+            if not all(do(story) for wants, do in wanted if wants):
                 return False
             project.noted.add(story)
         racing = threading.Timer(whim.race_s or 0, project.note, [f"{story}-{time.monotonic()}"])
@@ -179,6 +178,8 @@ class Person:
             self.refused[error.code] += 1
             if error.code == "NOT_GREEN" and project.forbids(story):
                 project.allow(story)
+            elif error.code == "CHECKOUT_IN_THE_WAY" and project.whims[story].block:
+                project.unblock(story)
             elif error.code not in _AGAIN and not isinstance(error, NoDaemon | NoAnswer):
                 self.trouble.append(f"{project.root} {story} was not landed: {error.code} {error.message}")
             raise
