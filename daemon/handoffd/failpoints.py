@@ -24,14 +24,17 @@ Point = Literal[
     "after_clone",
     "before_branch",
     "after_branch",
+    "before_landing",
+    "after_landing",
     "before_snapshot",
     "after_snapshot",
     "before_effect_done",
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
-its executor's end, a clone is made, what a step has done is committed on the story's branch, files are kept,
-an order is marked done. The thread that does it reaches the point."""
+its executor's end, a clone is made, what a step has done is committed on the story's branch, a landing moves
+the checkout or the branch, files are kept, an order is marked done. The thread that does it reaches the
+point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

@@ -24,12 +24,15 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
+from tests.chaos.clones import FLAVOURS, Flavour
 from tests.chaos.driver import Campaign
 from tests.chaos.house import House, Zygote
 from tests.chaos.judging import judged
-from tests.chaos.kills import Toll, plans
+from tests.chaos.kills import OF_CLONES, Toll, plans
 from tests.chaos.report import Json, Total, as_json, progress, table
 from tests.support.eventually import eventually_sync
+
+from handoffd.failpoints import POINTS
 
 PROJECTS = 4
 KILLS_PER_HOUSE = 120
@@ -52,6 +55,8 @@ class Chaos:
         self._began = time.monotonic()
         self.first_only = False
         """Whether the first violation is enough."""
+        self.only_clones = False
+        """Whether the stories of all projects work in clones."""
 
     def run(self) -> float:
         """Kill and check; return how long it took, in seconds."""
@@ -91,10 +96,12 @@ class Chaos:
     def _house(self, zygote: Zygote, seed: str, kills: int) -> None:
         base = self._base / seed.replace("/", "-")
         chance = Random(seed)
-        house = House(base, range(PROJECTS))
+        kinds, flavours = households(chance, self.only_clones)
+        house = House(base, kinds, flavours=flavours)
         campaign = Campaign(house, zygote, chance, lambda toll: self._tolls.__setitem__(seed, toll))
         try:
-            campaign.run(plans(chance), lambda toll: toll.all >= kills)
+            points = (*POINTS, *OF_CLONES, *OF_CLONES) if self.only_clones else POINTS
+            campaign.run(plans(chance, points=points), lambda toll: toll.all >= kills)
             found = judged(seed, campaign)
         finally:
             campaign.abandon()
@@ -112,6 +119,16 @@ class Chaos:
             with self._lock:
                 seconds = time.monotonic() - self._began
                 say(progress(self.total, tuple(self._tolls.values()), self._kills, seconds))
+
+
+def households(chance: Random, only_clones: bool) -> tuple[list[int], list[Flavour]]:
+    """Return the kinds of a house's projects, and the flavours of the ones that work in clones instead."""
+    if only_clones:
+        return [], list(FLAVOURS)
+    in_clones = [kind for kind in range(PROJECTS) if kind % 2 == 0 and chance.random() < 0.5]
+    return [kind for kind in range(PROJECTS) if kind not in in_clones], chance.sample(
+        FLAVOURS, len(in_clones)
+    )
 
 
 def restart_cost(base: Path, lives: int = 5) -> Json:
@@ -154,6 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--daemons", type=int, default=3, help="how many at once (3)")
     parser.add_argument("--per-house", type=int, default=KILLS_PER_HOUSE, help="kills before a check (120)")
     parser.add_argument("--first", action="store_true", help="begin no new house after a violation")
+    parser.add_argument(
+        "--clones", action="store_true", help="have all stories work in clones, and land them"
+    )
     parser.add_argument("--directory", help="where to work (the temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(arguments)
@@ -164,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "a restart costs {cpu_ms} ms of processor time, and answers after {ready_ms} ms".format(**restart)
         )
         chaos = Chaos(base, given.rounds, given.seed, given.daemons, given.per_house)
-        chaos.first_only = given.first
+        chaos.first_only, chaos.only_clones = given.first, given.clones
         seconds = chaos.run()
     result = as_json(chaos.total, seconds, restart)
     print(json.dumps(result, indent=2) if given.json else table(result))

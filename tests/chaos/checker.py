@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from tests.chaos.branches import Commit
 from tests.chaos.evidence import Dispatch, Event, Evidence, Json, Order
 from tests.chaos.stories import Story
 
@@ -151,6 +152,96 @@ def every_result_is_kept(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("files not kept", "no snapshot names it", (str(dispatch),), dispatch.seq)
 
 
+# --- the branches of stories --------------------------------------------------------------------------
+def every_commit_is_of_a_passed_step(evidence: Evidence) -> Iterator[Violation]:
+    """Each says whose it is, and no run has two; an agent may commit as often as it likes."""
+    for root, found in evidence.branches.items():
+        judged = {
+            one.id: (one.story, one.step, one.result) for one in evidence.dispatches if one.project == root
+        }
+        decided = _decided(evidence, root)
+        runs = Counter(one.said.get("Run") for one in found.commits if "Agent" not in one.said)
+        for commit in found.commits:
+            if commit.persons or commit.lands in found.logs:
+                continue
+            if (why := _not_entitled(commit, judged, decided)) is not None:
+                yield Violation("commit of no passed step", f"{root}: {why}", (str(commit),))
+            elif "Agent" not in commit.said and runs[run := commit.said.get("Run")] > 1 and run is not None:
+                yield Violation("committed twice", f"{root}: what {run} has left", (str(commit),))
+
+
+def _decided(evidence: Evidence, root: str) -> set[tuple[str, str | None]]:
+    """Return the steps that a person has passed, with their stories."""
+    mine = [event for event in evidence.events if event.project == root]
+    return {
+        (story, event.before[0])
+        for story, events in _by_story(mine)
+        for event in events
+        if event.kind in {"approved", "skipped"}
+    }
+
+
+def _not_entitled(
+    commit: Commit,
+    judged: dict[str, tuple[str | None, str, str | None]],
+    decided: set[tuple[str, str | None]],
+) -> str | None:
+    story, step, run = (commit.said.get(name) for name in ("Story", "Step", "Run"))
+    if story is None or step is None:
+        return "it does not say whose it is"
+    if run is None:
+        return None if (story, step) in decided else "no person has passed the step"
+    if run not in judged or judged[run][:2] != (story, step):
+        return f"{run} is no run of that step"
+    return None if judged[run][2] == "pass" or "Agent" in commit.said else f"{run} has not passed"
+
+
+def every_step_has_a_commit(evidence: Evidence) -> Iterator[Violation]:
+    """Where the daemon commits each: each that has begun has left a line of its log."""
+    started = {line["dispatch"] for line in evidence.starts}
+    for root, found in evidence.branches.items():
+        runs = {commit.said.get("Run") for commit in found.commits}
+        mine = [one for one in evidence.dispatches if one.project == root and one.result == "pass"]
+        for dispatch in mine if found.each_step else ():
+            if dispatch.id in started and dispatch.id not in runs:
+                yield Violation("step not committed", root, (str(dispatch),), dispatch.seq)
+
+
+def branches_hold_what_was_accepted(evidence: Evidence) -> Iterator[Violation]:
+    """Everything up to the last step that is behind a story, and in the order in which it was done."""
+    started = {line["dispatch"] for line in evidence.starts}
+    for root, found in evidence.branches.items():
+        for story in evidence.stories[root]:
+            mine = [one for one in evidence.dispatches if (one.project, one.story) == (root, story.name)]
+            passed = [place for place, one in enumerate(mine) if one.result == "pass"]
+            if not passed:
+                continue
+            due = [one.id for one in mine[: passed[-1] + 1] if one.id in started]
+            held = [line.partition(" ")[2] for line in found.logs.get(story.name, ())]
+            known = [one.id for one in mine if one.id in held]
+            if known != held or [one for one in held if one in due] != due:
+                lines = (f"ought to be {due}", f"is {held}")
+                yield Violation("branch behind", f"{root} {story.name}", lines)
+
+
+def every_landing_is_whole(evidence: Evidence) -> Iterator[Violation]:
+    """Each finished story once, on files that had passed their tests, and nothing else has changed."""
+    for root, found in evidence.branches.items():
+        for trouble in found.trouble:
+            yield Violation("repository left unsound", f"{root}: {trouble}")
+        for commit in found.base:
+            if commit.tree not in found.tested:
+                yield Violation("landed untested", f"{root}: tree {commit.tree}", (str(commit),))
+        stories = [story.name for story in evidence.stories[root]]
+        if len(found.base) != len(stories):
+            lines = tuple(map(str, found.base))
+            yield Violation("landed more or less than once", f"{root}: {len(stories)} stories", lines)
+        for name in stories:
+            if not found.logs.get(name) or found.logs[name] != found.landed.get(name):
+                lines = (f"its branch: {found.logs.get(name)}", f"landed: {found.landed.get(name)}")
+                yield Violation("landed in part", f"{root} {name}", lines)
+
+
 def every_exit_code_is_known(evidence: Evidence) -> Iterator[Violation]:
     """What the shim wrote down is what the journal says, unless the shim itself was killed."""
     for dispatch in evidence.dispatches:
@@ -281,6 +372,10 @@ RULES: tuple[Rule, ...] = (
     what_was_judged_was_started,
     every_result_is_applied_once,
     every_result_is_kept,
+    every_commit_is_of_a_passed_step,
+    every_step_has_a_commit,
+    branches_hold_what_was_accepted,
+    every_landing_is_whole,
     every_exit_code_is_known,
     state_equals_the_journal,
     every_notice_arrives,

@@ -70,6 +70,7 @@ class Campaign:
             self._drain()
         finally:
             self._person.close()
+            self.faults += self._person.trouble
 
     def abandon(self) -> None:
         """End everything of the house, whatever state it is in."""

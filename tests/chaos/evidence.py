@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.branches import Branches, look_at
+from tests.chaos.clones import Cloned
+from tests.chaos.projects import Project
 from tests.chaos.sink import told
 from tests.chaos.stories import Story
 
@@ -90,7 +93,8 @@ class Evidence:
     records by run; `states` the bytes of each project's STATE.json; `shims_hit` the dispatches whose
     shim was killed; `left` the remaining processes, and files that were not removed. `recorded` are
     the notices of the journal by id, `told` those that arrived, as often as they did. `kept` are the
-    dispatches whose files are in a snapshot, by the root of each project that is a repository.
+    dispatches whose files are in a snapshot, by the root of each project that is a repository. `branches`
+    is what the repositories hold whose stories work in clones.
     """
 
     events: Sequence[Event]
@@ -108,12 +112,15 @@ class Evidence:
     recorded: Mapping[str, Json] = field(default_factory=dict)
     kept: Mapping[str, frozenset[str]] = field(default_factory=dict)
     told: Sequence[Json] = ()
+    branches: Mapping[str, Branches] = field(default_factory=dict)
 
 
 def gather(
-    base: Path, stories: Mapping[str, Sequence[Story]], shims_hit: frozenset[str], left: Sequence[str]
+    base: Path, projects: Sequence[Project], shims_hit: frozenset[str], left: Sequence[str]
 ) -> Evidence:
     """Read everything below `base`. Raises sqlite3.Error and OSError: what cannot be read proves nothing."""
+    stories = {str(project.root): project.stories for project in projects}
+    cloned = [project for project in projects if isinstance(project, Cloned)]
     with closing(sqlite3.connect(f"file:{base}/state/journal.db?mode=ro", uri=True)) as db:
         return Evidence(
             events=_events(db),
@@ -138,15 +145,25 @@ def gather(
             orders=_orders(db),
             recorded={name: json.loads(body) for name, body in db.execute("SELECT id, body FROM notices")},
             told=told(base),
-            kept={root: _kept(root) for root in stories if Path(root, ".git").exists()},
+            kept={
+                str(project.root): _kept(base, project)
+                for project in projects
+                if (project.root / ".git").exists()
+            },
+            branches={str(project.root): look_at(project, base / "state") for project in cloned},
         )
 
 
-def _kept(root: str) -> frozenset[str]:
+def _kept(base: Path, project: Project) -> frozenset[str]:
     """Return the runs that the messages of snapshots name. Raises CalledProcessError for a damaged one."""
-    checked = ["git", "-C", root, "fsck", "--no-dangling", "--connectivity-only"]
+    root, clones = project.root, base.glob(f"state/workspaces/*/*/{project.root.name}")
+    return frozenset().union(*map(_kept_in, [root, *clones]))
+
+
+def _kept_in(folder: Path) -> frozenset[str]:
+    checked = ["git", "-C", str(folder), "fsck", "--no-dangling", "--connectivity-only"]
     subprocess.run(checked, capture_output=True, check=True)
-    listed = ["git", "-C", root, "for-each-ref", "--format=%(contents)", "refs/handoffd"]
+    listed = ["git", "-C", str(folder), "for-each-ref", "--format=%(contents)", "refs/handoffd"]
     said = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     named = (line.partition(": ") for line in said.splitlines())
     return frozenset(value for name, _, value in named if name == "Run")

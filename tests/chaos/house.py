@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import sink
+from tests.chaos import clones, sink
 from tests.chaos.projects import Project, make
 from tests.chaos.stories import ROUGH, Odds
 
@@ -41,11 +41,13 @@ class House:
         executors: Mapping[str, object] | None = None,
         slots: int = 3,
         odds: Odds = ROUGH,
+        flavours: Iterable[clones.Flavour] = (),
         **more: object,
     ) -> None:
         """Make a house below `base` with a project of each of `kinds` (see `projects.make`).
 
-        `more` are further sections of the settings.
+        The stories of one more for each of `flavours` work in clones. `more` are further sections of the
+        settings.
         """
         self.base = base
         self.state_dir = base / "state"
@@ -58,8 +60,13 @@ class House:
         self.config = base / "handoffd.yaml"
         self.runtime_dir.mkdir(mode=0o700, parents=True)
         self.projects = [make(base / f"p{kind}", kind, self.checks, odds) for kind in kinds]
+        self.projects += [
+            clones.make_cloned(base / f"c{number}", flavour, self.checks, odds)
+            for number, flavour in enumerate(flavours)
+        ]
         self._by_root = {str(project.root): project for project in self.projects}
-        settings = self._settings(executors or {}, slots)
+        known = {clones.EXECUTOR: clones.install(base), **(executors or {})}
+        settings = self._settings(known, slots)
         settings["notify"] = sink.install(base, rough=odds.refusals)
         self.config.write_text(json.dumps(settings | more))
         self.client = Client(self.runtime_dir / "control.sock")

@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 
+from tests.chaos.branches import left_of_clones, look_at
 from tests.chaos.checker import Violation, check
+from tests.chaos.clones import Cloned
 from tests.chaos.driver import Campaign
 from tests.chaos.evidence import gather
 from tests.chaos.house import House
@@ -25,32 +27,48 @@ def judged(seed: str, campaign: Campaign) -> Found:
     """Return what is found in a house whose last daemon has ended."""
     house = campaign.house
     left = until_gone(house)
-    stories = {str(project.root): project.stories for project in house.projects}
-    evidence = gather(house.base, stories, frozenset(campaign.killer.hit), left)
+    evidence = gather(house.base, house.projects, frozenset(campaign.killer.hit), left)
+    broken = (*check(evidence), *replayed(house), *cleaned(house))
     notices = len({notice.get("id") for notice in evidence.told})
     return Found(
         seed=seed,
         toll=campaign.toll,
-        stories=sum(map(len, stories.values())),
+        stories=sum(len(project.stories) for project in house.projects),
         dispatches=len(evidence.dispatches),
         events=len(evidence.events),
         notices=notices,
         repeated=len(evidence.told) - notices,
-        violations=[_placed(violation, campaign) for violation in (*check(evidence), *replayed(house))],
+        violations=[_placed(violation, campaign) for violation in broken],
         faults=campaign.faults,
     )
 
 
 def replayed(house: House) -> Iterator[Violation]:
     """Ask the product itself: everything that was decided is decided again."""
-    command = [sys.executable, "-m", "handoffd", "journal", "verify"]
-    environment = {**os.environ, "HANDOFFD_STATE_DIR": str(house.state_dir)}
-    told = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=_VERIFY_S, check=False
-    )
+    told = _typed(house, "journal", "verify")
     if told.returncode != 0:
         lines = (told.stdout + told.stderr).splitlines()
         yield Violation("decided otherwise", "`handoffd journal verify` complains", tuple(lines))
+
+
+def cleaned(house: House) -> Iterator[Violation]:
+    """Have the product clean up: the clones of landed stories go, and no branch with them."""
+    told = _typed(house, "--config", str(house.config), "gc")
+    if told.returncode != 0:
+        yield Violation("not cleaned up", "`handoffd gc` fails", tuple(told.stderr.splitlines()))
+    for project in house.projects:
+        if isinstance(project, Cloned):
+            found = look_at(project, house.state_dir)
+            troubles = (*found.trouble, *left_of_clones(project, house.state_dir))
+            yield from (Violation("left behind", f"{project.root}: {one}") for one in troubles)
+
+
+def _typed(house: House, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "handoffd", *words],
+        env={**os.environ, "HANDOFFD_STATE_DIR": str(house.state_dir)},
+        capture_output=True, text=True, timeout=_VERIFY_S, check=False,
+    )  # fmt: skip
 
 
 def until_gone(house: House) -> list[str]:

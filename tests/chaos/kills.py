@@ -71,15 +71,23 @@ class Toll:
 
 
 TIMES = (1, 1, 2, 3, 5, 8)
+OF_CLONES: Sequence[Point] = (
+    "before_clone", "after_clone", "before_branch", "after_branch", "before_landing", "after_landing",
+)  # fmt: skip
 
 
-def plans(chance: Random, times: Sequence[int] = TIMES, limit_s: float = POINT_LIMIT_S) -> Iterator[Plan]:
-    """Yield the deaths of daemon after daemon: every point in turn, and as many at random instants.
+def plans(
+    chance: Random,
+    times: Sequence[int] = TIMES,
+    limit_s: float = POINT_LIMIT_S,
+    points: Sequence[Point] = POINTS,
+) -> Iterator[Plan]:
+    """Yield the deaths of daemon after daemon: every one of `points` in turn, and as many at random instants.
 
     How often a point may be reached is drawn from `times`; after `limit_s` it is not waited for any more.
     """
     while True:
-        for point in chance.sample(POINTS, len(POINTS)):
+        for point in chance.sample(points, len(points)):
             yield Plan(limit_s, False, point, chance.choice(times))
             yield _random(chance)
 

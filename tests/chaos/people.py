@@ -10,22 +10,29 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from tests.chaos.checker import digest
+from tests.chaos.clones import Cloned
 from tests.chaos.house import House
 from tests.chaos.projects import Project
 from tests.chaos.stories import DONE, FIRST, LOST, Story
 
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon
 
 VERBS = ("approved", "rejected", "retried", "skipped")
 WAITING = ("needs_human", "timeout")
 _AT_LEAST_S = 0.02
+_AGAIN = frozenset(
+    {"BRANCH_MOVED", "CHECKOUT_IN_THE_WAY", "GIT_FAILED", "LANDING", "CUT_OFF", "GIT_TOO_SLOW"}
+)
+"""Why a landing is refused that succeeds when it is asked for again: a person was at work just then."""
 
 
 class Person:
@@ -49,7 +56,9 @@ class Person:
         self.says_nothing = False
         """Whether waiting tracks get no answer."""
         self.trouble: list[str] = []
-        """Tracks that wait although the script has no verb left."""
+        """Tracks that wait although the script has no verb left, and landings with an unexpected outcome."""
+        self.refused = Counter[str]()
+        """Why landings were refused, by code."""
 
     def close(self) -> None:
         """Let go of the journal."""
@@ -92,7 +101,9 @@ class Person:
             return False
         told = [project for project in self._house.projects if project.stories]
         begun = all(_begun(db, project) and _is_shown(db, project) for project in told)
-        return begun and left == 0 and {str(project.root) for project in told} <= ended
+        cloned = [project for project in told if isinstance(project, Cloned)]
+        landed = all(project.stories[-1].name in project.landed for project in cloned)
+        return begun and landed and left == 0 and {str(project.root) for project in told} <= ended
 
     def why_not_over(self) -> str:
         """Return which projects keep a house from its end."""
@@ -130,11 +141,52 @@ class Person:
         if story is not None and not _begun(self._reader(), project):
             return self._give(project, "start", story=story.name)  # again: the last one was lost
         if story is None or (step, status) == (DONE, "pass"):
+            if isinstance(project, Cloned) and story is not None and story.name not in project.landed:
+                return self._land(project, story.name)
             if self.wants_more:
                 return self._give(project, "start", story=project.next_story(self._chance).name)
         elif status in WAITING and not self.says_nothing:
             return self._decide(project, story, step)
         return True
+
+    # --- landings --------------------------------------------------------------------------------
+    def _land(self, project: Cloned, story: str) -> bool:
+        """Have a finished story landed, in the person's own way; return False until it is."""
+        whim = project.whims[story]
+        if story not in project.noted:
+            wanted = ((whim.note, project.note), (whim.veto, project.forbid), (whim.block, project.block))
+            if not all(do(story) for wants, do in wanted if wants):
+                return False
+            project.noted.add(story)
+        racing = threading.Timer(whim.race_s or 0, project.note, [f"{story}-{time.monotonic()}"])
+        if whim.race_s is not None:
+            racing.start()
+        try:
+            self._asked_to_land(project, story)
+        except (HandoffdError, OSError):
+            return False
+        finally:
+            if whim.race_s is not None:
+                racing.join()
+        return story in project.landed
+
+    def _asked_to_land(self, project: Cloned, story: str) -> None:
+        try:
+            body = {"project": str(project.root), "story": story}
+            answer = self._house.client.post("/v1/verbs/land", body)
+        except HandoffdError as error:
+            self.refused[error.code] += 1
+            if error.code == "NOT_GREEN" and project.forbids(story):
+                project.allow(story)
+            elif error.code == "CHECKOUT_IN_THE_WAY" and project.whims[story].block:
+                project.unblock(story)
+            elif error.code not in _AGAIN and not isinstance(error, NoDaemon | NoAnswer):
+                self.trouble.append(f"{project.root} {story} was not landed: {error.code} {error.message}")
+            raise
+        if not answer["checking"]:
+            if not project.is_landed(story):
+                self.trouble.append(f"{project.root} {story} is not landed, but: {answer['message']}")
+            project.landed.add(story)
 
     def _decide(self, project: Project, story: Story, step: str | None) -> bool:
         given = _given(self._reader(), project, story)
@@ -168,7 +220,7 @@ def doomed(house: House) -> Iterator[str]:
         )
     for project in house.projects:
         for story in project.stories[-1:]:
-            counted = _counted(project.root)
+            counted = _counted(house, project, story)
             for step, acts in story.script.items():
                 found = started.get((str(project.root), story.name, step), [])
                 # Its act is known to the executor when it has counted its start.
@@ -186,9 +238,13 @@ def _roots(house: House) -> dict[str, str]:
     return {}
 
 
-def _counted(root: Path) -> dict[str, int]:
+def _counted(house: House, project: Project, story: Story) -> dict[str, int]:
+    folder = project.root
+    if isinstance(project, Cloned):
+        found = house.state_dir.glob(f"workspaces/*/{story.name}/{folder.name}")
+        folder = next(found, folder)
     with suppress(OSError, ValueError):
-        counts: dict[str, int] = json.loads((root / ".ai/rehearsal-count.json").read_text())
+        counts: dict[str, int] = json.loads((folder / ".ai/rehearsal-count.json").read_text())
         return counts
     return {}
 

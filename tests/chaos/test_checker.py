@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chaos.branches import Branches, Commit
 from tests.chaos.checker import RULES, check
 from tests.chaos.evidence import Dispatch, Event, Evidence, Order, Track, gather
+from tests.chaos.projects import Project
 from tests.chaos.stories import Attempt, Story, Verb
 
 from handoffd.journal.schema import migrate
@@ -50,6 +52,22 @@ ORDER = Order(
     },
 )
 CRASH = {"code": None, "signal": 9, "by": "itself"}
+
+OF_BDD = Commit(
+    "c1", "t1", ("c0",), "US-001 bdd: pass", {"Story": "US-001", "Step": "bdd", "Run": "d2", "By": "cli"}
+)
+OF_REVIEW = Commit("c2", "t2", ("c1",), "US-001 review: pass", {"Story": "US-001", "Step": "review"})
+OF_PERSON = Commit("c3", "t3", ("c0",), "person: a note")
+LANDING = Commit("c4", "t4", ("c3", "c2"), "Land US-001", {"Story": "US-001", "By": "cli"})
+LOG = ["bdd d1", "bdd d2"]
+BRANCHES = Branches(
+    each_step=True,
+    commits=[OF_BDD, OF_REVIEW, OF_PERSON, LANDING],
+    base=[LANDING],
+    logs={"US-001": LOG},
+    landed={"US-001": LOG},
+    tested=frozenset({"t4"}),
+)
 
 Standing = tuple[str | None, str | None]
 
@@ -104,8 +122,19 @@ def sound(**changes: Any) -> Evidence:
         recorded={NOTICE["id"]: NOTICE},
         told=[NOTICE, NOTICE],
         kept={ROOT: frozenset({"d2"})},
+        branches={ROOT: BRANCHES},
     )
     return replace(whole, **changes)
+
+
+def branched(**changes: Any) -> Evidence:
+    """Return the sound evidence with another repository."""
+    return sound(branches={ROOT: replace(BRANCHES, **changes)})
+
+
+def committed(*more: Commit) -> Evidence:
+    """Return the sound evidence with further commits."""
+    return branched(commits=[*BRANCHES.commits, *more])
 
 
 def start(dispatch: Dispatch) -> dict[str, Any]:
@@ -179,6 +208,51 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
     "an attempt whose files are in no snapshot": (
         "files not kept",
         lambda: sound(kept={ROOT: frozenset({"d1"})}),
+    ),
+    "a commit that names no story": (
+        "commit of no passed step",
+        lambda: committed(Commit("c9", "t9", (), "hm")),
+    ),
+    "a commit of a run that failed": (
+        "commit of no passed step",
+        lambda: committed(replace(OF_BDD, said={**OF_BDD.said, "Run": "d1"})),
+    ),
+    "a commit of a run of another step": (
+        "commit of no passed step",
+        lambda: committed(replace(OF_BDD, said={**OF_BDD.said, "Step": "impl"})),
+    ),
+    "a commit of a step that was never passed": (
+        "commit of no passed step",
+        lambda: committed(replace(OF_REVIEW, said={**OF_REVIEW.said, "Step": "verify"})),
+    ),
+    "a landing of a story that has no branch": (
+        "commit of no passed step",
+        lambda: committed(replace(LANDING, subject="Land US-009")),
+    ),
+    "a step without a commit": (
+        "step not committed",
+        lambda: branched(commits=[OF_REVIEW, OF_PERSON, LANDING]),
+    ),
+    "two commits of one run": ("committed twice", lambda: committed(replace(OF_BDD, id="c5"))),
+    "a branch without its last step": ("branch behind", lambda: branched(logs={"US-001": LOG[:1]})),
+    "a branch whose steps are in another order": (
+        "branch behind",
+        lambda: branched(logs={"US-001": LOG[::-1]}),
+    ),
+    "a branch with the work of another": (
+        "branch behind",
+        lambda: branched(logs={"US-001": [*LOG, "impl d9"]}),
+    ),
+    "a landing of files that were not tested": ("landed untested", lambda: branched(tested=frozenset())),
+    "a story landed twice": (
+        "landed more or less than once",
+        lambda: branched(base=[LANDING, replace(LANDING, id="c6")]),
+    ),
+    "a story not landed": ("landed more or less than once", lambda: branched(base=[])),
+    "half of a story landed": ("landed in part", lambda: branched(landed={"US-001": LOG[:1]})),
+    "a repository that is damaged": (
+        "repository left unsound",
+        lambda: branched(trouble=["git fsck: missing blob"]),
     ),
     "an exit record from nowhere": ("exit lost", lambda: sound(exits={"d1": CRASH})),
     "another exit code in the journal": ("exit changed", lambda: sound(dispatches=judged(1, exit=CRASH))),
@@ -293,7 +367,8 @@ def test_evidence_is_read_from_sqlite_and_files(tmp_path: Path) -> None:
     (root / ".ai/.STATE.json.0123456789abcdef.tmp").touch()
     journal(tmp_path / "state/journal.db", str(root))
 
-    found = gather(tmp_path, {str(root): [STORY]}, frozenset({"d1"}), ["a process"])
+    project = Project(root, naps=False, wild=False, stories=[STORY])
+    found = gather(tmp_path, [project], frozenset({"d1"}), ["a process"])
 
     assert [("started", {"story": "US-001"}, (None, None), ("bdd", "pending"))] == [
         (event.kind, event.event, event.before, event.after) for event in found.events

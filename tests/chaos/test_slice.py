@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from tests.chaos.clones import FLAVOURS
 from tests.chaos.driver import Campaign
 from tests.chaos.house import House, Zygote
 from tests.chaos.judging import judged
@@ -31,7 +32,8 @@ def test_stories_survive_a_kill_at_every_named_point() -> None:
     chance = Random(SEED)
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as base, Zygote() as zygote:
-        campaign = Campaign(House(Path(base, "house"), range(2)), zygote, chance)
+        house = House(Path(base, "house"), range(2), flavours=FLAVOURS[:1])
+        campaign = Campaign(house, zygote, chance)
         try:
             campaign.run(plans(chance, (1, 2), PATIENCE_S), enough)
             found = judged(SEED, campaign)

@@ -140,8 +140,7 @@ class Soak:
     def judged(self) -> list[Violation]:
         """Return every promise that was broken, with the notices that were sent more than once."""
         left = until_gone(self.house)
-        stories = {str(project.root): project.stories for project in self.house.projects}
-        evidence = gather(self.house.base, stories, frozenset(), left)
+        evidence = gather(self.house.base, self.house.projects, frozenset(), left)
         self.dispatches, self.events = len(evidence.dispatches), len(evidence.events)
         self.faulty = sum(one.result != "pass" for one in evidence.dispatches)
         self.notices = len(evidence.told)

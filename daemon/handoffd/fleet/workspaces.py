@@ -20,6 +20,7 @@ from handoffd.engine.views import WorkspaceView
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.landing import FOR_LANDING
 from handoffd.journal.retention import Doomed
 from handoffd.protocol.rules import DONE
 from handoffd.track.reach import Reach
@@ -39,15 +40,14 @@ class Workspaces:
 
     async def views(self, root: str | None = None) -> tuple[WorkspaceView, ...]:
         """Return the clones of one project or of all. Raises StoreError when the journal cannot be read."""
-        found = await to_thread.run_sync(clones_in, self._services.settings.state_dir)
-        wanted = [one for one in found if root in {None, one.root}]
+        wanted = [one for one in await self._of_stories() if root in {None, one.root}]
         stories = await self._busy([one.root for one in wanted])
         return tuple([await self._view(one, one.story in stories[one.root]) for one in wanted])
 
     async def clean(self, problems: list[str], *, dry_run: bool) -> list[Doomed]:
         """Remove the clones that may go, unless it is a dry run; return them."""
         doomed = []
-        for clone in await to_thread.run_sync(clones_in, self._services.settings.state_dir):
+        for clone in await self._of_stories():
             stories = await self._busy([clone.root])
             view = await self._view(clone, clone.story in stories[clone.root])
             if view.kept is not None:
@@ -60,6 +60,11 @@ class Workspaces:
                     continue
             doomed.append(_doomed(view))
         return doomed
+
+    async def _of_stories(self) -> list[Clone]:
+        """Return the clones of stories; landings look after their own."""
+        found = await to_thread.run_sync(clones_in, self._services.settings.state_dir)
+        return [one for one in found if not one.story.startswith(FOR_LANDING)]
 
     async def _busy(self, roots: Sequence[str]) -> dict[str, set[str]]:
         """Return the stories in flight or set aside, by project."""

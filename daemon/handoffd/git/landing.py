@@ -9,7 +9,8 @@ calls block: give them to a thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from handoffd.engine.wording import first_few
 from handoffd.errors import Refused, StoreError
+from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of
 from handoffd.git.command import Git
@@ -29,6 +31,9 @@ LIMIT_S = 60.0
 CONFLICT = "CONFLICT"
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
 MOVED = "BRANCH_MOVED"
+
+FOR_LANDING = "@landing-"
+"""How the name begins of a clone in which merged files are tested; no story's does."""
 
 _NOTE = "landing.json"
 
@@ -69,6 +74,7 @@ class Landing:
         Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY.
         """
         with self._worktree.opened(LIMIT_S) as (repository, git):
+            self._finish_first(repository, git)
             ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
             branch = branch_of(repository, story)
             end, was = repository.value_of(f"{HEADS}{branch}"), repository.value_of(ref or "")
@@ -108,12 +114,15 @@ class Landing:
         with self._worktree.opened(LIMIT_S) as (repository, git):
             note = self._worktree.shadow / _NOTE
             follows = self._follows(repository, merge)
+            if repository.value_of(merge.ref) != merge.was:
+                raise Refused(f"{merge.onto} was moved meanwhile", code=MOVED)
             if follows:
                 self._may_follow(repository, git, merge)
                 replace_text(note, msgspec.json.encode(merge))
-                self._follow(repository, git, merge.was, merge.commit)
+                self._take_along(repository, git, merge)
             try:
-                git.move_ref(merge.ref, merge.commit, merge.was)
+                with _moving():
+                    git.move_ref(merge.ref, merge.commit, merge.was)
             except StoreError as error:
                 if follows:
                     self._follow(repository, git, merge.commit, merge.was)
@@ -125,19 +134,36 @@ class Landing:
     @disk_faults()
     def finish(self) -> Merge | None:
         """Finish a landing that was cut off; return it, if there was one."""
+        if not (self._worktree.shadow / _NOTE).exists():
+            return None
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            return self._finish(repository, git)
+
+    def _finish(self, repository: Repository, git: Git) -> Merge | None:
         note = self._worktree.shadow / _NOTE
         try:
             merge = _MERGE.decode(note.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        with self._worktree.opened(LIMIT_S) as (repository, git):
-            at = repository.value_of(merge.ref)
-            if at == merge.was and self._follows(repository, merge):
+        at = repository.value_of(merge.ref)
+        if self._follows(repository, merge) and at == merge.was:
+            with _moving():
                 self._follow(repository, git, merge.was, merge.commit)
+            with _moving():
                 git.move_ref(merge.ref, merge.commit, merge.was)
-                at = merge.commit
-            note.unlink()
-            return merge if at == merge.commit else None
+            at = merge.commit
+        elif self._follows(repository, merge) and self._is_ahead(repository, git, merge, at):
+            self._follow(repository, git, merge.commit, merge.was)
+        note.unlink()
+        return merge if at == merge.commit else None
+
+    def _finish_first(self, repository: Repository, git: Git) -> None:
+        try:
+            self._finish(repository, git)
+        except StoreError as error:
+            raise _in_the_way(
+                repository, f"a landing that was cut off waits for your checkout: {error}"
+            ) from error
 
     # --- the checkout ----------------------------------------------------------------------------
     def _follows(self, repository: Repository, merge: Merge) -> bool:
@@ -147,26 +173,58 @@ class Landing:
     def _may_follow(self, repository: Repository, git: Git, merge: Merge) -> None:
         if (what := unfinished_in(self._root)) is not None:
             why = f"your checkout of {merge.onto} is in the middle of a {what}"
-            raise Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} status")
+            raise _in_the_way(repository, why, "status")
         try:
             self._follow(repository, git, merge.was, merge.commit, "--dry-run")
         except StoreError as error:
-            why = (
-                f"your checkout of {merge.onto} is in the way; commit or stash your changes: {error.message}"
-            )
-            hint = f"git -C {quote(repository.top)} status --short"
-            raise Refused(why, code=IN_THE_WAY, hint=hint) from error
+            why = f"your checkout of {merge.onto} is in the way; commit or stash your changes: {error}"
+            raise _in_the_way(repository, why) from error
+
+    def _take_along(self, repository: Repository, git: Git, merge: Merge) -> None:
+        try:
+            with _moving():
+                self._follow(repository, git, merge.was, merge.commit)
+        except StoreError as error:
+            if "index.lock" not in error.message:  # else the next landing, or the next daemon, goes on
+                raise
+            (self._worktree.shadow / _NOTE).unlink()
+            why = f"another git works in your checkout of {merge.onto}: {error}"
+            raise _in_the_way(repository, why) from error
+
+    def _is_ahead(self, repository: Repository, git: Git, merge: Merge, at: str) -> bool:
+        """Return whether the checkout has followed a branch that a person has moved elsewhere since.
+
+        A person who has committed all that was there has committed the story, too.
+        """
+        index = os.path.join(repository.folder, "index")
+        listed = ("-z", "--name-only")
+        ours = {*git.run("diff-tree", "-r", *listed, merge.was, merge.commit).split(b"\0")} - {b""}
+        unlike = {*git.run("diff-index", "--cached", *listed, merge.commit, index=index).split(b"\0")}
+        missing = {*git.run("diff-tree", "-r", *listed, at, merge.commit).split(b"\0")}
+        return not ours & unlike and bool(ours & missing)
 
     def _follow(self, repository: Repository, git: Git, was: str, commit: str, *how: str) -> None:
         index = os.path.join(repository.folder, "index")
-        git.run("update-index", "-q", "--refresh", index=index, fine=(0, 1))
+        git.run("update-index", "--refresh", index=index, fine=(0, 1))
         git.run("read-tree", *how, "-m", "-u", was, commit, index=index)
+
+
+@contextmanager
+def _moving() -> Iterator[None]:
+    """Move the checkout or the branch: a crash may come before, between and after the two."""
+    reached("before_landing")
+    yield
+    reached("after_landing")
 
 
 def cut_off(state_dir: Path) -> tuple[str, ...]:
     """Return the projects in which a landing was cut off. Blocks."""
     notes = (state_dir / "snapshots").glob(f"*/{_NOTE}")
     return tuple(os.fsdecode((note.parent / "root").read_bytes()) for note in notes)
+
+
+def _in_the_way(repository: Repository, why: str, look: str = "status --short") -> Refused:
+    return Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} {look}")
 
 
 def _branches(repository: Repository) -> str:

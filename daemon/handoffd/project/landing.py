@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -22,8 +23,8 @@ from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
-from handoffd.git.clones import Clone, Clones
-from handoffd.git.landing import LIMIT_S, MOVED, Landing, Merge, cut_off
+from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
 from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE
 from handoffd.track.checks import Checks
@@ -57,7 +58,7 @@ class Landings:
 
     async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
-        if self._request is None:
+        if self._request is None or (self._over.is_set() and self._request != request):
             self._request, self._result, self._over = request, None, asyncio.Event()
             if self._track.lasting:
                 self._track.begin("landing", self._carry_out)
@@ -164,7 +165,7 @@ class Landings:
             base=merge.commit,
         )  # fmt: skip
         return self._clones.make(
-            f"@landing-{story}", settings.workspace.link, where, self._services.clock.now()
+            f"{FOR_LANDING}{story}", settings.workspace.link, where, self._services.clock.now()
         )
 
 
@@ -175,8 +176,15 @@ def _not_green(evidence: TestEvidence) -> str | None:
 
 
 def finish_landings(services: Services) -> None:
-    """Finish the landings that an earlier daemon has begun; blocks, for as long as git takes for these."""
+    """Finish the landings that an earlier daemon has begun; blocks, for as long as git takes for these.
+
+    Of one that was cut off before its tests had passed, nothing stays.
+    """
     state_dir = services.settings.state_dir
+    for clone in clones_in(state_dir):
+        if clone.story.startswith(FOR_LANDING):
+            with suppress(HandoffdError):
+                Clones(clone.root, state_dir, services.environment).remove(clone)
     for root in cut_off(state_dir):
         try:
             merge, why = Landing(root, state_dir, services.environment).finish(), None

@@ -134,7 +134,7 @@ class TrackWorkspace:
         story = _story_of(track)
         assert story is not None
         if track.ledger.workspace is None:
-            return self._made_for != story
+            return True  # also when one was made since: a turn that began before would be in the root
         clone = self._clones.of(story)
         return clone is None or not clone.ready
 
@@ -191,8 +191,14 @@ class TrackWorkspace:
             raise HandoffdError(f"{why}; {mended}", code=NO_CLONE)
 
     def _is_spent(self, clone: Clone) -> bool:
-        """Return whether a clone of an earlier life of its story holds nothing that is not landed."""
-        branch = self._branch(clone.workspace)
+        """Return whether a clone of an earlier life of its story holds nothing that is not landed.
+
+        One that was made just now has no commits of its own yet.
+        """
+        place = clone.workspace
+        if repository_at(place.folder).head() == place.base:
+            return False
+        branch = self._branch(place)
         return branch.unkept() is None and branch.is_landed()
 
     def _tell(self, what: str) -> None:

@@ -78,6 +78,18 @@ async def test_each_is_listed_with_why_it_is_kept(tmp_path: Path) -> None:
         assert () == await Workspaces(here.services).views("/elsewhere")
 
 
+async def test_a_clone_in_which_a_landing_is_tested_is_no_story(tmp_path: Path) -> None:
+    """Nothing of it comes into the project's repository when people look at what there is, or clean up."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        cloned(here, root, "@landing-US-001")
+        before = said(Path(root), "for-each-ref")
+
+        assert () == await Workspaces(here.services).views()
+        assert [] == await swept(here, root)
+        assert before == said(Path(root), "for-each-ref")
+
+
 def cloned_at(here: House, root: str, story: str) -> str:
     """Return the folder of a story's clone."""
     clone = Clones(root, here.services.settings.state_dir, dict(os.environ)).of(story)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 from tests.support.repositories import git
 from tests.unit.git.test_snapshots import said
 
+from handoffd import failpoints
 from handoffd.errors import Refused, StoreError
-from handoffd.git.landing import Landing, cut_off
+from handoffd.git.landing import Landing, Merge, cut_off
 from handoffd.git.worktree import shadow_of
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -262,6 +265,98 @@ def test_a_landing_that_was_overtaken_is_given_up(tmp_path: Path, root: Path, la
     assert landing.finish() is None
     assert (mine, ()) == (said(root, "rev-parse", "main"), cut_off(tmp_path / "state"))
     assert landing.finish() is None
+
+
+class Crashed(BaseException):
+    """In place of a crash: nothing catches it."""
+
+
+@contextmanager
+def crashing(point: str, does: Callable[[], object]) -> Iterator[None]:
+    """Have something happen when a landing first comes to a point."""
+    left = [does]
+
+    def act(reached: str, _: str) -> None:
+        if reached == point and left:
+            left.pop()()
+
+    failpoints.arm(act)
+    try:
+        yield
+    finally:
+        failpoints.arm(None)
+
+
+def crash() -> None:
+    """End a landing where it is."""
+    raise Crashed
+
+
+@pytest.fixture
+def between(root: Path, landing: Landing) -> Merge:
+    """A landing that was cut off when the checkout had moved, and the branch had not."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+    with crashing("after_landing", crash), pytest.raises(Crashed):
+        landing.land(merge)
+    assert "M  kept\nA  new\n" == said(root, "status", "--porcelain")
+    return merge
+
+
+@pytest.mark.usefixtures("between")
+def test_a_checkout_that_was_ahead_of_a_branch_that_a_person_has_moved_goes_back(
+    root: Path, landing: Landing
+) -> None:
+    """The person has committed a file of their own meanwhile, and nothing of the story."""
+    (root / "other").write_text("mine\n")
+    assert 0 == git(root, "commit", "--quiet", "-m", "mine", "--", "other")
+
+    assert landing.finish() is None
+    assert ("", "kept\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+    assert "mine\n" == (root / "other").read_text()
+    landed(landing)
+    assert ("", "changed\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+
+
+@pytest.mark.usefixtures("between")
+def test_what_a_person_has_committed_of_a_story_stays(root: Path, landing: Landing) -> None:
+    """It was there, staged, when they committed everything."""
+    commit(root, "mine")
+
+    assert landing.finish() is None
+    assert ("", "changed\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+
+
+def test_the_next_landing_finishes_one_that_was_cut_off(
+    tmp_path: Path, root: Path, landing: Landing, between: Merge
+) -> None:
+    """No daemon has to begin anew for that."""
+    merge = landing.prepare("US-1", None, MESSAGE, AT)
+
+    assert between.commit == merge.was == merge.commit == said(root, "rev-parse", "main").strip()
+    assert () == cut_off(tmp_path / "state")
+
+
+@pytest.mark.usefixtures("between")
+def test_one_that_cannot_be_finished_says_what_is_in_the_way(root: Path, landing: Landing) -> None:
+    """A person's git is at work."""
+    (root / ".git/index.lock").touch()
+    refused = refusal(landing)
+
+    assert ("CHECKOUT_IN_THE_WAY", True) == (refused.code, "index.lock" in refused.message)
+
+
+def test_a_git_of_a_person_is_waited_for_and_nothing_goes_on_behind_their_back(
+    tmp_path: Path, root: Path, landing: Landing
+) -> None:
+    """It has begun just before the checkout is moved."""
+    was = said(root, "rev-parse", "main")
+    with crashing("before_landing", (root / ".git/index.lock").touch):
+        refused = refusal(landing)
+    (root / ".git/index.lock").unlink()
+
+    assert ("CHECKOUT_IN_THE_WAY", ()) == (refused.code, cut_off(tmp_path / "state"))
+    assert (was, "") == (said(root, "rev-parse", "main"), said(root, "status", "--porcelain"))
+    landed(landing)
 
 
 def test_nothing_lands_without_a_repository(tmp_path: Path) -> None:

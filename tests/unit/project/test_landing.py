@@ -17,10 +17,11 @@ from tests.unit.project.living import living, shown
 from tests.unit.track.test_workspace import WORKING, in_git
 
 from handoffd.engine.events import Approved, Initialised, Started
+from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.errors import Refused
 from handoffd.git.branches import StoryBranch
-from handoffd.git.clones import clones_in
+from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
 from handoffd.project.landing import Landings, finish_landings
 from handoffd.project.project import Project
@@ -219,3 +220,28 @@ async def test_a_story_that_was_landed_begins_anew_at_main(tmp_path: Path) -> No
         assert "main" == (await land(here, project)).onto
         again = ["bdd", "impl", "update-memory"] * 2
         assert again == at(project.root, "work.txt").read_text().split()
+
+
+async def test_an_outcome_that_was_never_asked_for_keeps_no_other_story(tmp_path: Path) -> None:
+    """A caller that did not wait for the end has landed one story, and another is asked for."""
+    async with done(tmp_path) as (here, project):
+        landings = Landings(project, here.services)
+        assert (await landings.land(LandingRequest(story="US-001"), 0)).going_on
+        await eventually(lambda: project.main.track.ledger.landed)
+        with pytest.raises(Refused) as caught:
+            await landings.land(LandingRequest(story="US-002"), 60)
+
+        assert "NO_BRANCH" == caught.value.code
+
+
+async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path: Path) -> None:
+    """The next daemon removes its clone, and not that of the story."""
+    async with done(tmp_path) as (here, project):
+        state_dir, environment = here.services.settings.state_dir, here.services.environment
+        where = Workspace(folder="", branch="handoffd/@landing/1", base=said(project, "rev-parse", "main"))
+        clones = Clones(project.root, state_dir, environment)
+        clones.make("@landing-US-001", (), where, here.clock.now())
+        finish_landings(here.services)
+
+        assert ["US-001"] == [one.story for one in clones_in(state_dir)]
+        assert "@landing" not in said(project, "for-each-ref").replace("%40", "@")

@@ -11,14 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
-from tests.support.house import HAND_OVER, House, at, house, make_project, track_of
+from tests.support.house import HAND_OVER, NOW, House, at, house, make_project, track_of
 from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 
 from handoffd.engine.events import Approved, Initialised, Rejected, Retried, RolledBack, Started
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
+from handoffd.git.clones import Clones
 from handoffd.git.labels import Label
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
@@ -230,6 +232,32 @@ async def test_a_set_up_runs_once_in_each_clone(tmp_path: Path) -> None:
 
         assert [str(clone_of(project))] == (tmp_path / "set-up").read_text().split()
         assert ["x"] * 3 == (tmp_path / "seen").read_text().split()
+
+
+async def test_a_clone_that_an_earlier_daemon_has_set_up_is_ready(tmp_path: Path) -> None:
+    """That one ended before the first agent began; making it ready may have taken half an hour."""
+    root = in_git(tmp_path, set_up_by('touch "$HOME/again"'))
+    async with house(tmp_path, WORKING) as here:
+        clones = Clones(root, here.services.settings.state_dir, here.services.environment)
+        clone = clones.note(replace(clones.make("US-001", (), None, NOW), ready=True))
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+
+            assert (clone.workspace, False) == (project.main.workspace, (tmp_path / "again").exists())
+
+
+async def test_a_turn_that_has_not_seen_the_clone_is_taken_again(tmp_path: Path) -> None:
+    """It began before the clone was ready, and its attempt would work in the project's folder."""
+    agent = f'until test -e "$HOME/go"; do sleep 0.05; done\n{WORKING}'
+    async with begun(tmp_path, agent) as (_, project):
+        await eventually(lambda: project.main.workspace.kind == "clone")
+        unaware = track_of()
+
+        assert takes_a_place(unaware, project.files.settings)
+        assert await project.main.place.shortage(unaware) is not None
+        (tmp_path / "go").touch()
 
 
 async def test_a_set_up_that_fails_needs_a_person_and_is_tried_again(tmp_path: Path) -> None:
