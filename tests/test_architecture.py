@@ -54,9 +54,9 @@ EXCEPTIONS: Mapping[str, list[str]] = json.loads((ROOT / "tests/data/tree.json")
 FLOOR, CEILING, FUSED, FUNCTION_LINES = 60, 600, 500, 60
 """Lines of the shortest file and the longest, of two that should be one, of the longest function."""
 PACKAGE_FILES = range(3, 21)
-MOST_FILES = 265
+MOST_FILES = 270
 """Beside the `__init__` of the packages. A new subject gets a file, and an old one gives one up."""
-FLOORS, ARROWS = 7, 60
+FLOORS, ARROWS = 7, 67
 WORDS = 2500
 """Inside a package: modules that lead down behind one another, and imports."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}

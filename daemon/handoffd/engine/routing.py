@@ -311,6 +311,7 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
         auto_continue=project.auto_continue, review=project.review, workspace=project.workspace,
+        texts=project.texts,
     )  # fmt: skip
 
 

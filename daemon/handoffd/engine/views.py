@@ -92,6 +92,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Whether it starts automatically once no story is in flight; else `continue` starts it."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
+    title: str | None = None
+    """The story's title, where it has a text."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
@@ -147,6 +149,8 @@ class QueuedView(Struct, frozen=True, kw_only=True):
     startable: bool
     waits_for: str | None
     """What keeps it from being started, in words, but for the stories before it; None where it may start."""
+    title: str | None = None
+    """Its title, where it has a text."""
 
 
 class BacklogView(Struct, frozen=True, kw_only=True):
@@ -164,6 +168,22 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     stories: tuple[QueuedView, ...]
     next_by_itself: bool = False
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
+
+
+StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed"]
+
+
+class StoryView(Struct, frozen=True, kw_only=True):
+    """A story of a project, with its text."""
+
+    project: str
+    story: str
+    standing: StoryStanding
+    title: str | None
+    text: str | None
+    """What it shall bring, in a person's words; null: it has no text, or only its title is kept."""
+    source: str | None
+    """Where the text comes from."""
 
 
 class SnapshotView(Struct, frozen=True, kw_only=True):
