@@ -183,7 +183,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
             yield f"next: {plain(by_name(following, project))}"
         return
     if track.get("title"):  # older daemons send none
-        yield shorten(track["title"], width)
+        yield f"title: {shorten(track['title'], width)}"
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))
     if track["last_error"] and track["last_error"] != track["waits_for"]:

@@ -81,7 +81,7 @@ def _timeout(answer: Json) -> list[str]:
 
 
 def _error(answer: Json) -> list[str]:
-    return [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
+    return [f"handoffd: {plain(by_name(answer['message'], answer))} [{answer['code']}]"]
 
 
 def _initialised(answer: Json) -> list[str]:

@@ -49,13 +49,15 @@ def import_(place: Place, words: tuple[str, ...], dry_run: bool, as_json: bool) 
         print_json(answer.json)
     else:
         closing = [] if answer.daemon or failed else [no_daemon()]
-        click.echo("\n".join([*report(answer.json, dry_run=dry_run), *closing]), err=failed)
+        click.echo(
+            "\n".join([*report(answer.json, dry_run=words[-1] if dry_run else None), *closing]), err=failed
+        )
     if failed:
         click.get_current_context().exit(1)
 
 
-def report(answer: Json, *, dry_run: bool = False) -> list[str]:
-    """Return the lines for an answer of `POST /v1/verbs/backlog_import`."""
+def report(answer: Json, *, dry_run: str | None = None) -> list[str]:
+    """Return the lines for an answer of `POST /v1/verbs/backlog_import`; `dry_run`: only of that file."""
     following = answer.get("next_command")
     if answer["type"] == "error":
         lines = [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
@@ -65,8 +67,11 @@ def report(answer: Json, *, dry_run: bool = False) -> list[str]:
             [_OUTCOMES[one["outcome"]], plain(one["story"]), shorten(one["title"], 80)] for one in stories
         ]
         lines = [*table(("", "STORY", "TITLE"), rows), plain(answer["message"])]
-        if not dry_run:
-            following = command_for(answer["project"], "backlog")
+        following = command_for(answer["project"], "backlog")
+        if dry_run:
+            following = (
+                None if dry_run == STDIN else command_for(answer["project"], "backlog import", dry_run)
+            )
     return [*lines, f"  next: {plain(by_name(following, answer))}"] if following else lines
 
 

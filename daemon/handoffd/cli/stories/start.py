@@ -21,7 +21,7 @@ from handoffd.cli.verbs import complete_words, give_verb, names_project, option_
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, ask
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, Refused
 from handoffd.protocol.story_text import WrittenStory, story_in
 
 _SPEC: Final = VERBS["start"]
@@ -170,8 +170,9 @@ def _given(
     place: Place, project: str | None, given: dict[str, Any], alone: str | None, draft: Draft | None
 ) -> Answer:
     """Give the verb; after a refusal, say where the text of the editor is."""
+    root = place.project(project)
     try:
-        answer = give_verb(place, _SPEC, place.project(project), given, alone)
+        answer = _answer(place, root, given, alone)
     except HandoffdError as error:
         if draft is not None:
             error.message += f"; {kept(draft)}"
@@ -181,3 +182,13 @@ def _given(
     elif draft is not None:
         draft.discard()
     return answer
+
+
+def _answer(place: Place, root: str, given: dict[str, Any], alone: str | None) -> Answer:
+    """Give the verb; a daemon of before the last upgrade refuses no story, as it cannot tell."""
+    try:
+        return give_verb(place, _SPEC, root, given, alone)
+    except Refused as refused:
+        if "unknown argument 'described'" not in refused.message:
+            raise
+    return give_verb(place, _SPEC, root, {key: given[key] for key in given if key != "described"}, alone)

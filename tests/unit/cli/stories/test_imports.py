@@ -140,11 +140,12 @@ def test_a_refusal_is_reported(control: Controlled, handoffd: Commands, folder: 
     )  # fmt: skip
 
 
-def test_a_dry_run_names_the_next_command_of_the_project() -> None:
-    """There is nothing new to look at."""
+def test_a_dry_run_names_the_command_that_imports() -> None:
+    """What came from standard input is for the user to give again."""
     answer: Any = {
         "type": "accepted", "message": "m", "stories": [], "project": "/srv/shop", "called": "shop",
         "next_command": None,
     }  # fmt: skip
-    assert "  next:" not in report(answer, dry_run=True)[-1]
+    assert "  next: handoffd backlog import shop plan.md" == report(answer, dry_run="plan.md")[-1]
+    assert "m" == report(answer, dry_run="-")[-1]
     assert "  next: handoffd backlog shop" == report(answer)[-1]

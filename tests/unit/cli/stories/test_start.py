@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 import pytest
@@ -278,3 +283,60 @@ def test_only_at_a_terminal_an_undescribed_story_is_to_be_refused(
         subprocess.run(command, env=env, stdin=stdin, capture_output=True, timeout=LIMIT_S, check=True)
     os.close(mine)
     assert terminal == given(control).heeds_undescribed
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+
+class _Older(BaseHTTPRequestHandler):
+    """Answers as a daemon of before stories had texts."""
+
+    def do_GET(self) -> None:
+        """Know no project."""
+        self._answer(404, {"type": "error", "code": "NOT_FOUND", "message": "no project", "hint": None})
+
+    def do_POST(self) -> None:
+        """Start what it understands."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        unknown = sorted(body.keys() - {"project", "by", "story", "queue"})
+        if unknown:
+            message = f"unknown argument {unknown[0]!r} (allowed: story, queue)"
+            self._answer(400, {"type": "error", "code": "BAD_ARGUMENT", "message": message, "hint": None})
+            return
+        told = {"type": "accepted", "message": f"{body['story']} starts", "step": "bdd", "status": "pending"}
+        self._answer(200, {**told, "caller_instruction": "x", "project": "/srv/shop"})
+
+    def _answer(self, status: int, answer: dict[str, Any]) -> None:
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def address_string(self) -> str:
+        """Return a name for the log: a Unix socket has no address."""
+        return "unix"
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log nothing."""
+
+
+def test_a_daemon_of_before_an_upgrade_is_asked_as_it_understands(tmp_path: Path) -> None:
+    """It knows no argument `described`, which the person at the terminal never typed."""
+    runtime = Path(tempfile.mkdtemp(prefix="older-", dir="/tmp"))
+    try:
+        with _Server(str(runtime / "control.sock"), _Older) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            mine, theirs = os.openpty()
+            with os.fdopen(theirs, "rb") as screen:
+                ended = subprocess.run(
+                    [sys.executable, "-m", "handoffd", "start", "shop", "US-9"],
+                    env=environment(runtime), stdin=screen, capture_output=True, text=True, timeout=LIMIT_S,
+                    check=False,
+                )  # fmt: skip
+            os.close(mine)
+            server.shutdown()
+    finally:
+        shutil.rmtree(runtime)
+    assert (0, "US-9 starts (bdd, pending)\n", "") == (ended.returncode, ended.stdout, ended.stderr)
