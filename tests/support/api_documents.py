@@ -33,5 +33,5 @@ def _codes(problem: ErrorStatus) -> str:
 
 def _parameters(endpoint: Endpoint) -> str:
     named = [(one.name, one.required) for one in endpoint.url if one.place == "query"]
-    named += [(one.name, one.required) for one in endpoint.body or ()]
+    named += [(one.name, one.needed) for one in endpoint.body or ()]
     return ", ".join(f"**`{name}`**" if required else f"`{name}`" for name, required in named) or "–"

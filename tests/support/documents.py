@@ -232,7 +232,7 @@ _GUARDS = {
 
 
 def _arguments(spec: VerbSpec) -> str:
-    return ", ".join(f"`{p.name}`" if p.required else f"[`{p.name}`]" for p in spec.parameters) or "–"
+    return ", ".join(f"`{p.name}`" if p.needed else f"[`{p.name}`]" for p in spec.parameters) or "–"
 
 
 def _event_of(spec: VerbSpec) -> str:

@@ -26,6 +26,7 @@ from handoffd.engine.events import (
     Advanced,
     Approved,
     AutoContinueChosen,
+    BacklogAdded,
     BacklogEdited,
     BacklogMoved,
     BacklogRemoved,
@@ -51,6 +52,7 @@ from handoffd.engine.events import (
     Landed,
     LevelChosen,
     LimitLifted,
+    NewStory,
     Noted,
     NoticeGivenUp,
     Paused,
@@ -74,6 +76,7 @@ from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason, State, Status
+from handoffd.protocol.story_text import story_text
 
 AT_REST = [status for status in Status if status is not Status.RUNNING]
 EXITS = (Exit(code=0), Exit(code=1, tail="?"), Exit(signal=9, by="deadline"), Exit(by="lost"))
@@ -175,6 +178,9 @@ def of_stories_set_aside(*, closed: bool = False) -> Iterator[Ledger]:
         yield Ledger(automatic=True, closed=closed, parked=(parked,), backlog=(queued,))
 
 
+TEXT = story_text("Show prices in cents.")
+
+
 # --- facts ----------------------------------------------------------------------------------------
 def readings() -> Iterator[Reading]:
     """Return what an executor can leave."""
@@ -208,6 +214,11 @@ def verbs() -> Iterator[Event]:
         yield BacklogEdited(story=queued, priority=2, blocked_by=("US-9",))
         yield BacklogEdited(story=queued, blocked_by=(queued,))
         yield BacklogRemoved(stories=(queued,))
+        both = NewStory(story=queued, described=TEXT), NewStory(story="US-1", described=TEXT)
+        yield BacklogAdded(stories=both)
+    yield BacklogAdded(stories=(NewStory(story="US-8", described=TEXT),), dry_run=True)
+    yield Started(story="US-7", described=TEXT, names_story=True)
+    yield Started(story="US-7", undescribed=("US-7",), heeds_undescribed=True, names_story=True)
     yield Approved(note="Fine.")
     for reason in (None, *Reason):
         yield Rejected(reason=reason)

@@ -28,6 +28,7 @@ from handoffd.engine.views import (
     SlotsView,
     SnapshotsView,
     SnapshotView,
+    StoryView,
     TrackView,
     Tried,
     WorkspaceView,
@@ -202,6 +203,13 @@ class MemorySupervision:
         return Peek(
             project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,
             executor="claude", prompt="# Do bdd\n\x1b[31mred", warnings=("docs/sdd.md is missing",),
+        )  # fmt: skip
+
+    async def story(self, project: str, story: str | None) -> StoryView:
+        """Return a story that waits, with its text."""
+        return StoryView(
+            project=project, story=story or "US-001", standing="queued", title="Dark mode",
+            text="Dark mode\n\nA toggle.", source=None,
         )  # fmt: skip
 
     async def snapshots(self, project: str) -> SnapshotsView:

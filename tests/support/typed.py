@@ -11,6 +11,7 @@ import click
 
 from handoffd.api.verbs import VERBS
 from handoffd.cli.main import cli
+from handoffd.cli.stories.start import meant
 from handoffd.cli.verbs import sorted_out
 
 
@@ -55,6 +56,8 @@ def _understood(line: str, words: list[str]) -> Typed:
 
 
 def _arguments(verb: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    if verb == "start":
+        return _started(params)
     parameters = VERBS[verb].parameters
     needed = [parameter for parameter in parameters if parameter.required and not parameter.trailing]
     trailing = next((parameter for parameter in parameters if parameter.trailing), None)
@@ -63,3 +66,16 @@ def _arguments(verb: str, params: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in params.items() if name not in {"words", "as_json"} and value}
     lists = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
     return {"project": project, **words, **lists}
+
+
+def _started(params: Mapping[str, Any]) -> dict[str, Any]:
+    said = meant(params["words"], lambda _: False, described=bool(params["edit"]))
+    assert said.project is not None, "start without a project"
+    text = [*said.texts, *(["What it shall bring."] if params["edit"] else [])]
+    options = {name: value for name, value in params.items() if name not in _NOT_TOLD and value}
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    words = {"story": said.stories[0] if said.stories else None, "then": list(said.stories[1:])}
+    return {"project": said.project, **words, "text": text[0] if text else None, **lists}
+
+
+_NOT_TOLD = frozenset({"words", "as_json", "file", "edit", "story"})

@@ -6,6 +6,7 @@ with the next command and the keys of `VerbContext`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -19,12 +20,14 @@ from handoffd.engine.views import (
     BacklogView,
     IdleSchedule,
     ProjectView,
+    Renewed,
     ScheduleView,
     SlotsView,
     SnapshotsView,
+    StoryView,
     WorkspaceView,
 )
-from handoffd.errors import Problem
+from handoffd.errors import HandoffdError, Problem
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.journal.retention import Cleaned
@@ -132,6 +135,13 @@ class ProjectsAnswer(Struct, frozen=True, kw_only=True):
 
 class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
     """The queued stories of a project."""
+
+    name: str
+    daemon: bool
+
+
+class StoryAnswer(StoryView, frozen=True, kw_only=True):
+    """A story with its text."""
 
     name: str
     daemon: bool
@@ -557,3 +567,34 @@ class MessageAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="me
     report: str
     language: str
     caller_instruction: str
+
+
+# --- answers: a reload, and added projects -----------------------------------------------------------
+def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
+    """Return the outcome of a reload."""
+    view = renewed.settings
+    return Reloaded(
+        settings=SettingsRead(
+            file=view.file,
+            taken=not view.problems,
+            changed=view.changed,
+            restart=view.restart,
+            problems=view.problems,
+        ),
+        brought=renewed.brought,
+        let_go=renewed.let_go,
+        problems=(*map(str, view.problems), *renewed.problems),
+        warnings=warnings,
+    )
+
+
+def added_many(outcome: Mapping[str, str | HandoffdError]) -> AddedMany:
+    """Return the added projects, and why others were refused."""
+    refused = {asked: error for asked, error in outcome.items() if isinstance(error, HandoffdError)}
+    return AddedMany(
+        added=[root for root in outcome.values() if isinstance(root, str)],
+        refused=[
+            NotAdded(project=asked, code=error.code, message=error.message, hint=error.hint)
+            for asked, error in refused.items()
+        ],
+    )

@@ -8,17 +8,20 @@ describe it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from msgspec import Struct
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
-from handoffd.engine.events import Verb
+from handoffd.engine.events import NewStory, Verb
+from handoffd.engine.routing import MOST_STORIES
 from handoffd.engine.track import kind_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import RESERVED_IDS, check_story_id
+from handoffd.protocol.story_text import MAX_BYTES, QUOTE_BYTES, story_text
 
 BAD_ARGUMENT = "BAD_ARGUMENT"
 
@@ -35,7 +38,35 @@ MOST_SPENT: Final = 10**12
 _KINDS: Final[Mapping[str, Callable[..., Verb]]] = {kind_of(event): event for event in get_args(Verb)}
 _ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
 
+
+def _start(given: Arguments) -> Arguments:
+    """Return the fields of a start; `text`, `title` and `source` become one value."""
+    fields = {name: value for name, value in given.items() if name not in _OF_TEXT}
+    text = given.get("text")
+    described = None if text is None else story_text(text, given["title"], given["source"])
+    story = given["story"] or ""
+    return {
+        **fields, "story": story, "described": described, "priority": given["priority"] or 0,
+        "then": tuple(one for one in given["then"] if one != story), "automatic": not given["manual"],
+        "heeds_undescribed": given["described"], "tells_aside": True, "heeds_begun": True,
+        "keeps_place": True, "names_story": True,
+    }  # fmt: skip
+
+
+def _custom(given: Arguments) -> Arguments:
+    """Return the fields of the start that a custom task is."""
+    fields = {name: value for name, value in given.items() if name not in {"text", "label", "manual"}}
+    return {
+        **fields, "story": given["label"], "task_type": "custom", "instruction": given["text"],
+        "priority": given["priority"] or 0, "automatic": not given["manual"], "tells_aside": True,
+        "heeds_begun": True, "keeps_place": True, "names_story": True,
+    }  # fmt: skip
+
+
+_OF_TEXT: Final = frozenset({"text", "title", "source", "described", "manual"})
+
 _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
+    "start": _start, "custom": _custom,
     "reopen": lambda given: {**given, "entry": 2},
     "budget": lambda given: {
         "scope": "attempt" if given["attempt"] else "story" if given["story"] else "project",
@@ -93,7 +124,13 @@ def values(parameters: Sequence[Parameter], given: Arguments) -> dict[str, Any]:
     if unknown:
         allowed = ", ".join(parameter.name for parameter in parameters) or "none"
         raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
-    return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+    return {one.name: _value(_wanted(one, given), given.get(one.name)) for one in parameters}
+
+
+def _wanted(parameter: Parameter, given: Arguments) -> Parameter:
+    """Return a parameter that is not required once another is given in its place."""
+    instead = None if parameter.unless is None else given.get(parameter.unless)
+    return parameter if instead in (None, "") else replace(parameter, required=False)
 
 
 def _value(parameter: Parameter, value: object) -> object:
@@ -120,7 +157,7 @@ def schema_of(parameter: Parameter) -> Json:
     if kind.also is not None:
         known = {"anyOf": [known, kind.also]}
     described = {"description": parameter.help}
-    if parameter.required:
+    if parameter.needed:
         return {**_not_empty(known), **described}
     if "" not in kind.empty or parameter.guards:
         return {"anyOf": [known, {"type": "null"}], **described}
@@ -152,6 +189,32 @@ def _text(parameter: Parameter, value: object) -> str:
     if parameter.choices and value not in parameter.choices:
         raise _bad(f"unknown {parameter.name} {value[:80]!r} (allowed: {', '.join(parameter.choices)})")
     return value
+
+
+def _story_text(parameter: Parameter, value: object) -> str:
+    if not isinstance(value, str):
+        raise _bad(f"{parameter.name} must be a text")
+    return story_text(value).text
+
+
+def _new_stories(parameter: Parameter, value: object) -> tuple[NewStory, ...]:
+    """Return stories with their texts. Raises Refused for the first problem."""
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_STORIES:
+        raise _bad(f"{parameter.name} must be a list of 1 to {MOST_STORIES} objects")
+    return tuple(_new_story(f"{parameter.name}.{place}", one) for place, one in enumerate(value))
+
+
+def _new_story(where: str, value: object) -> NewStory:
+    if not isinstance(value, dict):
+        raise _bad(f"{where} must be an object")
+    try:
+        given = values(NEW_STORY, value)
+    except Refused as refused:
+        raise Refused(f"{where}: {refused.message}", code=refused.code) from None
+    return NewStory(
+        story=given["story"] or "", given=given["story"] is not None, blocked_by=given["blocked_by"],
+        described=story_text(given["text"], given["title"], given["source"]), priority=given["priority"] or 0,
+    )  # fmt: skip
 
 
 def _story(parameter: Parameter, value: object) -> str:
@@ -262,7 +325,37 @@ _PATH: Final[Json] = {"type": "string", "pattern": "^/", "maxLength": MAX_TEXT}
 _DIGITS: Final[Json] = {"type": "string", "pattern": "^[1-9][0-9]{0,11}$"}
 """A number as text: command lines have no others."""
 
+NEW_STORY: Final = (
+    Parameter(name="story", type="story", help="its id; the next free one by default"),
+    Parameter(name="text", type="story_text", required=True, help="what the story shall bring"),
+    Parameter(name="title", type="text", help="its title"),
+    Parameter(name="source", type="text", help="where the text comes from"),
+    Parameter(name="blocked_by", type="stories", help="stories that must be done first"),
+    Parameter(name="priority", type="priority", help="higher starts sooner"),
+)
+"""What a new story of the backlog is made of."""
+
+_STORY_TEXT: Final[Json] = {"type": "string", "maxLength": MAX_BYTES - QUOTE_BYTES, "pattern": r"\S"}
+_NEW_STORY: Final[Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["text"],
+    "properties": {
+        "story": _STORY,
+        "text": _STORY_TEXT,
+        "title": {"type": "string", "maxLength": MAX_TEXT},
+        "source": {"type": "string", "maxLength": MAX_TEXT},
+        "blocked_by": {"type": "array", "items": _STORY},
+        "priority": {"type": "integer", "minimum": -MOST_URGENT, "maximum": MOST_URGENT},
+    },
+}
+
 TYPES: Final[Mapping[str, ParameterType]] = {
+    "story_text": ParameterType(check=_story_text, shape=_STORY_TEXT),
+    "new_stories": ParameterType(
+        check=_new_stories,
+        shape={"type": "array", "minItems": 1, "maxItems": MOST_STORIES, "items": _NEW_STORY},
+    ),
     "text": ParameterType(check=_text, shape={"type": "string", "maxLength": MAX_TEXT}),
     "step": ParameterType(check=_text, shape={"type": "string", "maxLength": MAX_TEXT}),
     "story": ParameterType(check=_story, shape=_STORY),

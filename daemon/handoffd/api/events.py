@@ -22,7 +22,7 @@ from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import counted, usage_in_words
+from handoffd.engine.wording import counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Standing, StoredEvent, StoredRun
@@ -308,9 +308,15 @@ def _started(fact: Json) -> str:
     how = [word for word in ("queue", "force") if fact[word]]
     then = f" and then {', '.join(fact['then'])}" if fact.get("then") else ""
     due = f", as it was due at {fact['due']}" if fact.get("due") else ""
+    then = f" ({fact['described']['title']!r}){then}" if fact.get("described") else then
     return f"{fact['task_type']} {fact['story']}{then} was asked for{due}" + (
         f" ({', '.join(how)})" if how else ""
     )
+
+
+def _added(fact: Json) -> str:
+    named_ = [f"{one['story']} ({one['described']['title']!r})" for one in fact["stories"]]
+    return f"{first_few(named_)} came for the backlog"
 
 
 def _auto_continue(fact: Json) -> str:
@@ -383,6 +389,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "backlog_moved": lambda fact: f"{fact['story']} was given another place in the backlog",
     "backlog_edited": lambda fact: f"{fact['story']} was changed in the backlog",
     "backlog_removed": lambda fact: f"{', '.join(fact['stories'])} went out of the backlog",
+    "backlog_added": _added,
     "auto_continue_chosen": _auto_continue,
     "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
     "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",

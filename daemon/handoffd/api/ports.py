@@ -25,6 +25,7 @@ from handoffd.engine.views import (
     Renewed,
     SlotsView,
     SnapshotsView,
+    StoryView,
     Tried,
     WorkspaceView,
 )
@@ -130,6 +131,9 @@ class Supervision(Protocol):
 
     async def backlog(self, project: str) -> BacklogView:
         """Return the queued stories of a project."""
+
+    async def story(self, project: str, story: str | None) -> StoryView:
+        """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
 
     async def snapshots(self, project: str) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises StoreError where there can be none."""

@@ -83,6 +83,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
 _ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
+_STORY: Final = UrlParameter(name="story", help="its id; without it, the story in flight")
 _ANY: Final = UrlParameter(
     name="project", required=True, help="a project's name, or the path of any folder, supervised or not"
 )
@@ -125,6 +126,10 @@ _QUESTIONS: Final = (
     Question(
         name="backlog", help="A project's backlog, and what each story waits for: as `backlog --json`.",
         parameters=(_ONE_PROJECT,), ask=Reads.backlog, hint="handoffd backlog PROJECT",
+    ),
+    Question(
+        name="story", help="A story with its text: as `story --json`.",
+        parameters=(_ONE_PROJECT, _STORY), ask=Reads.story, hint="handoffd story PROJECT STORY",
     ),
     Question(
         name="snapshots", help="The files of a project's story as they were kept: as `snapshots --json`.",

@@ -39,6 +39,7 @@ from handoffd.api.answers import (
     SlotsAnswer,
     SnapshotsAnswer,
     StatusAnswer,
+    StoryAnswer,
     Tested,
     TriedSink,
     UsageAnswer,
@@ -201,6 +202,12 @@ class Reads:
         root = self._supervision.find(project)
         view = await self._supervision.backlog(root)
         return BacklogAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+
+    async def story(self, project: str, story: str | None = None) -> StoryAnswer:
+        """Return a story with its text, the one in flight by default."""
+        root = self._supervision.find(project)
+        view = await self._supervision.story(root, story)
+        return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
     async def snapshots(self, project: str) -> SnapshotsAnswer:
         """Return the snapshots of a project's story."""

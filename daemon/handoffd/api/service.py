@@ -26,16 +26,16 @@ from handoffd.api.answers import (
     Initialised,
     LandedAnswer,
     Lifted,
-    NotAdded,
     OtherTests,
     Reloaded,
     Removed,
-    SettingsRead,
     Stopping,
     Tested,
     TriedTests,
     Trusted,
     VerbContext,
+    added_many,
+    reloaded,
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed, addressed_json
@@ -55,13 +55,13 @@ from handoffd.clock import Clock
 from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
-from handoffd.engine.views import LandingRequest, Renewed
+from handoffd.engine.views import LandingRequest
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
 from handoffd.execute.run import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.proc_probe import is_marked
 from handoffd.execute.witness import ALONE, Witness
-from handoffd.inspection.framework import detect_framework, finished_before
+from handoffd.inspection.framework import StoryFacts, detect_framework, finished_before, story_facts
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
@@ -142,6 +142,11 @@ def _parent(pid: int) -> int:
 
 
 # --- the service -------------------------------------------------------------------------------------
+def _facts(root: str, stories: tuple[str, ...]) -> tuple[bool, StoryFacts]:
+    """Return whether a project has its bootstrap behind it, and what its files say of stories. Blocks."""
+    return is_bootstrapped(root), story_facts(root, stories)
+
+
 class Service(Reads, Inspecting):
     """All verbs and reads of the supervised projects.
 
@@ -229,14 +234,12 @@ class Service(Reads, Inspecting):
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "land":
             return await self._land(self._supervision.find(project), given, caller)
-        if verb == "start":
-            return await self._start(await self._ready(project), given, caller)
-        if verb == "custom":
-            label = given.pop("label")
-            story = label or f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
-            task = {**given, "story": story, "task_type": "custom", "instruction": given["text"]}
-            del task["text"]
-            return await self._start(await self._ready(project), task, caller)
+        if verb == "backlog_import":
+            return await self._add_stories(self._supervision.find(project), given, caller)
+        if verb == "custom" and given["label"] is None:
+            given["label"] = f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
+        if verb in {"start", "custom"}:
+            return await self._start(await self._ready(project), event_of(spec, given, caller.by), caller)
         root = self._supervision.find(project)
         return await self._give(root, event_of(spec, given, caller.by), caller.request)
 
@@ -282,16 +285,26 @@ class Service(Reads, Inspecting):
             message = f"{rule}: the request came from a process of an executor"
             raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
-    async def _start(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
-        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        asked = {name: value for name, value in given.items() if name != "manual"}
-        asked["then"] = tuple(story for story in asked.get("then", ()) if story != asked["story"])
-        asked["priority"] = asked["priority"] or 0
-        started = Started(
-            bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, heeds_begun=True,
-            keeps_place=True, by=caller.by, **asked,
+    async def _start(self, root: str, started: Verb, caller: Caller) -> Json:
+        """Give a start; the project's files say whether they describe its stories."""
+        assert isinstance(started, Started)
+        wanted = tuple(story for story in (started.story, *started.then) if story)
+        bootstrapped, found = await to_thread.run_sync(_facts, root, wanted)
+        event = replace(
+            started, bootstrapped=bootstrapped, undescribed=found.undescribed,
+            numbers=None if started.story else found.numbers,
         )  # fmt: skip
-        return await self._give(root, started, caller.request)
+        return await self._give(root, event, caller.request)
+
+    async def _add_stories(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
+        """Put stories into the backlog of a project; it need not have one in flight."""
+        await self._initialise(root)
+        bootstrapped, found = await to_thread.run_sync(_facts, root, ())
+        added = facts.BacklogAdded(
+            stories=given["stories"], dry_run=given["dry_run"], numbers=found.numbers,
+            bootstrapped=bootstrapped, by=caller.by,
+        )  # fmt: skip
+        return await self._give(root, added, caller.request)
 
     async def start_due(self, root: str, event: Started) -> Result:
         """Start the story or task of a schedule in a supervised project; initialise it first if necessary.
@@ -500,34 +513,3 @@ class Service(Reads, Inspecting):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
-
-
-# --- answers: a reload, and added projects -----------------------------------------------------------
-def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
-    """Return the outcome of a reload."""
-    view = renewed.settings
-    return Reloaded(
-        settings=SettingsRead(
-            file=view.file,
-            taken=not view.problems,
-            changed=view.changed,
-            restart=view.restart,
-            problems=view.problems,
-        ),
-        brought=renewed.brought,
-        let_go=renewed.let_go,
-        problems=(*map(str, view.problems), *renewed.problems),
-        warnings=warnings,
-    )
-
-
-def added_many(outcome: Mapping[str, str | HandoffdError]) -> AddedMany:
-    """Return the added projects, and why others were refused."""
-    refused = {asked: error for asked, error in outcome.items() if isinstance(error, HandoffdError)}
-    return AddedMany(
-        added=[root for root in outcome.values() if isinstance(root, str)],
-        refused=[
-            NotAdded(project=asked, code=error.code, message=error.message, hint=error.hint)
-            for asked, error in refused.items()
-        ],
-    )

@@ -27,9 +27,11 @@ class Parameter:
     name: str
     type: Literal[
         "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level",
-        "priority", "paths",
+        "priority", "paths", "story_text", "new_stories",
     ]  # fmt: skip
     required: bool = False
+    unless: str | None = None
+    """The parameter that may be given in its place, where it is required."""
     help: str = ""
     choices: tuple[str, ...] = ()
     """The only allowed values of a text."""
@@ -39,6 +41,11 @@ class Parameter:
     """Whether a flag overrides a warning, or writes over something."""
     trailing: bool = False
     """Of stories: on a command line, the words after the required ones."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether no request can do without it."""
+        return self.required and self.unless is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,7 @@ _EXECUTORS = Parameter(
     name="executor", type="executors", help="the executor: NAME, or NAME,NAME in order of preference"
 )
 _TEAMS = Parameter(name="agent_teams", type="flag", help="ask the executor to lead an agent team")
+_STORY_TEXT = Parameter(name="text", type="story_text", help="what the story shall bring, in your own words")
 _PRIORITY = Parameter(name="priority", type="priority", help="higher starts sooner; the default is 0")
 _COMPLEXITY = Parameter(name="complexity", type="text", choices=("S", "M", "L"), help="size: S, M or L")
 _REASONS = (
@@ -122,15 +130,25 @@ _SPECS: Final = (
         name="start",
         help="Start a story; queue any further ones.",
         parameters=(
-            Parameter(name="story", type="story", required=True, help="its id, e.g. US-001"),
+            Parameter(
+                name="story",
+                type="story",
+                required=True,
+                unless="text",
+                help="its id, e.g. US-001",
+            ),
             Parameter(name="then", type="stories", trailing=True, help="further stories, queued behind it"),
+            _STORY_TEXT,
+            Parameter(name="title", type="text", help="its title; default: the text's first heading or line"),
+            Parameter(name="source", type="text", help="where the text comes from, e.g. an issue's address"),
             _QUEUE,
             Parameter(
                 name="force",
                 type="flag",
                 forces=True,
-                help="replace the story in flight, or repeat a finished one",
+                help="replace the story in flight, repeat a finished one, start an undescribed one",
             ),
+            Parameter(name="described", type="flag", help="refuse a story that nothing describes"),
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
             _PRIORITY,
             _COMPLEXITY,
@@ -238,6 +256,22 @@ _SPECS: Final = (
         help="Start the next queued story if none is in flight.",
         event="continued",
         adds=True,
+    ),
+    VerbSpec(
+        name="backlog_import",
+        help="Queue stories with their texts; start none of them.",
+        parameters=(
+            Parameter(
+                name="stories",
+                type="new_stories",
+                required=True,
+                help="objects with `text`, and optionally story, title, source, blocked_by, priority",
+            ),
+            Parameter(name="dry_run", type="flag", help="change nothing, and tell what would be added"),
+        ),
+        event="backlog_added",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(
         name="backlog_move",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from handoffd.api.client import Client
-from handoffd.entrance.place import Place
+from handoffd.entrance.place import Place, called
 from handoffd.errors import HandoffdError, Json, StoreError
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ def words_of_verb(
     if spec is None or not any(one.type == "reason" for one in spec.parameters):
         return []
     return [CompletionItem(reason) for reason in Reason if reason.startswith(incomplete)]
+
+
+_NUMBERED: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*[-_][0-9]+")
+
+
+def is_numbered(word: str) -> bool:
+    """Return whether a word that could name a project looks like the id of a story, and not a folder."""
+    return _NUMBERED.fullmatch(word) is not None and called(word) == word
 
 
 project_argument = click.argument("project", required=False, shell_complete=project_names)

@@ -10,6 +10,7 @@ import click
 
 from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.stories.imports import import_
 from handoffd.cli.verbs import verb_command
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.wording import command_for
@@ -19,7 +20,7 @@ from handoffd.errors import Json, NotFound
 
 # --- for people ----------------------------------------------------------------------------------------
 
-_HEAD: Final = ("", "STORY", "PRIORITY", "SIZE", "ASKED FOR", "BY", "STARTS")
+_HEAD: Final = ("", "STORY", "PRIORITY", "SIZE", "ASKED FOR", "BY", "STARTS", "TITLE")
 _WIDTH: Final = 100
 
 
@@ -28,7 +29,9 @@ def report(answer: Json) -> list[str]:
     lines, named = [f"{plain(answer['name'])}: {_now(answer)}"], answer | {"called": answer["name"]}
     stories = answer["stories"]
     if stories:
-        lines += table(_HEAD, [_row(one, answer["next_story"]) for one in stories])
+        rows = [_row(one, answer["next_story"]) for one in stories]
+        titled = any(row[-1] for row in rows)
+        lines += table(_HEAD, rows) if titled else table(_HEAD[:-1], [row[:-1] for row in rows])
     else:
         adding = by_name(command_for(answer["project"], "start", "STORY", "STORY"), named)
         lines.append(f"No story waits: {plain(adding)}")
@@ -51,6 +54,7 @@ def _row(one: Json, upcoming: str | None) -> list[str]:
         moment(one["at"]) if one["at"] else "–",
         shorten(who or "–", 24),
         shorten(starts, _WIDTH),
+        shorten(one.get("title") or "", 60),  # older daemons send none
     ]
 
 
@@ -93,8 +97,9 @@ class _Showing(click.Group):
 def backlog() -> None:
     """Show the queued stories of a project: handoffd backlog [PROJECT] [--json].
 
-    `start PROJECT STORY STORY...` and `start PROJECT STORY --queue` queue stories. The first story that does
-    not wait for another one starts next: with `continue`, or by itself after `backlog auto PROJECT on`.
+    `start PROJECT STORY STORY...`, `start PROJECT STORY --queue` and `backlog import FILE` queue stories. The
+    first story that does not wait for another one starts next: with `continue`, or by itself after `backlog
+    auto PROJECT on`.
     """
 
 
@@ -115,6 +120,7 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
 
 for _verb in ("backlog_move", "backlog_edit", "backlog_remove", "backlog_auto"):
     backlog.add_command(verb_command(VERBS[_verb]))
+backlog.add_command(import_)
 
 
 # --- auto ----------------------------------------------------------------------------------------------

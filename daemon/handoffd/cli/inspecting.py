@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from shlex import quote
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from handoffd.chat.status_text import FILES
-from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place, by_name, in_utf8
@@ -205,6 +205,40 @@ def report(shown: dict[str, Any]) -> list[str]:
         return [f"{step} would dispatch nothing: {why}", *warnings, *advice]
     head = f"{step}, attempt {shown['attempt']}: {why}"
     return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]
+
+
+# --- a story ------------------------------------------------------------------------------------------
+_STANDINGS: Final = {
+    "in_flight": "is in flight", "queued": "waits in the backlog", "set_aside": "is set aside",
+    "done": "is done", "closed": "was aborted",
+}  # fmt: skip
+
+
+@click.command()
+@project_argument
+@click.argument("story", required=False)
+@json_option
+@click.pass_obj
+def story(place: Place, project: str | None, story: str | None, as_json: bool) -> None:
+    """Print what STORY of PROJECT shall bring, in the words of the person who asked for it.
+
+    Without STORY: the story in flight, or the one that ended last.
+    """
+    if project is not None and story is None and is_numbered(project):
+        project, story = None, project
+    answer = ask(place, "story", project=place.project(project), story=story)
+    _show(answer.json, as_json, told)
+
+
+def told(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/story`."""
+    head = f"{plain(answer['story'])} {_STANDINGS[answer['standing']]}"
+    lines = [f"{head}: {plain(answer['title'])}" if answer["title"] else head]
+    lines += [f"  source: {plain(answer['source'])}"] if answer["source"] else []
+    if answer["text"] is None:
+        gone = "its text is no longer kept; see `handoffd events --json`"
+        return [*lines, f"  {gone if answer['title'] else 'it has no text'}"]
+    return [*lines, "", plain(answer["text"], lines=True)]
 
 
 # --- snapshots -----------------------------------------------------------------------------------------

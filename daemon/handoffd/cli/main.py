@@ -66,7 +66,11 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.inspecting:triage",
         "Print a prompt that sorts a project's open issues; pipe it to an agent.",
     ),
-    "backlog": ("handoffd.cli.backlog:backlog", "Show the queued stories; move, edit or remove them."),
+    "backlog": (
+        "handoffd.cli.backlog:backlog",
+        "Show the queued stories; import, move or edit them.",
+    ),
+    "story": ("handoffd.cli.inspecting:story", "Print what a story shall bring, as it was asked for."),
     "snapshots": (
         "handoffd.cli.inspecting:snapshots",
         "List the kept files of a story, step by step, to compare or go back to.",
@@ -129,7 +133,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "peek", "snapshots", "workspaces", "schedule", "log", "events", "runs", "usage", "limits",
+        "status", "peek", "story", "snapshots", "workspaces", "schedule", "log", "events", "runs", "usage",
+        "limits",
         "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
@@ -155,6 +160,7 @@ start shop US-001
 custom shop "Rename UserDTO to UserResponse"
 continue shop
 backlog auto shop on
+backlog import ~/stories --dry-run
 backlog edit shop US-003 --priority 5
 backlog move shop US-003 --before US-002
 backlog remove shop US-003
@@ -184,6 +190,7 @@ hooks status
 hooks uninstall
 status shop --watch
 peek shop
+story shop US-007
 snapshots shop
 workspaces
 schedule shop
@@ -238,6 +245,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now."""
+        if cmd_name == "start":
+            from handoffd.cli.stories.start import start_command
+
+            return _with_examples(start_command(), cmd_name)
         if cmd_name in VERBS and VERBS[cmd_name].typed == cmd_name:
             from handoffd.cli.verbs import verb_command
 

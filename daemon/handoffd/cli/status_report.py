@@ -182,6 +182,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if (following := repair_command(project["project"], project["condition"])) is not None:
             yield f"next: {plain(by_name(following, project))}"
         return
+    if track.get("title"):  # older daemons send none
+        yield f"title: {shorten(track['title'], width)}"
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))
     if track["last_error"] and track["last_error"] != track["waits_for"]:

@@ -45,7 +45,8 @@ def _accepted(answer: Json) -> list[str]:
     message = plain(by_name(answer["message"], answer))
     if answer["status"] in {"pass", "failing"}:  # the message names the step that follows
         return [message]
-    return [f"{message} ({plain(answer['step'])}, {answer['status']})"]
+    warnings = (f"  warning: {plain(by_name(one, answer))}" for one in answer.get("warnings", ()))
+    return [f"{message} ({plain(answer['step'])}, {answer['status']})", *warnings]
 
 
 def _dispatched(answer: Json) -> list[str]:
@@ -80,7 +81,7 @@ def _timeout(answer: Json) -> list[str]:
 
 
 def _error(answer: Json) -> list[str]:
-    return [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
+    return [f"handoffd: {plain(by_name(answer['message'], answer))} [{answer['code']}]"]
 
 
 def _initialised(answer: Json) -> list[str]:
@@ -193,23 +194,18 @@ def verb_command(spec: VerbSpec) -> click.Command:
         place = click.get_current_context().find_object(Place)
         assert place is not None
         alone = words[0] if words and project is None else None
-        try:
-            answer = _asked(place, spec, place.project(project), given, alone)
-        except NotFound as unknown:
-            if spec.name == "start" and len(words) > 1 and words[0].startswith("US-"):
-                unknown.hint = join(("handoffd", "start", ".", *words))  # several stories of the project here
-            raise
+        answer = give_verb(place, spec, place.project(project), given, alone)
         if answer.json["type"] == "initialised":
             answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
-        _say(answer, as_json)
+        say(answer, as_json)
 
     command = click.Command(
         spec.typed.split()[-1],
         callback=run,
         help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
-            click.Argument(["words"], nargs=-1, metavar=words, shell_complete=_complete),
-            *(_option(one) for one in spec.parameters if not one.required and not one.trailing),
+            click.Argument(["words"], nargs=-1, metavar=words, shell_complete=complete_words),
+            *(option_of(one) for one in spec.parameters if not one.required and not one.trailing),
             *([_NO_TESTS] if spec.name == "init" else []),
         ],
     )
@@ -227,13 +223,17 @@ _NO_TESTS: Final = click.Option(
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_words(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return candidates for the next word of a verb."""
     from handoffd.cli.asking import words_of_verb
 
     return words_of_verb(context, parameter, incomplete)
 
 
-def _option(parameter: Parameter) -> click.Option:
+def option_of(parameter: Parameter) -> click.Option:
+    """Return the option of a command for a parameter."""
     name, help_ = (
         f"--{parameter.name.replace('_', '-')}",
         f"{parameter.help[:1].upper()}{parameter.help[1:]}.",
@@ -305,7 +305,7 @@ _NAME_CHARACTERS: Final = 255
 """Longer words are texts, not names."""
 
 
-def _asked(place: Place, spec: VerbSpec, project: str, given: dict[str, Any], alone: str | None) -> Answer:
+def give_verb(place: Place, spec: VerbSpec, project: str, given: dict[str, Any], alone: str | None) -> Answer:
     """Give the verb. Raises Refused if `alone`, its only word, is the name of a project."""
     if alone is not None and spec.name in _TAKE_ANY:
         mistaken = _mistaken(place, spec, alone)
@@ -355,6 +355,11 @@ def _project_called(place: Place, word: str) -> Json | None:
     return None
 
 
+def names_project(place: Place, word: str) -> bool:
+    """Return whether a word is the name of a supervised project."""
+    return _project_called(place, word) is not None
+
+
 def _is_known(place: Place, project: str, story: str) -> bool:
     """Return whether a project has a story of this name: then that is meant."""
     here = _backlog_of(place, project)
@@ -391,7 +396,8 @@ def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str
     return {key: told[key] for key in ("severity", "what", "why", "action")}
 
 
-def _say(answer: Any, as_json: bool) -> None:
+def say(answer: Any, as_json: bool) -> None:
+    """Print an answer; the exit code is 1 after a refusal."""
     failed = answer.json["type"] == "error" or answer.json.get("passed") is False
     prompt = answer.json.get("prompt")
     if as_json:

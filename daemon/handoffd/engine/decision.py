@@ -118,6 +118,14 @@ class Refusal(Struct, frozen=True, kw_only=True, tag_field="type", tag="error"):
     recoverable: bool = True
 
 
+class AskedFor(Struct, frozen=True, kw_only=True):
+    """A story that came with a text, and whether it is new."""
+
+    story: str
+    title: str
+    outcome: Literal["added", "changed", "known"]
+
+
 class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepted"):
     """The event was taken; the track is at `step` with `status`."""
 
@@ -127,6 +135,12 @@ class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepte
     message: str
     caller_instruction: str
     next_command: str | None = None
+    story: str | None = None
+    """The story that was asked for, where one was."""
+    stories: tuple[AskedFor, ...] = ()
+    """The stories that were put into the backlog."""
+    warnings: tuple[str, ...] = ()
+    """What a person should consider, in words."""
 
 
 Result = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut | Refusal | Accepted

@@ -17,6 +17,8 @@ from handoffd.engine.track import Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
+from handoffd.protocol.story import Numbering
+from handoffd.protocol.story_text import StoryText
 
 
 # --- what people ask for ------------------------------------------------------------------------------
@@ -37,6 +39,7 @@ class Started(Tagged, frozen=True, kw_only=True):
     """
 
     story: str
+    """Empty until the track's consumer has chosen one from `numbers`."""
     task_type: str = "story"
     instruction: str | None = None
     bootstrapped: bool = True
@@ -51,6 +54,14 @@ class Started(Tagged, frozen=True, kw_only=True):
     complexity: Complexity | None = None
     schedule: str | None = None
     due: datetime | None = None
+    described: StoryText | None = None
+    """What the story shall bring, in a person's words."""
+    numbers: tuple[Numbering, ...] | None = None
+    """How the project's files number stories; None: the id was given."""
+    undescribed: tuple[str, ...] = ()
+    """The stories of which no file of the project says anything."""
+    heeds_undescribed: bool = False
+    """Whether a story that nothing describes is refused, where an agent would have to guess."""
     tells_aside: bool = False
     """Whether the answer says which story is set aside; False: of a release that did so without a word."""
     heeds_begun: bool = False
@@ -59,6 +70,9 @@ class Started(Tagged, frozen=True, kw_only=True):
     keeps_place: bool = False
     """Whether `force` also resumes a story that was set aside at its step; False: of a release that
     restarted it."""
+    names_story: bool = False
+    """Whether the answer names the story, and warns of one that nothing describes; False: of a release that
+    did not."""
     by: str = "cli"
 
 
@@ -92,6 +106,31 @@ class BacklogRemoved(Tagged, frozen=True, kw_only=True):
     """Take stories out of the backlog."""
 
     stories: tuple[str, ...]
+    by: str = "cli"
+
+
+class NewStory(Struct, frozen=True, kw_only=True):
+    """A story for the backlog, in a person's words."""
+
+    story: str
+    """Empty until the track's consumer has chosen an id."""
+    described: StoryText
+    blocked_by: tuple[str, ...] = ()
+    priority: int = 0
+    given: bool = False
+    """Whether the id was given: then the story is recognised by that."""
+
+
+class BacklogAdded(Tagged, frozen=True, kw_only=True):
+    """Stories with a text were put into the backlog; a story that is known by now is not added again.
+
+    `dry_run` only asks what that would do.
+    """
+
+    stories: tuple[NewStory, ...]
+    numbers: tuple[Numbering, ...] = ()
+    bootstrapped: bool = True
+    dry_run: bool = False
     by: str = "cli"
 
 
@@ -266,6 +305,7 @@ Verb = (
     Initialised | Started | Approved | Rejected | Retried | Skipped | Aborted | Paused | Resumed | Noted
     | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised | PromptTaken
     | LevelChosen | PostChecked | Landed | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
+    | BacklogAdded
     | AutoContinueChosen
 )  # fmt: skip
 

@@ -313,7 +313,7 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
-        auto_continue=project.auto_continue, review=project.review,
+        auto_continue=project.auto_continue, review=project.review, texts=project.texts,
         workspace=project.workspace or parked.ledger.workspace,
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ which order the backlog goes, and what keeps a story of it, is in `routing.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -26,10 +26,12 @@ from handoffd.engine.decision import (
 )
 from handoffd.engine.events import (
     AutoContinueChosen,
+    BacklogAdded,
     BacklogEdited,
     BacklogMoved,
     BacklogRemoved,
     Continued,
+    NewStory,
     Started,
 )
 from handoffd.engine.routing import (
@@ -41,16 +43,38 @@ from handoffd.engine.routing import (
     behind,
     circle,
     entry_of,
+    first_step,
     give_back,
     needs_nobody,
     waits_in_words,
     without,
 )
-from handoffd.engine.track import Parked, Queued, Track, next_parked, parked_of, startable, unmet
+from handoffd.engine.story_texts import (
+    added,
+    answered,
+    is_changed,
+    known_stories,
+    missing_texts,
+    not_described_in_words,
+)
+from handoffd.engine.track import (
+    Parked,
+    Queued,
+    Track,
+    next_parked,
+    parked_of,
+    startable,
+    unmet,
+    with_texts,
+    without_texts,
+)
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
+from handoffd.protocol.story_text import StoryText
 
+MOST_TYPED: Final = 200
+"""Characters of a text that a command to type repeats."""
 _UNASKED: Final = "waits for a `continue`"
 _TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
 """The notice about a story that waits for a person."""
@@ -60,8 +84,14 @@ _TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human
 def start(situation: Situation, event: Started) -> Decision:
     """Start, queue, park or refuse, in that order of questions."""
     entries = tuple(_entry(situation, event, story) for story in (event.story, *event.then))
-    if (refused := _not_takeable(situation, event, entries)) is not None:
-        return refused
+    pipeline = situation.pipeline(event.task_type)
+    first = first_step(pipeline, situation.ledger, bootstrapped=event.bootstrapped)
+    missing = missing_texts(situation, event, first)
+    refused = _not_takeable(situation, event, entries) or _not_described(situation, event, missing)
+    return refused or answered(_started(situation, event, entries), event, missing)
+
+
+def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
     running = situation.state.status is Status.RUNNING
     if not situation.in_flight and not running:
         if (waiting := _waiting_of(situation, event.schedule)) is not None:
@@ -213,7 +243,7 @@ def _set_aside(situation: Situation, event: Started) -> Situation:
     ledger = situation.ledger
     parked = Parked(
         state=situation.state,
-        ledger=replace(ledger, parked=(), backlog=(), stories_done=(), dispatch=None),
+        ledger=replace(ledger, parked=(), backlog=(), stories_done=(), texts={}, dispatch=None),
         give_back=event.task_type == "custom" and not event.force,
     )
     others = tuple(p for p in ledger.parked if p.state.story != situation.state.story)
@@ -230,7 +260,8 @@ def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, .
     if event.schedule is not None and (untimely := _untimely(situation, event)) is not None:
         return untimely
     # First the reasons that no other option would fix: a refusal names one reason.
-    if (refused := no_circle(situation, entries) or _too_much(situation, entries)) is not None:
+    texts = {} if event.described is None else {event.story: event.described}
+    if (refused := no_circle(situation, entries) or _too_much(situation, entries, texts)) is not None:
         return refused
     for entry in entries:
         if not event.force and (refused := _not_startable(situation, event, entry.story)) is not None:
@@ -286,16 +317,17 @@ def _waiting_of(situation: Situation, schedule: str | None) -> Queued | None:
     return next((one for one in situation.ledger.backlog if one.schedule == schedule), None)
 
 
-def _too_much(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:
-    """Return the refusal of what would make the backlog too long; None when there is room."""
-    backlog = situation.ledger.backlog
-    for entry in entries:
-        backlog = behind(backlog, entry)
-    text = sum(len(entry.instruction or "") for entry in backlog)
-    if len(backlog) <= MOST_STORIES + 1 and text <= MOST_TEXT:  # one of them may start at once
+def _not_described(situation: Situation, event: Started, missing: tuple[str, ...]) -> Decision | None:
+    """Return the refusal of stories that nothing describes, where an agent would be paid for guessing."""
+    automatic = _at_its_level(situation.track, event).ledger.automatic
+    if not missing or not automatic or event.force or not event.heeds_undescribed:
         return None
-    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
-    return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
+    busy = situation.in_flight or situation.state.status is Status.RUNNING
+    one = replace(event, story=missing[0], then=())
+    edit = f"{_asked_again(one, queue=event.queue or busy)} --edit"
+    anyway = _asked_again(event, queue=event.queue, force=True)
+    message = f"{not_described_in_words(missing)}; to start it all the same: {anyway}"
+    return refuse(situation, "UNDESCRIBED", message, edit)
 
 
 def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decision:
@@ -310,7 +342,10 @@ def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decis
 
 
 def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
-    """Return the command for what was asked for, with one option more. Each custom task is a new one."""
+    """Return the command for what was asked for, with one option more. Each custom task is a new one.
+
+    Without an id that was chosen for a text: it is free again.
+    """
     behind_ = ["--queue"] if queue else []
     teams = ["--agent-teams"] if event.agent_teams else []
     chosen = ["--executor", ",".join(event.executor)] if event.executor else []
@@ -321,7 +356,15 @@ def _asked_again(event: Started, *, queue: bool = False, force: bool = False) ->
         return command("custom", "TEXT", *behind_, *said)
     forced = ["--force"] if force else []
     first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
-    return command("start", event.story, *event.then, *behind_, *forced, *first, *said)
+    text = [] if event.described is None else [_typed(event.described)]
+    given = [event.story] if event.numbers is None else []
+    return command("start", *given, *text, *event.then, *behind_, *forced, *first, *said)
+
+
+def _typed(described: StoryText) -> str:
+    """Return a text as a word of a command, where it is short enough to be typed again."""
+    text = described.text
+    return text if len(text) <= MOST_TYPED and "\n" not in text and " " in text else "TEXT"
 
 
 # --- the next of the backlog --------------------------------------------------------------------------
@@ -450,12 +493,54 @@ def no_circle(situation: Situation, entries: tuple[Queued, ...]) -> Decision | N
     return refuse(situation, "BLOCKED_IN_CIRCLE", message, command("backlog"))
 
 
+def add(situation: Situation, event: BacklogAdded) -> Decision:
+    """Put stories into the backlog, or report what that would do; all of them, or none."""
+    known = frozenset(known_stories(situation.track))
+    new = tuple(one for one in event.stories if one.story not in known)
+    entries = tuple(_new_entry(situation, event, one) for one in new)
+    changed = {one.story: one.described for one in event.stories if is_changed(situation.ledger, one)}
+    texts = {one.story: one.described for one in new} | changed
+    if (refused := no_circle(situation, entries) or _too_much(situation, entries, texts)) is not None:
+        return refused
+    backlog = situation.ledger.backlog
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    track = with_texts(situation.track.with_ledger(backlog=backlog), texts) if texts else situation.track
+    names = frozenset(one.story for one in new)
+    return added(situation, event, track, new=names, changed=frozenset(changed))
+
+
+def _new_entry(situation: Situation, event: BacklogAdded, one: NewStory) -> Queued:
+    return Queued(
+        story=one.story, blocked_by=one.blocked_by, priority=one.priority, bootstrapped=event.bootstrapped,
+        by=event.by, at=situation.now,
+    )  # fmt: skip
+
+
+def _too_much(
+    situation: Situation, entries: Iterable[Queued], texts: Mapping[str, StoryText]
+) -> Decision | None:
+    """Return the refusal of what would make the backlog too long; None when there is room."""
+    backlog, known = situation.ledger.backlog, {**situation.ledger.texts, **texts}
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    said = [len(entry.instruction or "") for entry in backlog]
+    said += [len(known[entry.story].text) for entry in backlog if entry.story in known]
+    if len(backlog) <= MOST_STORIES + 1 and sum(said) <= MOST_TEXT:  # one of them may start at once
+        return None
+    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
+    return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
+
+
 def remove(situation: Situation, event: BacklogRemoved) -> Decision:
     """Take stories out of the backlog; all of them, or none."""
     for story in event.stories:
         if entry_of(situation.ledger, story) is None:
             return _not_there(situation, story)
-    track = situation.track.with_ledger(backlog=without(situation.ledger.backlog, event.stories))
+    ledger = situation.ledger
+    unwanted = [story for story in event.stories if parked_of(ledger, story) is None]
+    kept = without_texts(ledger, unwanted)
+    track = situation.track.with_ledger(backlog=without(kept.backlog, event.stories), texts=kept.texts)
     verb = "is" if len(event.stories) == 1 else "are"
     return accept(track, f"{', '.join(event.stories)} {verb} in the backlog no longer")
 

@@ -9,7 +9,7 @@ is read from it without a rule: which story may start, what outlives the story i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
@@ -21,6 +21,7 @@ from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usag
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
+from handoffd.protocol.story_text import StoryText
 
 # --- what the journal keeps of many kinds ------------------------------------------------------------------
 _INNER_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
@@ -329,6 +330,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     stories_done: tuple[str, ...] = ()
     backlog: tuple[Queued, ...] = ()
     parked: tuple[Parked, ...] = ()
+    texts: Mapping[str, StoryText] = field(default_factory=dict)
+    """What people said that stories shall bring, by story, the latest last; also of the latest that ended."""
     workspace: Workspace | None = None
     """None: the project's own folder."""
     landed: bool = False
@@ -476,6 +479,40 @@ def working_on(ledger: Ledger, story: str | None) -> Ledger:
     )
 
 
+# --- the texts of stories -----------------------------------------------------------------------------
+MOST_KEPT: Final = 64 * 1024
+"""Characters that the texts of stories that have ended take together: the ledger is written often."""
+MOST_TITLES: Final = 500
+
+
+def text_of(ledger: Ledger, story: str | None) -> StoryText | None:
+    """Return what a person said that a story shall bring; None if there is none, or it is not kept."""
+    found = ledger.texts.get(story) if story is not None else None
+    return found if found is not None and found.text else None
+
+
+def with_texts(track: Track, texts: Mapping[str, StoryText]) -> Track:
+    """Return the track with these texts, too. Of stories that ended long ago, only the titles are kept."""
+    ledger = track.ledger
+    known = {story: text for story, text in ledger.texts.items() if story not in texts} | dict(texts)
+    alive = {one.story for one in ledger.backlog} | {one.state.story for one in ledger.parked} | set(texts)
+    alive |= {track.state.story} if track.state is not None else set()
+    room, titles = MOST_KEPT, MOST_TITLES
+    for story in [story for story in reversed(known) if story not in alive]:
+        room, titles = room - len(known[story].text), titles - 1
+        if titles < 0:
+            del known[story]
+        elif room < 0:
+            known[story] = replace(known[story], text="")
+    return track.with_ledger(texts=known)
+
+
+def without_texts(ledger: Ledger, stories: Iterable[str]) -> Ledger:
+    """Return the ledger without the texts of stories that are no longer wanted."""
+    gone = frozenset(stories)
+    return ledger.with_(texts={story: text for story, text in ledger.texts.items() if story not in gone})
+
+
 # --- what outlives the story in flight ----------------------------------------------------------------
 def lasting(ledger: Ledger) -> Ledger:
     """Return what of a ledger outlives the story in flight."""
@@ -485,6 +522,7 @@ def lasting(ledger: Ledger) -> Ledger:
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
         auto_continue=ledger.auto_continue, review=ledger.review, workspace=own_place(ledger),
+        texts=ledger.texts,
     )  # fmt: skip
 
 

@@ -92,6 +92,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Whether it starts automatically once no story is in flight; else `continue` starts it."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
+    title: str | None = None
+    """The story's title, where it has a text."""
     workspace: str | None = None
     """The folder of the story's clone; null: it works in the project's own folder."""
     branch: str | None = None
@@ -153,6 +155,8 @@ class QueuedView(Struct, frozen=True, kw_only=True):
     startable: bool
     waits_for: str | None
     """What keeps it from being started, in words, but for the stories before it; None where it may start."""
+    title: str | None = None
+    """Its title, where it has a text."""
 
 
 class BacklogView(Struct, frozen=True, kw_only=True):
@@ -170,6 +174,22 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     stories: tuple[QueuedView, ...]
     next_by_itself: bool = False
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
+
+
+StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed"]
+
+
+class StoryView(Struct, frozen=True, kw_only=True):
+    """A story of a project, with its text."""
+
+    project: str
+    story: str
+    standing: StoryStanding
+    title: str | None
+    text: str | None
+    """What it shall bring, in a person's words; null: it has no text, or only its title is kept."""
+    source: str | None
+    """Where the text comes from."""
 
 
 class SnapshotView(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from handoffd.engine.views import (
     ProjectView,
     SlotsView,
     SnapshotsView,
+    StoryView,
     Tried,
     WorkspaceView,
 )
@@ -46,7 +47,7 @@ from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.landing import Landings, finish_landings
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
-from handoffd.project.status import backlog_of, peek_of, snapshots_of
+from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
 from handoffd.track.services import Services
 
@@ -397,6 +398,11 @@ class Roster:
         """Return the queued stories of a project."""
         with self._register.guest(project):
             return backlog_of(await self._loops.awake(project))
+
+    async def story(self, project: str, story: str | None) -> StoryView:
+        """Return a story with its text; None: the one in flight. Raises NotFound."""
+        with self._register.guest(project):
+            return story_of(await self._loops.awake(project), story)
 
     async def snapshots(self, project: str) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises StoreError where there can be none."""

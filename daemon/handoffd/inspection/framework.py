@@ -1,18 +1,19 @@
-"""How far a project has adopted the protocol: its files, its memory, and the stories it has done.
+"""How far a project has adopted the protocol: its files, its memory, and the stories that these name.
 
-Executors write these files. They are shown to people, and nothing is decided by them, with one exception:
-which stories were done before the project was taken in. That is asked for once, when the project gets its
-first track, and becomes a part of that event: it tells which stories need not be done again, and opens no
-gate.
+Executors write these files. They are shown to people, and little is decided by them. Which stories were done
+before the project was taken in is asked for once, when the project gets its first track, and becomes a part
+of that event: it tells which stories need not be done again. Whether a story is described anywhere, and which
+number is the next, become a part of the event of its start. None of that opens a gate.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ from handoffd.files.rooted import read_project_file
 from handoffd.files.state_file import MAIN, read_state, state_name
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, parse_state
-from handoffd.protocol.story import is_story_id
+from handoffd.protocol.story import Numbering, expand, is_story_id, numberings, qualified
 
 # --- which files are there ----------------------------------------------------------------------------
 Level = Literal[0, 1, 2]
@@ -241,3 +242,74 @@ def _states(root: str) -> Iterator[State]:
 
 def _valid(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if is_story_id(name))
+
+
+# --- stories that the files describe ------------------------------------------------------------------
+# By what they say a start is warned of, or a number is chosen. A memory that cannot be read describes every
+# story: that holds no start up.
+SCENARIOS: Final = "docs/bdd"
+_SPECIFICATIONS: Final = (SCENARIOS, "docs/deltas")
+_MOST_FILES: Final = 5_000
+_MOST_MENTIONED: Final = 50
+"""Prefixes that a memory may mention: more are a hostile text, and each is a part of the event."""
+
+_WORD: Final = re.compile(r"(?<![\w.-])([A-Za-z][A-Za-z0-9]{0,19}[-_])?[0-9]{1,6}(?![\w-])")
+_FILED: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,19}[-_][0-9]{1,6}(?=$|[-_.])")
+_HEADED: Final = re.compile(r"\s*(?:#{1,6}|[-*+]|\d+[.)])\s+(?:\[[ xX]?\]\s*)?[*_`]*")
+
+
+class StoryFacts(Struct, frozen=True, kw_only=True):
+    """What a project's files say of stories that are asked for."""
+
+    undescribed: tuple[str, ...]
+    """The stories that they do not mention."""
+    numbers: tuple[Numbering, ...]
+
+
+def story_facts(root: str, stories: Iterable[str]) -> StoryFacts:
+    """Return which of `stories` no file of the project at `root` describes, and its numbering."""
+    memory = _memory(root)
+    names = tuple(_specified(root))
+    lines = (memory or "").splitlines()
+    headed = (word for line in lines if (word := _heading_id(line)) is not None)
+    mentioned = (found[0] for line in lines for found in _WORD.finditer(line) if found[1])
+    filed = (found[0] for name in names if (found := _FILED.match(name)) is not None)
+    known = numberings((*filed, *archived(root), *headed), mentioned)
+    undescribed = tuple(one for one in stories if not _is_described(root, one, memory, names))
+    return StoryFacts(undescribed=undescribed, numbers=known[:_MOST_MENTIONED])
+
+
+def _memory(root: str) -> str | None:
+    """Return the project's memory, empty if it has none; None if that cannot be read."""
+    try:
+        return read_memory(root) or ""
+    except HandoffdError:
+        return None
+
+
+def _is_described(root: str, story: str, memory: str | None, names: Iterable[str]) -> bool:
+    if memory is None or os.path.lexists(os.path.join(root, expand(f"{SCENARIOS}/US-{{story}}.md", story))):
+        return True
+    ids = {story, qualified(story)}
+    heads = tuple(f"{one}{sign}" for one in ids for sign in "-_.")
+    if any(name in ids or name.startswith(heads) for name in names):
+        return True
+    return any(re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", memory) for one in ids)
+
+
+def _specified(root: str) -> Iterator[str]:
+    """Yield the names of the project's specifications, without their extension."""
+    for folder in _SPECIFICATIONS:
+        try:
+            with os.scandir(Path(root, folder)) as entries:
+                found = sorted(entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False))
+        except OSError:
+            continue
+        yield from (name.rpartition(".")[0] or name for name in found)
+
+
+def _heading_id(line: str) -> str | None:
+    """Return the id that a heading or an item of a list begins with: there a memory names its stories."""
+    head = _HEADED.match(line)
+    word = _WORD.match(line, head.end()) if head is not None else None
+    return word[0] if word is not None and word[1] else None

@@ -38,8 +38,10 @@ def init_state(root: Root, project: str | None = None) -> State:
 
 def start_story(
     root: Root,
-    story: str,
+    story: str | None = None,
     *,
+    text: str | None = None,
+    title: str | None = None,
     force: bool = False,
     agent_teams: bool = False,
     blocked_by: tuple[str, ...] = (),
@@ -51,14 +53,17 @@ def start_story(
 ) -> State:
     """Begin a story, after initialising the project if it is new.
 
+    `text` is what it shall bring, which each prompt quotes; without `story`, it then gets the project's next
+    number. `title` None: what the first line of the text says.
     The stories of `then` are queued behind it; with `queue` this one is queued, too, while another story is
     in flight. The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by
     itself.
-    Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY, BLOCKED_IN_CIRCLE).
+    Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY, INVALID_TEXT,
+    BLOCKED_IN_CIRCLE).
     """
     accepted(
         verb(
-            "start", root, story=story, force=force, agent_teams=agent_teams,
+            "start", root, story=story, text=text, title=title, force=force, agent_teams=agent_teams,
             blocked_by=list(blocked_by), manual=not automatic, then=list(then), queue=queue,
             priority=priority, complexity=complexity,
         )

@@ -137,6 +137,11 @@ READS: Final = (
         "The stories that wait in a project, in the order in which they are started, and what keeps each.",
     ),
     _tool(
+        "story",
+        "Text of a story",
+        "What a story shall bring, as the person who asked for it wrote it; by default the one in flight.",
+    ),
+    _tool(
         "snapshots",
         "Snapshots",
         "The files of a project's story as they were kept, step by step; each is a ref to compare with git.",

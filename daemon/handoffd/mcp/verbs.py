@@ -35,7 +35,7 @@ def verb_offers(*, approvals: bool) -> tuple[Offer, ...]:
 
 def _offer(spec: VerbSpec, approvals: bool) -> Offer:
     parameters = [one for one in spec.parameters if approvals or not _is_for_people(spec, one)]
-    needed = tuple(one.name for one in parameters if one.required)
+    needed = tuple(one.name for one in parameters if one.needed)
     described = [spec.help, *([_PERSON] if spec.guard == "always" else []), _obey(spec), DATA]
 
     def run(place: Place, given: Json) -> Answer:

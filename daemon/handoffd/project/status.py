@@ -24,10 +24,12 @@ from handoffd.engine.views import (
     QueuedView,
     SnapshotsView,
     SnapshotView,
+    StoryStanding,
+    StoryView,
     TrackView,
 )
 from handoffd.engine.wording import addressed, command, command_for, first_few, repair_command
-from handoffd.errors import Refused
+from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
 from handoffd.project.project import Project
@@ -290,6 +292,7 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         waits_for=None, next_command=None, steps=(),
         backlog=tuple(queued.story for queued in track.ledger.backlog),
         parked=tuple(parked.state.story or "" for parked in track.ledger.parked),
+        title=_title_of(track.ledger, state.story),
         workspace=where.folder if where is not None and where.kind == "clone" else None,
         branch=where.branch if where else None, base=where.base if where else None,
     )  # fmt: skip
@@ -375,7 +378,41 @@ def _queued_view(track: Track, place: int, entry: Queued) -> QueuedView:
         instruction=entry.instruction, complexity=entry.complexity, blocked_by=entry.blocked_by,
         executor=entry.executor, agent_teams=entry.agent_teams, by=entry.by, at=entry.at,
         schedule=entry.schedule, startable=waits_for is None, waits_for=waits_for,
+        title=_title_of(track.ledger, entry.story),
     )  # fmt: skip
+
+
+# --- one story ----------------------------------------------------------------------------------------
+def story_of(project: Project, story: str | None) -> StoryView:
+    """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
+    track = project.main.track
+    name = story or (track.state.story if track.state is not None else None)
+    standing = None if name is None else _standing_of(track, name)
+    if name is None or standing is None:
+        what = "no story was started" if name is None else f"no story is called {name[:80]!r} here"
+        raise NotFound(what, hint=command_for(project.root, "backlog"))
+    told = track.ledger.texts.get(name)
+    return StoryView(
+        project=project.root, story=name, standing=standing,
+        title=told.title if told is not None else None,
+        text=told.text or None if told is not None else None,
+        source=told.source if told is not None else None,
+    )  # fmt: skip
+
+
+def _standing_of(track: Track, story: str) -> StoryStanding | None:
+    if track.state is not None and track.state.story == story:
+        return "closed" if track.ledger.closed else "done" if track.state.step == DONE else "in_flight"
+    if entry_of(track.ledger, story) is not None:
+        return "queued"
+    if parked_of(track.ledger, story) is not None:
+        return "set_aside"
+    return "done" if story in track.ledger.stories_done else None
+
+
+def _title_of(ledger: Ledger, story: str | None) -> str | None:
+    told = ledger.texts.get(story) if story is not None else None
+    return told.title if told is not None else None
 
 
 # --- the snapshots ------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from handoffd.errors import HandoffdError, InvalidFile, Problem
 from handoffd.protocol.rules import Expectation, Language
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand, is_story_id
+from handoffd.protocol.story_text import StoryText
 
 if TYPE_CHECKING:
     from handoffd.protocol.prompt_sandbox import PromptEnvironment
@@ -134,6 +135,8 @@ class PromptContext(Struct, frozen=True, kw_only=True):
     """Files of `reads` that do not exist."""
     rollback_target: str | None = None
     """The step that would make what is missing."""
+    described: StoryText | None = None
+    """What a person said that the story shall bring."""
     human_note: str | None = None
     """A person's note, or the text of a custom task."""
     failing_tests: tuple[str, ...] = ()
@@ -237,13 +240,23 @@ def _texts(context: PromptContext) -> dict[str, str | None]:
         return quoted(text or "", limit=kilobytes * 1024, language=context.language, keep=keep)
 
     return {
-        "human_note": quote(context.human_note, 64),
+        # A prompt holds no two texts of 64 KiB: beside a story's, a note is cut at 32.
+        "story_title": _title(context.described),
+        "story_text": quote(context.described.text, 64) if context.described is not None else None,
+        "human_note": quote(context.human_note, 64 if context.described is None else 32),
         "step_instruction": quote(_told(context, context.step_instruction), 24),
         "check_tail": quote(context.check_tail, 16, tail=True),
         "last_error": quote(context.last_error, 4),
         "output_tail": quote(context.output_tail, 4, tail=True),
         "post_check": quote(_told(context, context.post_check), 4),
     }
+
+
+def _title(described: StoryText | None) -> str | None:
+    """Return a story's title as a code span, where its text does not begin with it."""
+    if described is None or described.title in described.text[: 2 * len(described.title)]:
+        return None
+    return code(described.title)
 
 
 def _told(context: PromptContext, text: str | None) -> str | None:

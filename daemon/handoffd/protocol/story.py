@@ -1,4 +1,4 @@
-"""Names that become paths: story ids, path templates, paths inside a project.
+"""Names that become paths: story ids and how they are numbered, path templates, paths inside a project.
 
 All of them come from people's files and agents' claims. The rules here are lexical; code that opens a
 path still has to refuse symlinks that lead out of the root.
@@ -7,6 +7,10 @@ path still has to refuse symlinks that lead out of the root.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
 
 from handoffd.errors import Refused
 
@@ -69,3 +73,66 @@ def relative_path(text: str) -> str | None:
     if text.lstrip().startswith(("/", "~")) or "\\" in text or not text.strip().isprintable():
         return None
     return "/".join(parts)
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+# A story that is asked for by its text alone gets the next number of the project's own.
+USUAL: Final = "US-"
+"""The prefix of a project that has no numbering of its own."""
+_DIGITS: Final = 3
+
+_NUMBERED: Final = re.compile(r"([A-Za-z][A-Za-z0-9]{0,19}[-_])?([0-9]{1,6})")
+"""More digits are a date or a time, not a number in a row."""
+
+
+class Numbering(Struct, frozen=True, kw_only=True):
+    """The ids of one prefix."""
+
+    prefix: str
+    last: int
+    """The highest number."""
+    digits: int = 1
+    """To which width its numbers are filled with zeros; 1: they are not."""
+    stories: int = 0
+    """How many of these ids certainly name stories; text may hold `UTF-8` and `SHA-256`, too."""
+
+
+def numberings(stories: Iterable[str], mentioned: Iterable[str] = ()) -> tuple[Numbering, ...]:
+    """Return the numbering of each prefix among ids of stories, and words that look like some."""
+    found: dict[str, Numbering] = {}
+    for counts, names in ((1, stories), (0, mentioned)):
+        for name in dict.fromkeys(names):
+            number = _NUMBERED.fullmatch(name)
+            if number is None:
+                continue
+            one = Numbering(
+                prefix=number[1] or USUAL, last=int(number[2]), stories=counts,
+                digits=len(number[2]) if number[2].startswith("0") else 1,
+            )  # fmt: skip
+            found[one.prefix] = _both(found[one.prefix], one) if one.prefix in found else one
+    return tuple(found.values())
+
+
+def next_id(known: Iterable[Numbering], stories: Iterable[str]) -> str:
+    """Return the next free id: above every number of the project's prefix, and none of `stories`.
+
+    That prefix is `US-` if stories have it, else the one that most of them have.
+    """
+    taken = {f"{USUAL}{story}" if story.isdigit() else story for story in stories}
+    own = {one.prefix: one for one in numberings(taken)}
+    for one in known:
+        own[one.prefix] = _both(own[one.prefix], one) if one.prefix in own else one
+    proven = [one for one in own.values() if one.stories]
+    usual = own.get(USUAL, Numbering(prefix=USUAL, last=0, digits=_DIGITS))
+    row = max(proven, key=lambda one: (one.prefix == USUAL, one.stories, one.last), default=usual)
+    number = row.last + 1
+    while (name := f"{row.prefix}{number:0{row.digits}d}") in taken:
+        number += 1
+    return name
+
+
+def _both(one: Numbering, other: Numbering) -> Numbering:
+    return Numbering(
+        prefix=one.prefix, last=max(one.last, other.last), digits=max(one.digits, other.digits),
+        stories=one.stories + other.stories,
+    )  # fmt: skip

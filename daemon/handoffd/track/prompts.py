@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from handoffd.capacity.meters import CpuClock, within_cpu
 from handoffd.clock import Clock
-from handoffd.engine.track import Facts, Track, TrackKey
+from handoffd.engine.track import Facts, Track, TrackKey, text_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
@@ -189,6 +189,7 @@ def prompt_context(
         writes=tuple(expand(path, state.story) for path in rule.claude_writes),
         missing=needs.missing,
         rollback_target=needs.rollback_target,
+        described=text_of(track.ledger, state.story),
         human_note=state.human_note,
         failing_tests=facts.failing_tests if rule.tests != "red" else (),
         failing_measured=track.ledger.measured is not None,

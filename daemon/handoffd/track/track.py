@@ -28,6 +28,7 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import Advanced, DispatchFailed, Event, PromptTaken, RolledBack
 from handoffd.engine.limits import news_of
 from handoffd.engine.run import End
+from handoffd.engine.story_texts import named
 from handoffd.engine.track import Track, Workspace
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord
@@ -237,7 +238,7 @@ class TrackSupervisor:
             return await self._decide(decode_event(encode(question.event)), question)
 
     async def _decide(self, event: Event, question: Question) -> Decision:
-        event = await self._turns.informed(event, self.track)
+        event = await self._turns.informed(named(self.track, event), self.track)
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost

@@ -12,9 +12,10 @@ from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over
 
+from handoffd.api.answers import added_many, reloaded
 from handoffd.api.folders import after_init
 from handoffd.api.outcomes import applied, post_checked, tried
-from handoffd.api.service import Service, added_many, reloaded
+from handoffd.api.service import Service
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
 from handoffd.engine.run import PostCheck
@@ -25,8 +26,9 @@ from handoffd.journal.journal import Journal
 from handoffd.protocol.state import State, TestCounts, plain
 
 ASKED = Started(
-    story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by="eve"
-)
+    story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by="eve",
+    names_story=True,
+)  # fmt: skip
 """What `start US-7` of eve's gives to the engine."""
 
 
@@ -76,7 +78,8 @@ async def test_start_adds_and_initialises_an_unknown_project(
     await service.call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
     initialised = (root, Initialised(project="fresh", as_published=True))
-    assert [initialised, (root, ASKED), ("/srv/shop", replace(ASKED, queue=True))] == supervision.given
+    fresh = replace(ASKED, undescribed=("US-7",))
+    assert [initialised, (root, fresh), ("/srv/shop", replace(ASKED, queue=True))] == supervision.given
 
 
 async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:

@@ -275,9 +275,7 @@ def test_an_error_has_the_reason_and_the_next_command(control: Controlled, hando
     assert "handoffd: no supervised project named or located at nope\n  next: handoffd projects\n" == (
         handoffd("status", "nope").err
     )
-    several = handoffd("start", "US-010", "US-011").err
-    assert several.endswith("\n  next: handoffd start . US-010 US-011\n")
-    assert handoffd("start", "/srv/shop", "US 002").err.endswith("next: handoffd start shop STORY\n")
+    assert handoffd("start", "/srv/shop", "US/002").err.endswith("next: handoffd start shop STORY\n")
     assert "\x1b" not in handoffd("status", "\x1b[2Jx").err
 
 

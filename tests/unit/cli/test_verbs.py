@@ -46,8 +46,9 @@ ME = account()
 def started(**more: Any) -> Started:
     """Return the start of US-2 by a release that knows every part of the answer."""
     return Started(
-        story="US-2", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by=ME, **more
-    )
+        story="US-2", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True,
+        names_story=True, by=ME, **more,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

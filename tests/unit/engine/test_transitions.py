@@ -258,8 +258,6 @@ def event_meant(command: Typed) -> Verb | None:
         given["step"] = "bdd"
     if command.name == "init":
         return Initialised(project="shop")
-    if command.name == "start":
-        return Started(automatic=not given.pop("manual"), **given)
     if command.name == "dispatch":
         return PromptTaken(dispatch="d-9")
     if command.name == "custom":

@@ -73,6 +73,8 @@ def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) ->
     said = handoffd("start", str(root), "US-1")
     assert [
         "US-1 starts at bdd (bdd, pending)",
+        "  warning: nothing describes US-1: it has no text, PROJECT_MEMORY.md and docs/bdd/US-1.md say "
+        "nothing of it",
         "No daemon runs: `handoffd run` goes on from here.",
     ] == said.lines
 

@@ -18,8 +18,10 @@ from handoffd.inspection.framework import (
     named_in_memory,
     open_issues,
     read_memory,
+    story_facts,
 )
 from handoffd.inspection.project_status import state_of
+from handoffd.protocol.story import next_id
 
 
 def test_the_level_tells_whether_none_some_or_all_of_the_five_files_exist(tmp_path: Path) -> None:
@@ -196,3 +198,50 @@ def test_all_sources_count_except_for_the_current_story(tmp_path: Path) -> None:
 
     assert {"US-001", "US-002", "US-003"} == set(found)
     assert () == finished_before(str(tmp_path / "gone"))
+
+
+# --- stories that the files describe ------------------------------------------------------------------
+def test_a_story_is_described_by_the_memory_or_by_its_scenarios(tmp_path: Path) -> None:
+    """In either form of its id; a longer number is another story."""
+    write(
+        tmp_path, "PROJECT_MEMORY.md", "## NEXT\n- **US-004** returns, then US-0055\n- [ ] US-013: vouchers\n"
+    )
+    write(tmp_path, "docs/bdd/US-006.md", "Feature: x")
+    write(tmp_path, "docs/bdd/US-008-login.md", "Feature: x")
+    asked = ("US-004", "004", "013", "US-006", "006", "US-008", "US-005", "US-00", "US-0", "dark-mode")
+
+    assert ("US-005", "US-00", "US-0", "dark-mode") == story_facts(str(tmp_path), asked).undescribed
+
+
+def test_a_project_without_papers_describes_nothing_and_one_that_cannot_be_read_everything(
+    tmp_path: Path,
+) -> None:
+    """What cannot be known holds no start up."""
+    assert ("US-1",) == story_facts(str(tmp_path), ("US-1",)).undescribed
+    (tmp_path / "PROJECT_MEMORY.md").mkdir()
+    assert () == story_facts(str(tmp_path), ("US-1",)).undescribed
+    assert () == story_facts(str(tmp_path / "gone"), ()).numbers
+
+
+def test_the_numbering_is_that_of_the_files(tmp_path: Path) -> None:
+    """Items and headings of the memory, specifications and the history name stories; other words may not."""
+    memory = (
+        "# Shop\n\nUTF-8 and SHA-256, see ISO-8601.\n\n## DONE\n- SHOP-3 cart, before SHOP-21\n### SHOP-4\n"
+    )
+    write(tmp_path, "PROJECT_MEMORY.md", memory)
+    write(tmp_path, "docs/deltas/SHOP-009-tax.md", "x")
+    write(tmp_path, ".ai/history.md", "- SHOP-5 done\n")
+
+    numbers = {one.prefix: one for one in story_facts(str(tmp_path), ()).numbers}
+
+    assert (21, 3, 4) == (numbers["SHOP-"].last, numbers["SHOP-"].digits, numbers["SHOP-"].stories)
+    assert (0, 0) == (numbers["UTF-"].stories, numbers["SHA-"].stories)
+    assert "SHOP-022" == next_id(numbers.values(), ())
+
+
+def test_a_memory_full_of_prefixes_is_bounded(tmp_path: Path) -> None:
+    """They are a part of the event."""
+    write(tmp_path, "PROJECT_MEMORY.md", " ".join(f"P{number}-1" for number in range(5000)) + "\n- US-7 x")
+    numbers = story_facts(str(tmp_path), ()).numbers
+    assert len(numbers) <= 50
+    assert "US-8" == next_id(numbers, ())

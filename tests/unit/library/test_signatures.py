@@ -33,7 +33,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 NOT_THERE = frozenset(
     {
         "add", "remove", "trust", "level", "retry", "skip", "abort", "pause", "resume", "backlog_move",
-        "backlog_edit", "backlog_remove", "backlog_auto", "note", "use", "budget", "confirm", "land",
+        "backlog_edit", "backlog_import", "backlog_remove", "backlog_auto", "note", "use", "budget",
+        "confirm", "land",
     }
 )  # fmt: skip
 """Verbs of people who run the daemon; programs of a single project have no function for them."""
@@ -47,13 +48,13 @@ CALLED: Mapping[tuple[str, str], str] = {
 """Parameters with another name in programs; `automatic` is the opposite of `manual`."""
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
-    "start": frozenset({"executor"}),
+    "start": frozenset({"executor", "source", "described"}),
     "custom": frozenset({"queue", "priority", "complexity", "executor"}),
 }
 
 TYPES: Mapping[str, Any] = {
-    "text": str, "story": str, "step": str, "reason": Reason | str, "flag": bool, "stories": tuple[str, ...],
-    "priority": int,
+    "text": str, "story_text": str, "story": str, "step": str, "reason": Reason | str, "flag": bool,
+    "stories": tuple[str, ...], "priority": int,
 }  # fmt: skip
 
 
@@ -77,11 +78,11 @@ def test_a_function_takes_what_its_verb_does(verb: str) -> None:
     assert sorted(taken) == sorted(one.name for one in others)
     for one in others:
         parameter = taken[one.name]
-        assert parameter.required == (one.default is one.empty), one.name
+        assert parameter.needed == (one.default is one.empty), one.name
         assert _type_of(parameter) == hints[one.name], one.name
 
 
 def _type_of(parameter: Parameter) -> Any:
     kind = Literal[parameter.choices] if parameter.choices else TYPES[parameter.type]
-    left_out_is_none = not parameter.required and parameter.type not in {"flag", "stories"}
+    left_out_is_none = not parameter.needed and parameter.type not in {"flag", "stories"}
     return kind | None if left_out_is_none else kind

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from handoffd.errors import Refused
-from handoffd.protocol.story import check_story_id, expand, is_story_id, relative_path, same_story
+from handoffd.protocol.story import (
+    check_story_id,
+    expand,
+    is_story_id,
+    next_id,
+    numberings,
+    relative_path,
+    same_story,
+)
 
 
 @pytest.mark.parametrize("text", ["US-013", "013", "CUSTOM-1771", "a", "a.b_c-d", "x" * 64])
@@ -67,3 +75,41 @@ def test_both_forms_of_an_id_name_one_story() -> None:
 def test_no_path_leaves_the_root(text: str, plain: str | None) -> None:
     """A path is plain and relative, or it is none."""
     assert plain == relative_path(text)
+
+
+# --- numbers --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("stories", "mentioned", "following"),
+    [
+        ((), (), "US-001"),
+        (("US-006",), (), "US-007"),
+        (("US-6", "US-9"), (), "US-10"),
+        (("US-001", "US-099"), (), "US-100"),
+        (("US-009", "US-100"), (), "US-101"),
+        (("US-002",), ("US-011", "UTF-8", "SHA-256"), "US-012"),
+        ((), ("UTF-8", "SHA-256"), "US-001"),
+        ((), ("US-04",), "US-05"),
+        (("SHOP-12", "SHOP-7", "BUG-90"), (), "SHOP-13"),
+        (("SHOP-12", "SHOP-7", "US-1"), (), "US-2"),
+        (("BUG-3",), ("US-8",), "BUG-4"),
+        (("NIGHTLY-20261127", "CUSTOM-1795498264000", "dark-mode"), (), "US-001"),
+        (("013",), (), "US-014"),
+        (("a_07",), (), "a_08"),
+        (("US-999999",), (), "US-1000000"),
+    ],
+)
+def test_the_next_id_is_of_the_projects_own_numbering(
+    stories: tuple[str, ...], mentioned: tuple[str, ...], following: str
+) -> None:
+    """Its prefix, its zeros, above every number; words of a text prove no prefix, and dates do not count."""
+    assert following == next_id((), stories) or mentioned
+    assert following == next_id(numberings(stories, mentioned), ())
+    assert following == next_id(numberings(stories, mentioned), stories)
+
+
+def test_the_next_id_is_free_whatever_the_files_say() -> None:
+    """The journal's stories and the files' are one row."""
+    files = numberings(("US-004",))
+    assert "US-008" == next_id(files, ("US-005", "US-007", "US-006"))
+    assert "US-005" == next_id(files, ())
+    assert "US-1000001" == next_id((), ("US-999999", "US-1000000"))

@@ -106,7 +106,7 @@ class ErrorStatus(Struct, frozen=True, kw_only=True):
 
 ERRORS: Final = (
     ErrorStatus(
-        status=400, name="BadRequest", codes=("BAD_REQUEST", "BAD_ARGUMENT", "INVALID_STORY"),
+        status=400, name="BadRequest", codes=("BAD_REQUEST", "BAD_ARGUMENT", "INVALID_STORY", "INVALID_TEXT"),
         when="the request or an argument cannot be used",
     ),
     ErrorStatus(
@@ -283,7 +283,7 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        needed = any(one.required for one in endpoint.body)
+        needed = any(one.needed for one in endpoint.body)
         content = {JSON: {"schema": body_schema(endpoint.body)}}
         operation["requestBody"] = {"required": needed, "content": content}
     return operation
@@ -325,7 +325,7 @@ def body_schema(parameters: tuple[Parameter, ...]) -> Json:
         "properties": {one.name: schema_of(one) for one in parameters},
         "additionalProperties": False,
     }
-    required = [one.name for one in parameters if one.required]
+    required = [one.name for one in parameters if one.needed]
     return {**schema, "required": required} if required else schema
 
 

@@ -1,0 +1,96 @@
+"""Where a story's text comes from: a file, standard input, or the editor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import join, quote, split
+from typing import Final
+
+from handoffd.errors import NotFound, Refused, StoreError
+from handoffd.protocol.story_text import INVALID_TEXT, decoded
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Of one file. A list of issues is longer than a text may be."""
+
+STDIN: Final = "-"
+
+_CUT: Final = "~~~~ handoffd: from this line on, nothing belongs to the text ~~~~"
+_EXPLAINED: Final = f"""
+{_CUT}
+Write above what {{story}} shall bring. The first line is its title.
+Every agent that works on it gets this text; it needs no form. Save the file and leave the editor.
+To start nothing, leave it empty or unchanged.
+"""
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, or of standard input for `-`.
+
+    Raises NotFound, StoreError, and Refused (INVALID_TEXT) for anything but text.
+    """
+    if name == STDIN:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        try:
+            with open(name, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        except FileNotFoundError:
+            raise NotFound(
+                f"there is no file {name}", hint=f"ls -l {quote(str(Path(name).parent))}"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{name} cannot be read: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        shown = "standard input" if name == STDIN else name
+        raise Refused(f"{shown} is larger than {MOST_BYTES // 1024 // 1024} MiB", code=INVALID_TEXT)
+    return decoded(content)
+
+
+class Draft:
+    """A text in the user's editor. The file is kept until `discard`: a refusal must not lose the text."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def edited(story: str | None, text: str, environ: Mapping[str, str]) -> tuple[str, Draft]:
+    """Return what the user made of `text` in $VISUAL, $EDITOR or vi, and the file that it is in.
+
+    Raises Refused (NOTHING_WRITTEN) for an empty or unchanged text, and StoreError if the editor fails.
+    """
+    handle, name = tempfile.mkstemp(prefix="handoffd-story-", suffix=".md")
+    begun = f"{text}\n{_EXPLAINED.format(story=story or 'the story')}"
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(begun)
+    draft = Draft(Path(name))
+    _run_editor([*split(environ.get("VISUAL") or environ.get("EDITOR") or "vi"), name])
+    written = decoded(draft.path.read_bytes()).partition(_CUT)[0].strip()
+    if not written or written == text.strip():
+        draft.discard()
+        what = "unchanged" if written else "empty"
+        raise Refused(f"the text is {what}: nothing was started", code="NOTHING_WRITTEN")
+    return written, draft
+
+
+def _run_editor(argv: list[str]) -> None:
+    try:
+        code = subprocess.call(argv)
+    except OSError as error:
+        message = f"the editor {argv[0]} does not start: {error.strerror}"
+        raise StoreError(message, hint="export EDITOR=nano; or use --file") from error
+    if code:
+        raise StoreError(f"the editor ended with exit code {code}: {join(argv)}; nothing was started")
+
+
+def kept(draft: Draft) -> str:
+    """Return the line that says where the text is that a refusal would have lost."""
+    return f"the text is in {os.fspath(draft.path)}: give it again with --file"

@@ -1,0 +1,150 @@
+"""The texts of stories: which id a story gets that is asked for by its text, and which stories lack one.
+
+A text belongs to the story, not to the step: it is kept in the track's ledger, by the story's id, from the
+moment it is given until the story has ended and others have ended after it. Each prompt quotes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from handoffd.engine.decision import Accepted, AskedFor, Decision, Refusal, Situation, accept
+from handoffd.engine.events import BacklogAdded, Event, NewStory, Started
+from handoffd.engine.track import Ledger, Track, text_of, with_texts
+from handoffd.engine.wording import counted, first_few
+from handoffd.protocol.story import Numbering, next_id
+from handoffd.protocol.story_text import StoryText
+
+_E = TypeVar("_E", bound=Event)
+
+
+# --- the id of a story that has none ------------------------------------------------------------------
+def named(track: Track, event: _E) -> _E:
+    """Return an event with ids for the stories that were asked for by their text alone."""
+    match event:
+        case Started(story="", numbers=numbers):
+            return replace(event, story=next_id(numbers or (), _ids(track)))
+        case BacklogAdded(stories=stories, numbers=numbers):
+            return replace(event, stories=_all_named(track, stories, numbers))
+        case _:
+            return event
+
+
+def _all_named(
+    track: Track, stories: Iterable[NewStory], numbers: tuple[Numbering, ...]
+) -> tuple[NewStory, ...]:
+    found: list[NewStory] = []
+    known, taken = dict(track.ledger.texts), [*_ids(track), *(one.story for one in stories if one.story)]
+    for one in stories:
+        story = one.story or _same(known, one.described) or next_id(numbers, taken)
+        known[story] = one.described
+        taken.append(story)
+        found.append(replace(one, story=story))
+    return tuple(found)
+
+
+def _same(known: Mapping[str, StoryText], wanted: StoryText) -> str | None:
+    """Return the story that a text is of: by its source where both have one, else by its title."""
+    for story, text in known.items():
+        by_source = text.source is not None and wanted.source is not None
+        if (text.source == wanted.source) if by_source else (_folded(text.title) == _folded(wanted.title)):
+            return story
+    return None
+
+
+def _folded(title: str) -> str:
+    return " ".join(title.casefold().split())
+
+
+def _ids(track: Track) -> tuple[str, ...]:
+    """Return every id that belongs to a story of the track."""
+    ledger = track.ledger
+    states = [parked.state for parked in ledger.parked] + ([track.state] if track.state is not None else [])
+    waited_for = [name for entry in ledger.backlog for name in entry.blocked_by]
+    waited_for += [name for state in states for name in state.blocked_by]
+    return tuple(dict.fromkeys((*known_stories(track), *waited_for)))
+
+
+def known_stories(track: Track) -> tuple[str, ...]:
+    """Return the stories that are known: one that others only wait for is still to come."""
+    ledger = track.ledger
+    here = track.state.story if track.state is not None else None
+    waiting, aside = (one.story for one in ledger.backlog), (one.state.story for one in ledger.parked)
+    known = (*ledger.stories_done, *waiting, *aside, here, *ledger.texts)
+    return tuple(dict.fromkeys(name for name in known if name is not None))
+
+
+# --- a start --------------------------------------------------------------------------------------------
+def answered(decision: Decision, event: Started, missing: tuple[str, ...]) -> Decision:
+    """Return the decision on a start, with the text kept and what its answer says of the stories."""
+    result = decision.result
+    if isinstance(result, Refusal):
+        return decision
+    texts = {} if event.described is None else {event.story: event.described}
+    track = with_texts(decision.track, texts) if texts else decision.track
+    if isinstance(result, Accepted) and event.names_story:
+        warnings = (not_described_in_words(missing),) if missing else ()
+        result = replace(result, story=event.story, warnings=warnings)
+    return replace(decision, track=track, result=result)
+
+
+def missing_texts(situation: Situation, event: Started, first: str) -> tuple[str, ...]:
+    """Return the stories of a start that nothing describes; `first` is the step at which they would begin.
+
+    Before the bootstrap the papers that could do that do not exist; a story that was begun has scenarios.
+    """
+    ledger, pipeline = situation.ledger, situation.pipeline(event.task_type)
+    if event.task_type != "story" or first == pipeline.bootstrap:
+        return ()
+    begun = {*ledger.stories_done, *(parked.state.story for parked in ledger.parked)}
+    given = {event.story} if event.described is not None else set()
+    asked = (event.story, *event.then)
+    return tuple(
+        story for story in asked
+        if story in event.undescribed and story not in begun | given and text_of(ledger, story) is None
+    )  # fmt: skip
+
+
+def not_described_in_words(missing: tuple[str, ...]) -> str:
+    """Return what was looked for in vain, in words."""
+    named_, file = first_few(missing), f"docs/bdd/{missing[0] if len(missing) == 1 else 'US-…'}.md"
+    has = "it has" if len(missing) == 1 else "they have"
+    return f"nothing describes {named_}: {has} no text, PROJECT_MEMORY.md and {file} say nothing of it"
+
+
+# --- stories for the backlog ----------------------------------------------------------------------------
+def is_changed(ledger: Ledger, one: NewStory) -> bool:
+    """Return whether a story that still waits has got another text."""
+    return (
+        any(entry.story == one.story for entry in ledger.backlog)
+        and ledger.texts.get(one.story) != one.described
+    )
+
+
+def added(
+    situation: Situation, event: BacklogAdded, track: Track, *, new: frozenset[str], changed: frozenset[str]
+) -> Decision:
+    """Return the decision after which the track is `track`, with `new` stories and `changed` texts."""
+    asked = tuple(
+        AskedFor(
+            story=one.story, title=one.described.title,
+            outcome="added" if one.story in new else "changed" if one.story in changed else "known",
+        )
+        for one in event.stories
+    )  # fmt: skip
+    message = _counts(asked, dry_run=event.dry_run)
+    decision = accept(situation.track if event.dry_run else track, message)
+    assert isinstance(decision.result, Accepted)
+    return replace(decision, result=replace(decision.result, stories=asked))
+
+
+def _counts(asked: tuple[AskedFor, ...], *, dry_run: bool) -> str:
+    of = {kind: sum(one.outcome == kind for one in asked) for kind in ("added", "changed", "known")}
+    would = "would be " if dry_run else ""
+    said = [f"{counted(of['added'], 'story', 'stories')} {would}added to the backlog"]
+    said += [f"{counted(of['changed'], 'text')} {would}changed"] if of["changed"] else []
+    said += [f"{of['known']} known already"] if of["known"] else []
+    return ", ".join(said)
