@@ -58,7 +58,7 @@ class Branches:
 
 
 def look_at(project: Cloned, state_dir: Path) -> Branches:
-    """Return what git tells of a project. Raises CalledProcessError where git is at its end."""
+    """Return what git says about a project. Raises CalledProcessError where git is at its end."""
     root, names = project.root, [story.name for story in project.stories]
     commits = _log(root, "--branches")
     known = {commit.id: commit for commit in commits}

@@ -192,7 +192,7 @@ def _not_entitled(
     if run is None:
         return None if (story, step) in decided else "no person has passed the step"
     if run not in judged or judged[run][:2] != (story, step):
-        return f"{run} is no run of that step"
+        return f"{run} is a run of another step"
     return None if judged[run][2] == "pass" or "Agent" in commit.said else f"{run} has not passed"
 
 

@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Cloned:
 
 
 def test_a_sound_repository_is_read(tmp_path: Path, project: Cloned) -> None:
-    """Its commits with what they say, where main has been moved to, and the logs."""
+    """Its commits with their messages, where main has been moved to, and the logs."""
     found = look_at(project, tmp_path / "state")
 
     assert ["US-001 bdd: done", "person: script of US-001", "person: begin"] == [

@@ -325,7 +325,7 @@ class Advanced(Tagged, frozen=True, kw_only=True):
     next story of the backlog starts by itself; `keeps_gate` is False in events of releases in which the
     step table alone said what a gate is; `reopenings` is their number in the history, where the turn
     may end the story, and None in events of releases that suggested no review; `workspace` is the place that
-    was made for the story, where its first attempt is to begin there.
+    was made for the story, where its first attempt begins there.
     """
 
     dispatch: str

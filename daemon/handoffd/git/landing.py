@@ -83,7 +83,7 @@ class Landing:
                     f"{story} has no branch here: {branch}", code="NO_BRANCH", hint=_branches(repository)
                 )
             if ref is None or not was or ref == f"{HEADS}{branch}":
-                why = f"{onto or 'what is checked out'} is no branch to land on"
+                why = f"{onto or 'what is checked out'} is not a branch to land on"
                 raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} switch main")
             commit = self._merged(git, was, end, branch, message, at)
             files = git.run("diff-tree", "-r", "-z", "--name-only", was, commit).count(b"\0")

@@ -21,7 +21,7 @@ _MOST_BYTES = 256 * 1024
 def leading_back(root: str, folders: Iterable[str], program: str | None, path: str) -> str | None:
     """Return a file of an installation that leads to the project at `root`; None when none is found.
 
-    `folders` are those that a clone shares with the project (`.venv`, `node_modules`). `program` runs the
+    `folders` are the ones that a clone shares with the project (`.venv`, `node_modules`). `program` runs the
     tests: its own packages count, too; it is looked for in `path`. Blocks.
     """
     top = os.path.realpath(root)

@@ -74,7 +74,7 @@ class TrackWorkspace:
         self._made_for: str | None = None
         """The story that a clone was made for just now; any other may be of an earlier start."""
         self._failed: HandoffdError | None = None
-        """Why it could not be made, until the track has been told."""
+        """Why it could not be made, until the track learns it."""
         self.trouble: str | None = None
         """Why the last commit was not made, or is not in the project's repository, in words."""
         self._owed: Callable[[], str | None] | None = None
@@ -122,7 +122,7 @@ class TrackWorkspace:
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
 
     def _may_lack(self, track: Track) -> bool:
-        """Return whether a clone is, or will be, where the track works; nothing is looked at for that."""
+        """Return whether a clone is, or will be, where the track works; it reads no file for that."""
         where, settings = track.ledger.workspace, self._files.settings
         if _story_of(track) is None:
             return False
@@ -187,8 +187,8 @@ class TrackWorkspace:
         back = leading_back(root, settings.workspace.link, program, self._checks.path)
         if back is not None:
             why = f"the tests in a clone would run the code of {root}: {back} leads there"
-            mended = "have workspace.setup install into the clone, or take out workspace: clone"
-            raise HandoffdError(f"{why}; {mended}", code=NO_CLONE)
+            instead = "have workspace.setup install into the clone, or take out workspace: clone"
+            raise HandoffdError(f"{why}; {instead}", code=NO_CLONE)
 
     def _is_spent(self, clone: Clone) -> bool:
         """Return whether a clone of an earlier life of its story holds nothing that is not landed.

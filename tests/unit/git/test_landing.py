@@ -1,4 +1,4 @@
-"""Landings in real repositories: what is merged, when a checkout follows, and what stands in the way."""
+"""Landings in real repositories: what is merged, when a checkout follows, and what is in the way."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landin
     ("story", "onto", "message"),
     [
         ("US-2", None, "US-2 has no branch here: handoffd/US-2"),
-        ("US-1", "nowhere", "nowhere is no branch to land on"),
-        ("US-1", "handoffd/US-1", "handoffd/US-1 is no branch to land on"),
-        ("US-1", "../../HEAD", "../../HEAD is no branch to land on"),
+        ("US-1", "nowhere", "nowhere is not a branch to land on"),
+        ("US-1", "handoffd/US-1", "handoffd/US-1 is not a branch to land on"),
+        ("US-1", "../../HEAD", "../../HEAD is not a branch to land on"),
     ],
 )
 def test_only_a_branch_lands_on_a_branch(
@@ -140,7 +140,7 @@ def test_only_a_branch_lands_on_a_branch(
 
 
 def test_a_detached_head_is_no_branch(root: Path, landing: Landing) -> None:
-    """A person is told to be on one."""
+    """The hint is the way to one."""
     git(root, "switch", "--quiet", "--detach", "main")
     refused = refusal(landing)
     assert ("NO_BRANCH", f"git -C {root} switch main") == (refused.code, refused.hint)
@@ -172,7 +172,7 @@ def test_a_change_in_the_way_is_not_written_over(root: Path, landing: Landing, n
 
 
 def test_an_edit_after_the_tests_is_not_written_over(root: Path, landing: Landing) -> None:
-    """It is looked at again when the branch is to be moved."""
+    """The checkout is checked again before the branch moves."""
     merge = landing.prepare("US-1", None, MESSAGE, AT)
     (root / "kept").write_text("half done\n")
 

@@ -44,7 +44,7 @@ def test_a_path_to_the_project_leads_back(root: Path, name: str) -> None:
 
 
 def test_a_finder_of_the_project_leads_back(root: Path) -> None:
-    """As newer ones are made, where the layout is no plain folder."""
+    """As newer ones are made, where the layout is not a plain folder."""
     file = packages_of(root / ".venv") / "__editable___shop_1_0_finder.py"
     file.write_text(f"MAPPING: dict[str, str] = {{'shop': '{root}/src/shop'}}\n")
 

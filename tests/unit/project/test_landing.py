@@ -75,7 +75,7 @@ def commit(project: Project, name: str, text: str) -> None:
 
 
 async def test_a_story_is_on_main_once_its_tests_have_passed(tmp_path: Path) -> None:
-    """With what others have done meanwhile; who landed it is in the history, and status leads on."""
+    """With the work of others since; who landed it is in the history, and status leads on."""
     async with done(tmp_path) as (here, project):
         view = (await view_of(project, here.services.slots)).tracks[0]
         assert f"handoffd land {project.root} --story US-001" == view.next_command
@@ -151,7 +151,7 @@ async def test_a_branch_that_moves_again_and_again_is_given_up(tmp_path: Path) -
 
 
 async def test_it_lands_where_it_began(tmp_path: Path) -> None:
-    """Not where a person happens to be now; unless they say so."""
+    """Not where a person happens to be now, unless they ask for that."""
     async with done(tmp_path) as (here, project):
         git(Path(project.root), "switch", "--quiet", "--create", "mine")
         was = said(project, "rev-parse", "mine")

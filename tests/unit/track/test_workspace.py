@@ -378,7 +378,7 @@ if test "$HANDOFFD_STEP" = impl; then rm -rf .git; fi
 
 
 async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) -> None:
-    """`commit: step` without a clone: nobody's index, HEAD or branch moves."""
+    """`commit: step` without a clone: no index, HEAD or branch of a person moves."""
     async with at_review(tmp_path, settings="commit: step\n") as project:
         await finished(project)
 
