@@ -1,4 +1,4 @@
-"""What git tells of a repository: silence about a sound one, and each way in which a landing can spoil it."""
+"""What git says about a repository: silence about a sound one, and each way to spoil it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from handoffd.engine.wording import first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of
+from handoffd.git.branches import HEADS, branch_of, end_of
 from handoffd.git.command import Git
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.worktree import Worktree, disk_faults
@@ -77,7 +77,7 @@ class Landing:
             self._finish_first(repository, git)
             ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
             branch = branch_of(repository, story)
-            end, was = repository.value_of(f"{HEADS}{branch}"), repository.value_of(ref or "")
+            end, was = end_of(repository, f"{HEADS}{branch}"), end_of(repository, ref or "")
             if not end:
                 raise Refused(
                     f"{story} has no branch here: {branch}", code="NO_BRANCH", hint=_branches(repository)
@@ -114,7 +114,7 @@ class Landing:
         with self._worktree.opened(LIMIT_S) as (repository, git):
             note = self._worktree.shadow / _NOTE
             follows = self._follows(repository, merge)
-            if repository.value_of(merge.ref) != merge.was:
+            if end_of(repository, merge.ref) != merge.was:
                 raise Refused(f"{merge.onto} was moved meanwhile", code=MOVED)
             if follows:
                 self._may_follow(repository, git, merge)
@@ -145,7 +145,7 @@ class Landing:
             merge = _MERGE.decode(note.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        at = repository.value_of(merge.ref)
+        at = end_of(repository, merge.ref)
         if self._follows(repository, merge) and at == merge.was:
             with _moving():
                 self._follow(repository, git, merge.was, merge.commit)
