@@ -127,7 +127,11 @@ class Landings:
         return clone.workspace.onto if clone is not None else None
 
     def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
-        message = f"Land {story}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(errors="replace")
+        text = self._track.track.ledger.texts.get(story)
+        title = f": {text.title}" if text is not None else ""
+        message = f"Land {story}{title}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(
+            errors="replace"
+        )
         return self._git.prepare(story, onto, message, self._services.clock.now())
 
     async def _asked(self, work: Callable[[], _T]) -> _T:
