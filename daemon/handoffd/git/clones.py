@@ -98,7 +98,8 @@ class Clones:
         """
         project, home = repository_at(self._root), self._folder(story)
         _may_have_branches(project)
-        _clear(home)  # what a kill has left
+        with self._worktree(project, story).locked(MAKE_LIMIT_S):  # its git may have outlived the kill
+            _clear(home)  # what that has left
         home.mkdir(parents=True, mode=0o700)
         try:
             return self._made(project, story, before, links, at)
@@ -109,11 +110,9 @@ class Clones:
     def _made(
         self, project: Repository, story: str, before: Workspace | None, links: Sequence[str], at: Moment
     ) -> Clone:
-        name = os.path.basename(project.top)
-        top = self._folder(story) / (name if name not in {"", _FILE} else "root")
-        folder = str(top / project.within).rstrip("/")
+        top, worktree = self._top(project, story), self._worktree(project, story)
+        folder = worktree.folder
         branch = before.branch if before is not None and before.branch else branch_of(project, story)
-        worktree = Worktree(folder, self._state_dir, self._environment)
         shutil.rmtree(worktree.shadow, ignore_errors=True)
         _lay_out(top, project, branch, worktree.program())
         with worktree.opened(MAKE_LIMIT_S) as (repository, git):
@@ -131,6 +130,14 @@ class Clones:
         onto = before.onto if before is not None else _name_of(project.branch_at(project.folder))
         place = Workspace(kind="clone", folder=folder, branch=branch, base=base, onto=onto)
         return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
+
+    def _top(self, project: Repository, story: str) -> Path:
+        name = os.path.basename(project.top)
+        return self._folder(story) / (name if name not in {"", _FILE} else "root")
+
+    def _worktree(self, project: Repository, story: str) -> Worktree:
+        folder = str(self._top(project, story) / project.within).rstrip("/")
+        return Worktree(folder, self._state_dir, self._environment)
 
     def _link(self, top: Path, within: str, links: Sequence[str]) -> None:
         for name in links:

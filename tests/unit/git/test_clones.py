@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -399,6 +400,31 @@ def test_a_clone_is_made_anew_after_a_kill(
 
     assert "" == said(Path(clone.workspace.folder), "status", "--porcelain")
     assert (clone, "") == (clones.of("US-1"), said(project, "fsck", "--strict"))
+
+
+def test_a_git_that_outlives_its_daemon_is_waited_for(
+    tmp_path: Path, project: Path, state: Path, make: Make
+) -> None:
+    """It lays out files still; what it makes could not be cleared away, or would be in the new clone."""
+    program, over = tmp_path / "slow/git", tmp_path / "over"
+    program.parent.mkdir()
+    outlives = f"kill -KILL $PPID; for n in $(seq 100); do echo > stray-$n; sleep 0.005; done; touch {over}"
+    case = f'case " $* " in *" read-tree "*) {outlives};; esac'
+    program.write_text(f'#!/bin/sh\n{case}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    code = f"""
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from handoffd.git.clones import Clones
+Clones({str(project)!r}, Path({str(state)!r}), dict(os.environ)).make("US-1", (), None, datetime.now(UTC))
+"""
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    died = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PATH": path}, check=False)
+    clone = make()
+
+    assert (-9, True) == (died.returncode, over.exists())
+    assert "" == said(Path(clone.workspace.folder), "status", "--porcelain")
 
 
 def test_half_of_an_old_clone_is_none(clones: Clones, make: Make, killed_at: Killed) -> None:
