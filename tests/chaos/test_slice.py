@@ -1,4 +1,4 @@
-"""A short slice of the chaos: each named point once and more, random instants between, all checked."""
+"""A short slice of the chaos: each named point, random instants between, all checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_stories_survive_a_kill_at_every_named_point() -> None:
         house = House(Path(base, "house"), range(2), flavours=FLAVOURS[:1])
         campaign = Campaign(house, zygote, chance)
         try:
-            campaign.run(plans(chance, (1, 2), PATIENCE_S), enough)
+            campaign.run(plans(chance, (1,), PATIENCE_S), enough)
             found = judged(SEED, campaign)
         finally:
             campaign.abandon()
