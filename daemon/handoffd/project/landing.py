@@ -25,6 +25,8 @@ from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
 from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
+from handoffd.git.repository import as_part
+from handoffd.git.worktree import WORKSPACES, remove_tree
 from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE
 from handoffd.track.checks import Checks
@@ -143,7 +145,7 @@ class Landings:
         settings = self.project.files.settings
         if settings.test.command is None:
             return None
-        clone = await to_thread.run_sync(self._checkout, merge, story)
+        clone = await to_thread.run_sync(self._checkout, merge)
         try:
             place = clone.workspace
             checks = Checks(
@@ -162,14 +164,12 @@ class Landings:
             raise Refused(why, code="NOT_GREEN", hint=command_for(self.project.root, "reopen", "impl"))
         return evidence
 
-    def _checkout(self, merge: Merge, story: str) -> Clone:
-        settings = self.project.files.settings
-        where = Workspace(
-            folder="", kind="clone", branch=f"handoffd/@landing/{dispatch_id(self._services.clock)}",
-            base=merge.commit,
-        )  # fmt: skip
+    def _checkout(self, merge: Merge) -> Clone:
+        """Make the clone that is tested: in a place of its own, as a set-up may have outlived its daemon."""
+        settings, name = self.project.files.settings, dispatch_id(self._services.clock)
+        where = Workspace(folder="", kind="clone", branch=f"handoffd/@landing/{name}", base=merge.commit)
         return self._clones.make(
-            f"{FOR_LANDING}{story}", settings.workspace.link, where, self._services.clock.now()
+            f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
 
 
@@ -189,6 +189,9 @@ def finish_landings(services: Services) -> None:
         if clone.story.startswith(FOR_LANDING):
             with suppress(HandoffdError):
                 Clones(clone.root, state_dir, services.environment).remove(clone)
+    for half in (state_dir / WORKSPACES).glob(f"*/{as_part(FOR_LANDING)}*"):
+        with suppress(HandoffdError):
+            remove_tree(half)
     for root in cut_off(state_dir):
         try:
             merge, why = Landing(root, state_dir, services.environment).finish(), None

@@ -240,8 +240,11 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         state_dir, environment = here.services.settings.state_dir, here.services.environment
         where = Workspace(folder="", branch="handoffd/@landing/1", base=said(project, "rev-parse", "main"))
         clones = Clones(project.root, state_dir, environment)
-        clones.make("@landing-US-001", (), where, here.clock.now())
+        clone = clones.make("@landing-1", (), where, here.clock.now())
+        half = Path(clone.workspace.folder).parent.with_name("%40landing-2")
+        half.mkdir()
         finish_landings(here.services)
 
+        assert not half.exists()
         assert ["US-001"] == [one.story for one in clones_in(state_dir)]
         assert "@landing" not in said(project, "for-each-ref").replace("%40", "@")
