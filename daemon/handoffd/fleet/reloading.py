@@ -117,7 +117,8 @@ class Reloading:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the last reading, and about the settings in effect."""
-        return (*self.view.warnings, *self._services.settings.notify.warnings)
+        settings = self._services.settings
+        return (*self.view.warnings, *settings.notify.warnings, *settings.sandbox.warnings)
 
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
         """Read the settings again after each change of their files, until cancelled, and call `changed`."""

@@ -176,6 +176,15 @@ class SandboxSettings(_Section):
     """Paths that they may read, though they are hidden otherwise."""
     let_in: tuple[SandboxPass, ...] = ()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know who looks at the status."""
+        if self.level == "off":
+            return ("agents may do all that their account may: sandbox.level is off (handoffd config show)",)
+        if self.level == "landlock":
+            return ("agents are held by Landlock alone: sandbox.level is landlock (handoffd config show)",)
+        return ()
+
     @field_validator("network")
     @classmethod
     def _must_be_possible(cls, network: SandboxNetwork, info: ValidationInfo) -> SandboxNetwork:

@@ -29,7 +29,15 @@ from handoffd.execute.meter import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
 from handoffd.execute.sandbox.plan import Plan
-from handoffd.execute.sandbox.planning import Subject, combined, folded, machine_of, plan, programs
+from handoffd.execute.sandbox.planning import (
+    Subject,
+    combined,
+    folded,
+    machine_of,
+    plan,
+    programs,
+    repository_of,
+)
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
@@ -156,6 +164,7 @@ class Services(Struct, kw_only=True):
             programs=(*programs(argv, environment, machine.homes), *_own_programs(argv)),
             writes=writes,
             run_folder=run_folder,
+            repository=repository_of(place.folder),
         )
         return plan(combined(self.settings.sandbox, asked), subject, machine)
 

@@ -56,7 +56,7 @@ def restrict(plan: Plan, version: int) -> None:
     alone = plan.level == LANDLOCK
     writes = writes_known(version)
     ruleset = kernel.create_ruleset(writes | (_READS if alone else 0), scopes_known(version))
-    _allow(ruleset, writes | _READS * alone, (plan.workspace, *plan.writable))
+    _allow(ruleset, writes | _READS * alone, (plan.workspace, *_repository(plan), *plan.writable))
     _allow(ruleset, writes | _READS * alone, ("/dev/pts", "/dev/shm", *(_SHARED if alone else plan.private)))  # noqa: S108
     _allow(ruleset, writes | _READS * alone, (f"/dev/{name}" for name in (*DEVICES, "ptmx")))
     if alone:
@@ -72,3 +72,7 @@ def _allow(ruleset: int, rights: int, paths: Iterable[str]) -> None:
             folder = stat.S_ISDIR(os.fstat(fd).st_mode)
             kernel.add_rule(ruleset, rights if folder else rights & _OF_A_FILE, fd, path)
             os.close(fd)
+
+
+def _repository(plan: Plan) -> tuple[str, ...]:
+    return () if plan.repository is None else (plan.repository,)

@@ -27,8 +27,8 @@ STRICT, NAMESPACES, LANDLOCK, OFF = "strict", "namespaces", "landlock", "off"
 
 FIXED = (".ai", ".git")
 """Folders of a workspace that can be written and not be moved or replaced."""
-GUARDED = (".git/hooks", ".git/config")
-"""What of a workspace cannot be changed: git would run what it names, outside the sandbox."""
+GUARDED = ("hooks", "config")
+"""What of a git folder cannot be changed: git would run what it names, outside the sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class Plan:
     network: Network
     workspace: str
     """Writable, but for what `FIXED` and `GUARDED` say."""
+    repository: str | None = None
+    """The git folder of a workspace that is a linked worktree: writable, but for what is `GUARDED`."""
     hidden: tuple[str, ...] = ()
     """Shown empty."""
     private: tuple[str, ...] = ()
@@ -67,9 +69,9 @@ class Plan:
     @property
     def paths(self) -> tuple[str, ...]:
         """All that it names."""
-        return (
-            self.workspace, *self.hidden, *self.private, *self.readable, *self.writable, *self.copied
-        )  # fmt: skip
+        repository = () if self.repository is None else (self.repository,)
+        shown = (*self.readable, *self.writable, *self.copied)
+        return (self.workspace, *repository, *self.hidden, *self.private, *shown)
 
     @classmethod
     def from_raw(cls, raw: Mapping[str, Any]) -> Self:

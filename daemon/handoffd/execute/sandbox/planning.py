@@ -126,6 +126,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     """The executor's `writes`."""
     run_folder: str | None = None
     """A folder for its results."""
+    repository: str | None = None
+    """See `repository_of`."""
 
 
 def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan | None:
@@ -137,7 +139,7 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
     sockets = (f"${name}" for each in let_in for name in each.sockets)
     given = _expanded((*subject.writes, *settings.writable, *caches), subject)
     writable = [path for path in (*given, subject.run_folder) if path is not None and not path.endswith("*")]
-    opened = [subject.workspace, *writable]
+    opened = [subject.workspace, *writable, *([subject.repository] if subject.repository else [])]
     readable = (
         *(os.path.join(home, tool) for home in machine.homes for tool in _TOOLS),
         *_RUN,
@@ -150,6 +152,7 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         level=settings.level,
         network=settings.network,
         workspace=subject.workspace,
+        repository=subject.repository,
         hidden=_outside([subject.workspace], (*_hidden(machine, subject), *_KERNEL)),
         private=_outside(opened, (*machine.homes, *_TEMPORARY, *_expanded(["$TMPDIR"], subject))),
         readable=_outside(opened, readable),
@@ -231,6 +234,40 @@ def folded(roots: tuple[str, ...]) -> tuple[str, ...]:
         for root in roots
         for parent in [os.path.dirname(root)]
     )
+
+
+# --- linked worktrees ---------------------------------------------------------------------------------
+_MOST_POINTER = 4096
+
+
+def repository_of(workspace: str) -> str | None:
+    """Return the git folder that a linked worktree shares; None for any other workspace. Reads two files.
+
+    An agent can write the pointer in the workspace. So it counts only where the other end points back, which
+    only the repository's owner can have written: `REPOSITORY/worktrees/NAME/gitdir`.
+    """
+    pointer = os.path.join(workspace, ".git")
+    word, _, named = _line(pointer).partition(" ")
+    own = os.path.normpath(os.path.join(workspace, named))
+    worktrees, _ = os.path.split(own)
+    if word != "gitdir:" or os.path.basename(worktrees) != "worktrees":
+        return None
+    return os.path.dirname(worktrees) if _line(os.path.join(own, "gitdir")) == pointer else None
+
+
+def _line(path: str) -> str:
+    """Return the first line of a small regular file; empty for anything else."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        text = os.read(opened, _MOST_POINTER)
+    except OSError:
+        return ""
+    finally:
+        os.close(opened)
+    return os.fsdecode(text).partition("\n")[0]
 
 
 # --- what a command needs -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Nothing may be imported here: the module's file may be out of sight already.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ class View:
         self._finish_devices()
         flags = kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
         kernel.mount("proc", "/proc", flags)
-        _guard(_real(self._plan.workspace))
+        _guard(_real(self._plan.workspace), self._plan.repository)
 
     def _set_the_stage(self) -> None:
         kernel.mount("tmpfs", _STAGE, kernel.NO_SUID | kernel.NO_DEV, _STAGE_OPTIONS)
@@ -104,8 +105,9 @@ class View:
             os.close(source)
 
     def _opened(self) -> Iterator[_Entry]:
-        for path in (self._plan.workspace, *self._plan.writable):
-            if path != self._plan.workspace:
+        plan = self._plan
+        for path in (plan.workspace, *([plan.repository] if plan.repository else []), *plan.writable):
+            if path in plan.writable:
                 with suppress(FileExistsError):
                     os.makedirs(path, _OWN)
             source = os.open(path, _HANDLE)
@@ -188,7 +190,7 @@ class View:
         """Return a folder of the stage, made below the nearest room; it counts as one from now on."""
         above, last = os.path.split(path)
         if path == "/":
-            raise FileNotFoundError(2, os.strerror(2), path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if path not in self._rooms:
             room = self._room_for(above)
             with suppress(FileExistsError):
@@ -262,41 +264,44 @@ def _content(path: str) -> Iterator[tuple[str, bytes, int]]:
 
 
 # --- inside the workspace -----------------------------------------------------------------------------
-def _guard(workspace: str) -> None:
+def _guard(workspace: str, repository: str | None) -> None:
     """Make mount points of what may not be moved, and read-only ones of what may not be changed.
 
     Links are not followed: an agent may have made them.
     """
     top = os.open(workspace, _FOLDER)
-    for name in (*FIXED, *GUARDED):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            _mount_over_itself(top, name, read_only=name in GUARDED)
+    for name in FIXED:
+        _mount_over_itself(top, name, read_only=name == ".git" and repository is not None)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        git = os.open(".git" if repository is None else repository, _FOLDER | os.O_NOFOLLOW, dir_fd=top)
+        for name in GUARDED:
+            _make_missing(git, name)
+            _mount_over_itself(git, name, read_only=True)
+        os.close(git)
     os.close(top)
 
 
-def _mount_over_itself(top: int, name: str, *, read_only: bool) -> None:
-    folder = top
-    *above, last = name.split("/")
-    for one in above:
-        folder = os.open(one, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    if read_only:
-        _make_missing(folder, last)
-    place = os.open(last, _HANDLE | os.O_NOFOLLOW, dir_fd=folder)
+def _mount_over_itself(folder: int, name: str, *, read_only: bool) -> None:
+    """Make a mount point of an entry of a folder, if it is there."""
+    try:
+        place = os.open(name, _HANDLE | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return
     if stat.S_ISLNK(os.fstat(place).st_mode):
-        raise OSError(40, os.strerror(40), name)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
     tree = kernel.copy_of(place, name)
     if read_only:
         kernel.make_read_only(tree, name)
     kernel.attach(tree, place, name)
-    for opened in (tree, place, *([folder] if folder != top else [])):
-        os.close(opened)
+    os.close(tree)
+    os.close(place)
 
 
 def _make_missing(repository: int, name: str) -> None:
     """Make the hooks' folder, or the settings, of a repository without: else an agent could make them."""
-    with suppress(FileExistsError):
+    with suppress(FileExistsError, FileNotFoundError):
         os.stat("HEAD", dir_fd=repository, follow_symlinks=False)
         if name == "hooks":
             os.mkdir(name, dir_fd=repository)
         else:
-            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=repository))
+            os.close(os.open(name, _NEW | os.O_EXCL, 0o644, dir_fd=repository))

@@ -98,6 +98,33 @@ def test_a_repository_without_hooks_and_settings_gets_them_before_an_agent_can_m
     assert "" == (here.workspace / ".git/config").read_text()
 
 
+def test_a_repository_without_its_head_is_still_guarded(here: Box) -> None:
+    """An agent may have removed it, and bring it back."""
+    here.run("rm .git/HEAD")
+    here.run("echo x > .git/HEAD; echo evil > .git/hooks/x; echo evil > .git/config")
+
+    assert [] == os.listdir(here.workspace / ".git/hooks")
+    assert "[core]\n" == (here.workspace / ".git/config").read_text()
+
+
+def test_in_a_linked_worktree_the_repositorys_hooks_and_settings_are_guarded(here: Box) -> None:
+    """It can be written otherwise; the pointer to it cannot."""
+    repository = here.folder / "main"
+    (here.workspace / ".git").rename(repository)
+    (here.workspace / ".git").write_text(f"gitdir: {repository}/worktrees/work\n")
+    os.chown(here.workspace / ".git", here.account, here.account)
+
+    here.run(
+        f"cd {repository} && echo a > index; echo evil > hooks/x; echo evil >> config;"
+        f"cd {here.workspace}; echo evil > .git; rm .git; mv .git x",
+        here.plan(repository=str(repository)),
+    )
+
+    assert "a\n" == (repository / "index").read_text()
+    assert ([], "[core]\n") == (os.listdir(repository / "hooks"), (repository / "config").read_text())
+    assert f"gitdir: {repository}/worktrees/work\n" == (here.workspace / ".git").read_text()
+
+
 def test_a_link_in_place_of_a_guarded_folder_refuses_the_start(here: Box) -> None:
     """It would have the start mount something that an agent chose."""
     (here.workspace / ".ai").rmdir()

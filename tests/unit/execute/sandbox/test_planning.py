@@ -20,6 +20,7 @@ from handoffd.execute.sandbox.planning import (
     machine_of,
     plan,
     programs,
+    repository_of,
     variables_of,
 )
 from handoffd.settings.model import ProjectSandbox, SandboxSettings
@@ -211,6 +212,39 @@ def test_the_folder_above_a_bin_is_not_shown_when_it_holds_more_than_programs() 
     shown = programs((), {"PATH": ":".join(folders)}, (HOME,))
 
     assert {*folders, f"{HOME}/.tool", "/venv"} == set(shown)
+
+
+def worktree(base: Path) -> tuple[Path, Path]:
+    """Return a linked worktree and its repository, as git makes them."""
+    tree, repository = base / "tree", base / "main/.git"
+    (repository / "worktrees/tree").mkdir(parents=True)
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {repository}/worktrees/tree\n")
+    (repository / "worktrees/tree/gitdir").write_text(f"{tree}/.git\n")
+    return tree, repository
+
+
+def test_a_linked_worktree_may_write_its_repository(tmp_path: Path) -> None:
+    """Otherwise nothing could be committed there."""
+    tree, repository = worktree(tmp_path)
+
+    assert str(repository) == repository_of(str(tree))
+    made = planned(workspace=str(tree), project=str(tree), repository=str(repository))
+    assert (str(repository), ()) == (made.repository, made.writable)
+
+
+@pytest.mark.parametrize(
+    "pointer", ["gitdir: {home}/.ssh", "gitdir: {main}/worktrees/other", "{main}", "", "gitdir:"]
+)
+def test_a_pointer_that_an_agent_wrote_leads_nowhere(tmp_path: Path, pointer: str) -> None:
+    """The repository itself must point back."""
+    tree, repository = worktree(tmp_path)
+    (tree / ".git").write_text(pointer.format(home=tmp_path, main=repository) + "\n")
+    (repository / "worktrees/other").mkdir()
+    (repository / "worktrees/other/gitdir").write_text(f"{tmp_path}/elsewhere/.git\n")
+
+    assert None is repository_of(str(tree))
+    assert None is repository_of(str(tmp_path))
 
 
 def test_the_machine_is_seen_as_it_is() -> None:
