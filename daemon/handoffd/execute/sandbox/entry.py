@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import os
 import select
 import signal
@@ -141,6 +142,7 @@ Program = tuple[Sequence[str], Mapping[str, str], str, int, int]
 def _keep(plan: Plan, line: socket.socket, program: Program) -> NoReturn:
     """Be the keeper; never returns."""
     try:
+        gc.disable()  # a collection would touch, and so copy, all memory that is shared with the shim
         _enter(plan, line, program)
         argv, env, cwd, stdin, output = program
         pid = spawn.spawn(argv, env, cwd, stdin, output)

@@ -81,14 +81,12 @@ _OF_ROOT = frozenset(
 )  # fmt: skip
 """All that an account with every right sees of `/`, besides what is shown again."""
 _ETC = (
-    "alternatives", "bash.bashrc", "ca-certificates", "crypto-policies", "debian_version", "fonts",
-    "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "java", "ld.so.cache",
-    "ld.so.conf", "ld.so.conf.d", "localtime", "locale.alias", "locale.conf", "lsb-release", "machine-id",
-    "magic", "maven", "mime.types", "networks", "nsswitch.conf", "os-release", "passwd", "perl", "php",
-    "pki", "profile", "profile.d", "protocols", "python3", "redhat-release", "resolv.conf", "rpc",
-    "services", "shells", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo", "timezone",
+    "alternatives", "ca-certificates", "crypto-policies", "fonts", "gitconfig", "group", "hosts",
+    "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "localtime", "maven",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "php", "pki", "profile", "protocols",
+    "resolv.conf", "services", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo",
 )  # fmt: skip
-_VAR = ("/var/cache/fontconfig", "/var/lib/dpkg", "/var/lib/gems", "/var/lib/ghc", "/var/lib/texmf")
+_VAR = ("/var/cache/fontconfig", "/var/lib/dpkg", "/var/lib/gems", "/var/lib/texmf")
 
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108
 _NO_HOME = frozenset(
@@ -148,14 +146,16 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         *_expanded((*settings.visible, *sockets), subject),
         *([f"{subject.project}/.git/objects"] if subject.project != subject.workspace else []),
     )
+    hidden = _outside([subject.workspace], _hidden(machine, subject))
+    private = _outside(opened, (*machine.homes, *_TEMPORARY, *_expanded(["$TMPDIR"], subject)))
     return Plan(
         level=settings.level,
         network=settings.network,
         workspace=subject.workspace,
         repository=subject.repository,
-        hidden=_outside([subject.workspace], (*_hidden(machine, subject), *_KERNEL)),
-        private=_outside(opened, (*machine.homes, *_TEMPORARY, *_expanded(["$TMPDIR"], subject))),
-        readable=_outside(opened, readable),
+        hidden=hidden,
+        private=private,
+        readable=_outermost(_outside(opened, readable), (*hidden, *private)),
         writable=_outside([subject.workspace], writable),
         copied=_unique(path for path in given if path.endswith("*")),
     )
@@ -165,6 +165,7 @@ def _hidden(machine: Machine, subject: Subject) -> Iterable[str]:
     yield from ("/home", "/root", "/run")
     if machine.is_root:
         yield from (f"/{name}" for name in machine.top if name not in _OF_ROOT)
+        yield from _KERNEL
     yield from subject.own
     yield from subject.others
     if subject.project != subject.workspace:
@@ -188,6 +189,21 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 def _outside(folders: Sequence[str], paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that are not in one of the folders already."""
     return _unique(path for path in paths if not _below(path, folders))
+
+
+def _outermost(paths: Sequence[str], covers: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that are not shown already by another one of them: each costs a mount."""
+    shown, covered = set(paths), set(covers)
+    return tuple(path for path in paths if not _is_shown_above(path, shown, covered))
+
+
+def _is_shown_above(path: str, shown: set[str], covered: set[str]) -> bool:
+    above = os.path.dirname(path)
+    while above != "/" and above not in covered:
+        if above in shown:
+            return True
+        above = os.path.dirname(above)
+    return False
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:
@@ -289,7 +305,7 @@ def programs(argv: Sequence[str], environment: Mapping[str, str], homes: Sequenc
     program = argv[0] if argv and "/" in argv[0] else _on_path(argv[0] if argv else "", folders)
     steps = tuple(_links(program)) if program.startswith("/") else ()
     named = (word for word in argv[1:] if word.startswith("/"))
-    found += [*steps, *_above(map(os.path.dirname, steps), homes), *named]
+    found += [*steps, *_above(map(os.path.dirname, steps), homes), *_packages(steps), *named]
     return _unique(
         path for one in found if not _below(path := os.path.normpath(one), _NEVER_HIDDEN) and path != "/"
     )
@@ -301,6 +317,14 @@ def _above(folders: Iterable[str], homes: Sequence[str]) -> Iterable[str]:
         above, name = os.path.split(folder.rstrip("/"))
         if name in _BIN and above not in homes and os.path.basename(above) not in _SHARED_FOLDERS:
             yield above
+
+
+def _packages(steps: Iterable[str]) -> Iterable[str]:
+    """Yield the folder of all packages that a program of npm's is in, with what it needs."""
+    for step in steps:
+        above, found, _ = step.partition("/node_modules/")
+        if found:
+            yield f"{above}/node_modules"
 
 
 def _on_path(name: str, folders: Sequence[str]) -> str:

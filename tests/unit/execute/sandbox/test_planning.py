@@ -205,6 +205,17 @@ def test_a_command_needs_its_programs_folder_its_links_and_what_it_names(tmp_pat
     } == set(shown)
 
 
+def test_a_program_of_npms_needs_its_packages(tmp_path: Path) -> None:
+    """It is a link to a file among them."""
+    modules = tmp_path / "tools/node_modules"
+    (modules / ".bin").mkdir(parents=True)
+    (modules / "agent").mkdir()
+    (modules / "agent/cli.js").touch(mode=0o755)
+    (modules / ".bin/agent").symlink_to("../agent/cli.js")
+
+    assert str(modules) in programs(("agent",), {"PATH": f"{modules}/.bin"}, ())
+
+
 def test_the_folder_above_a_bin_is_not_shown_when_it_holds_more_than_programs() -> None:
     """A home, `.local` and `.cargo`, which has a registry's token."""
     folders = (f"{HOME}/bin", f"{HOME}/.local/bin", f"{HOME}/.cargo/bin", f"{HOME}/.tool/bin", "/venv/bin")
