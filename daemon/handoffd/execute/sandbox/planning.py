@@ -320,7 +320,7 @@ def _above(folders: Iterable[str], homes: Sequence[str]) -> Iterable[str]:
 
 
 def _packages(steps: Iterable[str]) -> Iterable[str]:
-    """Yield the folder of all packages that a program of npm's is in, with what it needs."""
+    """Yield the folder of all packages that a program of npm's is in: it needs others of them."""
     for step in steps:
         above, found, _ = step.partition("/node_modules/")
         if found:
