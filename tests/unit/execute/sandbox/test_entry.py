@@ -36,12 +36,17 @@ def test_death_by_signal_is_reported(here: Box) -> None:
     assert -signal.SIGKILL % 256 == here.run("kill -KILL $$").returncode % 256
 
 
-def test_the_workspace_is_writable_and_nothing_else_outside(here: Box) -> None:
+WALLS = pytest.mark.parametrize("level", ["auto", "namespaces"])
+"""With Landlock as a second wall, and without: then the view holds alone."""
+
+
+@WALLS
+def test_the_workspace_is_writable_and_nothing_else_outside(here: Box, level: str) -> None:
     """Neither where the account may write, nor where root may."""
     outside = here.folder / "outside"
     outside.mkdir()
     os.chown(outside, here.account, here.account)
-    plan = here.plan(hidden=("/root", "/home", "/run"))
+    plan = here.plan(hidden=("/root", "/home", "/run"), level=level)
 
     done = here.run(
         f"echo a > made; echo b > {outside}/x; echo c > /usr/x; echo d > /etc/x; echo e > /x", plan
@@ -158,6 +163,7 @@ def test_every_privilege_is_given_up_for_good(here: Box) -> None:
     assert "NoNewPrivs:\t1" in status
 
 
+@WALLS
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -169,11 +175,11 @@ def test_every_privilege_is_given_up_for_good(here: Box) -> None:
         "echo 1 > /proc/sys/kernel/printk", "echo b > /proc/sysrq-trigger", "mknod disk b 8 0 && cat disk",
     ],
 )  # fmt: skip
-def test_the_view_cannot_be_undone(here: Box, attempt: str) -> None:
+def test_the_view_cannot_be_undone(here: Box, attempt: str, level: str) -> None:
     """Not with a namespace of one's own either."""
     script = attempt.format(home=here.home)
 
-    done = here.run(f"{script} && echo done; ls -A {here.home}; cat .git/config")
+    done = here.run(f"{script} && echo done; ls -A {here.home}; cat .git/config", here.plan(level=level))
 
     assert "a secret" not in done.stdout
     assert "done" not in done.stdout
