@@ -191,8 +191,9 @@ def measure(
 ) -> tuple[TestReport, ExitRecord]:
     """Run the tests as a check does, and return their report."""
     run_dir = context.run_dir / name
-    run_dir.mkdir()
-    spec = test_run_spec(replace(context, run_dir=run_dir), settings, 60, exclude)
+    at = replace(context, run_dir=run_dir)
+    at.results.mkdir(parents=True)
+    spec = test_run_spec(at, settings, 60, exclude)
     with open(spec.output, "wb") as output:
         done = subprocess.run(
             spec.argv, env=dict(spec.env), cwd=spec.cwd, stdout=output, stderr=output, check=False
