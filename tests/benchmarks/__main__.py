@@ -4,7 +4,7 @@
 
 Sections: `handoff` (from an executor's hand-off to the next one's first instruction), `rates` (decisions and
 whole cycles a second), `decision` (one of them), `status` (the command), `start` (of the daemon, until it
-answers), `live` (many executors at once).
+answers), `live` (many executors at once), `sandbox` (what it adds to a start).
 docs/explanation/performance.md says what the figures mean. `--check`: exit code 1 when a goal is missed. A
 figure that could not be measured misses none.
 """
@@ -20,7 +20,16 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks import cycles, decision, handoff_latency, live, reference, starting, status
+from tests.benchmarks import (
+    cycles,
+    decision,
+    handoff_latency,
+    live,
+    reference,
+    sandboxed,
+    starting,
+    status,
+)
 from tests.benchmarks.executor import build
 from tests.benchmarks.handoff_latency import bounded, count_of, say
 from tests.benchmarks.measures import machine
@@ -50,6 +59,7 @@ class Run:
             "status": ("handoffd status, the whole process", self._status),
             "start": ("a daemon's start, until it answers", self._start),
             "live": ("many executors at once", self._live),
+            "sandbox": ("a start with and without the sandbox", self._sandbox),
         }
 
     def _folder(self, name: str) -> Path:
@@ -76,6 +86,9 @@ class Run:
 
     def _start(self) -> list[Row]:
         return starting.rows(self._folder("start"), self._given.starts)
+
+    def _sandbox(self) -> list[Row]:
+        return sandboxed.rows(self._folder("sandbox"), self._given.sandboxed)
 
     def _live(self) -> list[Row]:
         return live.rows(self._folder("live"), self._given.live)
@@ -131,9 +144,10 @@ _NUMBERS = {
     "lines": (100, "projects of the rates"),
     "cycles": (10, "cycles of each of them"),
     "starts": (9, "starts of a daemon"),
+    "sandboxed": (100, "starts of a program, of each kind"),
     "live": (200, "executors at once"),
 }
-_NAMES = ("handoff", "rates", "decision", "status", "start", "live")
+_NAMES = ("handoff", "rates", "decision", "status", "start", "live", "sandbox")
 
 
 def _parsed(arguments: Sequence[str] | None) -> Namespace:

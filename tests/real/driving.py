@@ -89,6 +89,7 @@ def driven(
             allowed = ["HOME", "LANG", "PATH", "USER", *given]
             return {
                 "executor": [one.name for one in agents],
+                "sandbox": {"writable": []},  # what their definitions say has to be enough
                 "executors": {one.name: {"model": one.model} for one in agents if one.model is not None},
                 **(settings or {}),
                 "execute": {"env_allow": allowed, "min_free_mb": 0, **(settings or {}).get("execute", {})},

@@ -81,6 +81,10 @@ class Daemon:
         execute = whole.setdefault("execute", {})
         execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG", *_PYTEST])
         execute.setdefault("min_free_mb", 0)  # tests also run on small disks
+        # Agents of tests keep their diaries beside their projects, and some scripts run this checkout.
+        sandbox = whole.setdefault("sandbox", {})
+        sandbox.setdefault("writable", [str(self.base)])
+        sandbox.setdefault("visible", [sys.prefix, str(REPOSITORY / "daemon"), str(REPOSITORY / "config")])
         whole.setdefault("scheduling", {}).setdefault("min_free_memory_mb", 0)
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 

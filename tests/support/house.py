@@ -37,7 +37,13 @@ from handoffd.journal.journal import Journal
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
-from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
+from handoffd.settings.model import (
+    CapSettings,
+    ExecuteSettings,
+    SandboxSettings,
+    SchedulingSettings,
+    Settings,
+)
 from handoffd.settings.notify import NotifySettings
 from handoffd.track.services import Services
 
@@ -119,6 +125,7 @@ async def house(
     *,
     caps: Json | None = None,
     scheduling: Json | None = None,
+    sandbox: Json | None = None,
     **execute: Any,
 ) -> AsyncIterator[House]:
     """Lend services with an executor named `agent` that runs the shell commands `agent`, within `caps`."""
@@ -131,6 +138,8 @@ async def house(
         executors={"agent": {"extends": "command", "argv": ["/bin/sh", str(script)], **_AGENT}},
         caps=CapSettings.model_validate(caps or {}),
         scheduling=SchedulingSettings.model_validate({"min_free_memory_mb": 0} | (scheduling or {})),
+        # The agent's home is below `base`: it keeps there what the test looks at.
+        sandbox=SandboxSettings.model_validate({"writable": [str(base)]} | (sandbox or {})),
         execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):

@@ -82,9 +82,7 @@ _ABOVE = "As above."
 
 _MEANINGS: Mapping[str, str] = {
     "auto": "Dispatch as soon as the project is supervised and initialised (Level 2).",
-    "auto_continue": (
-        "Start the next story of its backlog when one is done; without it, as the daemon's settings say."
-    ),
+    "auto_continue": ("Start the next story of its backlog when one is done."),
     "schedule": (
         "Starts by the clock, as in `schedule.starts` of the daemon's settings, without `projects`."
     ),
@@ -115,6 +113,11 @@ _MEANINGS: Mapping[str, str] = {
     "group": ("Its group of the daemon's `scheduling.groups`; without it, the first that names its path."),
     "priority": "Its priority, -100 to 100, higher goes first; without it, its group's.",
     "env": "Further environment variables that its executors and tests may see.",
+    "sandbox.level": "As the daemon's, which applies without it.",
+    "sandbox.network": _ABOVE,
+    "sandbox.writable": "More than the daemon's.",
+    "sandbox.visible": _ABOVE,
+    "sandbox.let_in": _ABOVE,
     "snapshots": "Whether the files of its stories are kept as refs of its git repository.",
     "workspace.kind": "Where its stories work: `root`, its own folder, or `clone`, a private clone for each.",
     "workspace.setup": "What makes a clone ready, as an argv list: `[npm, ci]`.",

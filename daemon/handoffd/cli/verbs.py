@@ -87,7 +87,8 @@ def _error(answer: Json) -> list[str]:
 def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
-    lines += [*_tests_of(answer), *_tried_text(answer.get("tried"))]
+    lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
+    lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step writes them")
@@ -111,11 +112,11 @@ def _tests_of(answer: Json) -> Iterator[str]:
         yield f"  found, but not run: {plain(found)}{ready}"
 
 
-def _tried_text(tried: Json | None) -> Iterator[str]:
-    """Yield the result of the tests, and the fix if they cannot run."""
-    if tried is not None:
-        yield f"  tried: {plain(tried['what'])}"
-        told = {"why": tried["why"], "next": tried["action"]}
+def _found_text(name: str, found: Json | None) -> Iterator[str]:
+    """Yield the result of a trial, and the fix if it failed."""
+    if found is not None:
+        yield f"  {name}: {plain(found['what'])}"
+        told = {"why": found["why"], "next": found["action"]}
         yield from (f"    {key}: {plain(text)}" for key, text in told.items() if text is not None)
 
 
@@ -197,6 +198,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
         answer = give_verb(place, spec, place.project(project), given, alone)
         if answer.json["type"] == "initialised":
             answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
+            answer.json["sandbox"] = _sandbox(place)
         say(answer, as_json)
 
     command = click.Command(
@@ -392,8 +394,21 @@ def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str
         return None
     if not as_json:
         click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
-    told = to_builtins(try_tests(place, initialised["project"]))
-    return {key: told[key] for key in ("severity", "what", "why", "action")}
+    return _plain_finding(to_builtins(try_tests(place, initialised["project"])))
+
+
+def _sandbox(place: Place) -> dict[str, Any]:
+    """Try the sandbox that agents will have here; return what holds them."""
+    from msgspec import to_builtins
+
+    from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
+
+    (found,) = check_sandbox(sandbox_facts(place.settings().sandbox))
+    return _plain_finding(to_builtins(found))
+
+
+def _plain_finding(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: found[key] for key in ("severity", "what", "why", "action")}
 
 
 def say(answer: Any, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 import handoffd
-from handoffd.doctor import executors, finding, installation, machine, projects, supervision
+from handoffd.doctor import executors, finding, installation, machine, projects, sandbox, supervision
 from handoffd.doctor.finding import Begun, Finding
 from handoffd.doctor.installation import open_to_others
 from handoffd.doctor.service import (
@@ -84,6 +84,7 @@ class _Looks(Struct, frozen=True, kw_only=True):
     notices: Begun[installation.SinkFacts]
     git: Begun[projects.GitFacts]
     hooks: Begun[projects.HookFacts]
+    sandbox: Begun[sandbox.SandboxFacts]
     tests: Begun[tuple[projects.Lack, ...]]
 
 
@@ -221,6 +222,7 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
         ),
         git=Begun({"git": partial(projects.git_facts, roots, subject.environ)}),
         hooks=Begun({"hooks": partial(projects.hook_facts, home, roots)}),
+        sandbox=Begun({"sandbox": partial(sandbox.sandbox_facts, settings.sandbox)}),
         tests=Begun(
             {
                 "tests": partial(
@@ -258,16 +260,15 @@ def _notices(begun: _Looks, settings: Settings) -> tuple[Finding, ...]:
 
 def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Service) -> Iterator[Finding]:
     """Yield what was found about the machine and the account, and what agents could do to projects."""
-    found = begun.git.within(subject.answer_s).get("git")
-    yield from projects.check_git(found) if found is not None else ()
+    seen = begun.git.within(subject.answer_s).get("git")
+    yield from projects.check_git(seen) if seen is not None else ()
     scan = begun.hooks.within(FOLDER_S).get("hooks")
     yield from projects.check_hooks(scan) if scan is not None else ()
     if pid is not None and subject.settings is not None:
         yield from supervision.boots(pid, Witness(subject.settings.launcher_socket, FOLDER_S))
     yield from installation.check_account(installation.account_facts(pid, service))
-    yield from installation.check_sandbox(
-        installation.sandbox_facts(executors.environment_of(pid).get("PATH"))
-    )
+    found = begun.sandbox.within(sandbox.TRY_S + _GRACE_S).get("sandbox")
+    yield from sandbox.check_sandbox(found) if found is not None else ()
 
 
 def _state(settings: Settings, facts: machine.StateFacts | OSError | None) -> tuple[Finding, ...]:

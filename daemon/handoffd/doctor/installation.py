@@ -1,11 +1,10 @@
 """How handoffd was set up here: its settings and their secrets, sinks of notices, and the account of agents.
 
-doctor sends nothing. There is no sandbox around agents: the rights of their account are their limit.
+doctor sends nothing. What the sandbox lets an agent reach, the rights of its account limit further.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import shutil
@@ -171,12 +170,12 @@ def account_facts(pid: int | None, service: Service) -> AccountFacts:
 def check_account(facts: AccountFacts) -> tuple[Finding, ...]:
     """Return what agents could reach that they should not."""
     if facts.is_root:
-        why = "there is no sandbox around agents: what root may do they may do; some refuse to work as root"
+        why = "only the sandbox keeps them from what root may do; some agents refuse to work as root"
         action = "sudo handoffd service install --system --user ACCOUNT"
         return (warning(ACCOUNT, "agents work as root", why, action),)
     if facts.own:
-        return (fine(ACCOUNT, f"agents work as {facts.name}, without a sandbox"),)
-    return (fine(ACCOUNT, f"agents work with all rights of {facts.name}: there is no sandbox around them"),)
+        return (fine(ACCOUNT, f"agents work as {facts.name}, an account of their own"),)
+    return (fine(ACCOUNT, f"agents work as {facts.name}, as far as the sandbox lets them"),)
 
 
 def _name_of(uid: int) -> str:
@@ -184,66 +183,3 @@ def _name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"account {uid}"
-
-
-# --- what a sandbox could be made of ------------------------------------------------------------------
-SANDBOX = "sandbox"
-
-_SYSCTL = Path("/proc/sys")
-_CREATE_RULESET = 444
-"""The system call `landlock_create_ruleset`; asked for its version (flag 1) it makes nothing."""
-
-
-class SandboxFacts(Struct, frozen=True, kw_only=True):
-    """What a sandbox could be built from. `namespaces`: by the kernel's settings, without privileges.
-
-    `landlock` is the version of its interface, 0 without it; `bubblewrap` is where the program is.
-    """
-
-    namespaces: bool
-    landlock: int
-    bubblewrap: str | None
-
-
-def sandbox_facts(path: str | None, sysctl: Path = _SYSCTL) -> SandboxFacts:
-    """Return what the kernel offers, and what a PATH has."""
-    return SandboxFacts(
-        namespaces=_namespaces(sysctl), landlock=_landlock(), bubblewrap=shutil.which("bwrap", path=path)
-    )
-
-
-def check_sandbox(facts: SandboxFacts) -> tuple[Finding, ...]:
-    """Return that there is no sandbox, and from what one could be made.
-
-    What the kernel offers, or a program on the PATH, protects nothing by being there: no claim is made.
-    """
-    offered = [
-        "user namespaces without privileges" if facts.namespaces else None,
-        f"Landlock (version {facts.landlock})" if facts.landlock else None,
-        f"bubblewrap ({facts.bubblewrap})" if facts.bubblewrap else None,
-    ]
-    there = ", ".join(one for one in offered if one is not None)
-    offers = f"this machine offers {there}, unused" if there else "this machine offers nothing for one"
-    return (fine(SANDBOX, f"none is used around agents; {offers}"),)
-
-
-def _namespaces(sysctl: Path) -> bool:
-    """Return whether the kernel lets any account create user namespaces."""
-    most = _number(sysctl / "user/max_user_namespaces")
-    allowed = _number(sysctl / "kernel/unprivileged_userns_clone")
-    restricted = _number(sysctl / "kernel/apparmor_restrict_unprivileged_userns")
-    return bool(most) and allowed != 0 and not restricted
-
-
-def _number(file: Path) -> int | None:
-    try:
-        return int(file.read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _landlock() -> int:
-    if os.uname().sysname != "Linux":
-        return 0
-    version: int = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
-    return max(version, 0)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+from handoffd.execute.sandbox.plan import Plan
+
 if TYPE_CHECKING:
     from handoffd.execute.runner.proc_probe import Received
 
@@ -102,6 +104,8 @@ class RunSpec(_Record):
     """Processes and threads."""
     project: str | None = None
     """The root of its project, if the program works elsewhere; None: it is `cwd`."""
+    sandbox: Plan | None = None
+    """None: the program may do all that its account may."""
 
     @property
     def home(self) -> str:
@@ -122,6 +126,8 @@ class RunSpec(_Record):
             known["argv"] = tuple(known["argv"])
             known["ladder"] = tuple(Rung(**rung) for rung in known["ladder"])
             known["partial"] = tuple(known.get("partial", ()))
+            if known.get("sandbox") is not None:
+                known["sandbox"] = Plan.from_raw(known["sandbox"])
             return cls(**known)
         except KeyError as error:
             raise ValueError(f"RunSpec: {error} is missing") from error
@@ -157,7 +163,8 @@ class StartRecord(_Record):
 
     The modification time of its file is earlier than the program's first instruction.
 
-    `shim_started` and `pid_started` are in clock ticks since boot; `monotonic` in seconds.
+    `shim_started` and `pid_started` are in clock ticks since boot; `monotonic` in seconds. `sandbox` is the
+    level that holds the program: `strict`, `namespaces`, `landlock`; None: none does.
     """
 
     run_id: str
@@ -167,6 +174,7 @@ class StartRecord(_Record):
     pid_started: int
     boot_id: str
     monotonic: float
+    sandbox: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

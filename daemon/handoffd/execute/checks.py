@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -21,9 +21,12 @@ from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.environment import run_variables
 from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
+from handoffd.execute.sandbox.plan import Plan
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
 
+RESULTS = "results"
+"""The folder of a run that a check may write."""
 REPORT = "report"
 OUTPUT = "output.log"
 MAX_FILES = 2000
@@ -55,6 +58,13 @@ class CheckContext(Struct, frozen=True, kw_only=True):
     memory_max: int | None = None
     """Bytes; None: no limit."""
     tasks_max: int | None = None
+    sandbox: Callable[[CheckContext, tuple[str, ...]], Plan | None] = lambda *_: None
+    """Returns the sandbox of a check with this argv; None: there is none."""
+
+    @property
+    def results(self) -> Path:
+        """The folder that the check may write besides the work."""
+        return self.run_dir / RESULTS
 
     @property
     def variables(self) -> dict[str, str]:
@@ -71,7 +81,7 @@ def test_run_spec(
 ) -> RunSpec:
     """Return the run that tests the project; `exclude` holds relative paths of test files to leave out."""
     assert settings.command, "a project without a test command is not measured"
-    report = str(context.run_dir / REPORT)
+    report = str(context.results / REPORT)
     argv = [word.replace("{report}", report) for word in settings.command]
     if "/" in argv[0]:
         argv[0] = str(context.root / argv[0])
@@ -117,7 +127,9 @@ def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRec
         report = read_bounded(run_dir / OUTPUT, MAX_REPORT_BYTES + 1)
         return TestOutput(report=report, complete=exit_record.output_bytes <= MAX_REPORT_BYTES)
     printed = read_bounded(run_dir / OUTPUT, 2 * _KEPT) or b""
-    report = read_bounded(run_dir / REPORT, MAX_REPORT_BYTES + 1)
+    report = read_bounded(run_dir / RESULTS / REPORT, MAX_REPORT_BYTES + 1)
+    if report is None:  # begun by a daemon of an older version
+        report = read_bounded(run_dir / REPORT, MAX_REPORT_BYTES + 1)
     return TestOutput(report=report, printed=printed.decode("utf-8", "replace"))
 
 
@@ -193,6 +205,7 @@ def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: 
         tail_bytes=kept,
         memory_max=context.memory_max,
         tasks_max=context.tasks_max,
+        sandbox=context.sandbox(context, argv),
     )
 
 

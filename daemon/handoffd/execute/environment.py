@@ -70,12 +70,18 @@ def is_variable_name(name: str) -> bool:
 
 
 def expanded(path: str, environment: Mapping[str, str]) -> str | None:
-    """Return a path with `~`, `$NAME` and `${NAME:-instead}` expanded; None if the result is not absolute."""
+    """Return a path with `~`, `$NAME` and `${NAME:-instead}` expanded.
+
+    None if the result is not absolute, or a variable is not set: `$NOWHERE/x` is not `/x`.
+    """
+    lacking: list[str] = []
 
     def value(found: re.Match[str]) -> str:
-        return environment.get(found["name"] or found["braced"]) or found["instead"] or ""
+        text = environment.get(found["name"] or found["braced"]) or found["instead"] or ""
+        lacking.extend([] if text else [found[0]])
+        return text
 
     path = _REFERENCE.sub(value, path)
     home = environment.get("HOME", "")
     path = home + path[1:] if path == "~" or path.startswith("~/") else path
-    return path if path.startswith("/") else None
+    return path if path.startswith("/") and not lacking else None

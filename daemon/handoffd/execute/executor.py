@@ -90,6 +90,8 @@ class Executor(_Model):
     model: str | None = Field(None, min_length=1)
     permissions: dict[str, tuple[str, ...]] = {}
     permission: str | None = None
+    inside: dict[str, tuple[str, ...]] = {}
+    """Words that replace a permission's in handoffd's sandbox, where the program's own cannot work."""
     account: str = ""
     """The account whose quota it uses: that of a startable executor that it extends, else its own name."""
     limits: tuple[re.Pattern[str], ...] = ()
@@ -142,6 +144,8 @@ class InvocationContext(Struct, frozen=True, kw_only=True):
     session: str | None = None
     """The agent's session to continue; None: a new one."""
     step: str = ""
+    sandboxed: bool = False
+    """Whether handoffd's own sandbox holds the run."""
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
@@ -175,9 +179,11 @@ def version_call(executor: Executor, context: InvocationContext) -> tuple[str, .
     return _filled(executor.version or (), executor, context)
 
 
-def _permitted(executor: Executor, step: str) -> tuple[str, ...]:
+def _permitted(executor: Executor, context: InvocationContext) -> tuple[str, ...]:
     name, given = executor.permission or "", executor.permissions
-    return given.get(f"{name}{AT}{step}", given.get(name, ()))
+    if context.sandboxed and name in executor.inside:
+        return executor.inside[name]
+    return given.get(f"{name}{AT}{context.step}", given.get(name, ()))
 
 
 def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationContext) -> tuple[str, ...]:
@@ -190,7 +196,7 @@ def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationCont
     argv: list[str] = []
     for word in words:
         if word == PERMISSIONS:
-            argv += _permitted(executor, context.step)
+            argv += _permitted(executor, context)
             continue
         group = (word,) if isinstance(word, str) else word
         if all(values.get(token, token) for text in group for token in PLACEHOLDER.findall(text)):
@@ -274,6 +280,9 @@ def _permissions(executor: Executor) -> Iterator[Contradiction]:
         if (base := name.partition(AT)[0]) not in known:
             message = f"replaces a permission that does not exist: {base[:80]!r}"
             yield Contradiction(f"permissions.{name[:80]}", message, known)
+    for name in executor.inside:
+        if name not in known:
+            yield Contradiction(f"inside.{name[:80]}", f"there is no permission {name[:80]!r}", known)
     if executor.permission is not None and executor.permission not in known:
         yield Contradiction("permission", f"there is no permission {executor.permission[:80]!r}", known)
     asked = PERMISSIONS in executor.argv

@@ -107,17 +107,24 @@ class Reloading:
         self._services = services
         self._given = given
         self._seen: Mark | None = None  # a change while the daemon starts is an edit, too
-        self._secrets: tuple[Path, ...] = ()
+        self._secrets: tuple[Path, ...] = () if given is None else given.secret_files()
         self._one = anyio.Lock()
         self._told: tuple[Problem, ...] = ()
         self.followers: list[Callable[[Settings], None]] = []
         """Called with every settings object that is applied."""
         self.view = SettingsView(file=None if loaded_from is None else str(loaded_from))
+        self._hide()
+
+    def _hide(self) -> None:
+        """Keep the files of the settings, and of the secrets that they name, out of agents' sight."""
+        files = () if self._given is None else self._files(self._given)
+        self._services.secret_files = tuple(os.path.abspath(file) for file in files)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the last reading, and about the settings in effect."""
-        return (*self.view.warnings, *self._services.settings.notify.warnings)
+        settings = self._services.settings
+        return (*self.view.warnings, *settings.notify.warnings, *settings.sandbox.warnings)
 
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
         """Read the settings again after each change of their files, until cancelled, and call `changed`."""
@@ -137,6 +144,7 @@ class Reloading:
         async with self._one:
             try:
                 self._secrets = await to_thread.run_sync(self._given.secret_files)
+                self._hide()
                 self._seen = await to_thread.run_sync(marks, self._files(self._given))
                 running = self._services.settings
                 loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file, running)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
-from handoffd.settings.model import ProjectCaps, ProjectSettings, Settings, StoryWorkspace
+from handoffd.settings.model import ProjectCaps, ProjectSandbox, ProjectSettings, Settings, StoryWorkspace
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files
 from handoffd.settings.sources import (
@@ -180,6 +180,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "commit_author": settings.commit_author,
         **{f"workspace.{name}": getattr(settings.workspace, name) for name in StoryWorkspace.model_fields},
         **{f"caps.{name}": getattr(settings.caps, name) for name in ProjectCaps.model_fields},
+        **{f"sandbox.{name}": getattr(settings.sandbox, name) for name in ProjectSandbox.model_fields},
         "test.command": settings.test.command,
         "test.report": settings.test.report,
         "test.exclude_argument": settings.test.exclude_argument,
@@ -189,20 +190,39 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
 def held(new: ProjectSettings, granted: ProjectSettings) -> tuple[str, ...]:
     """Return the dotted keys, sorted, in which `new` goes beyond what a person has granted.
 
-    A lower cap needs no trust, even if an agent lowered it.
+    A lower cap or a tighter sandbox needs no trust, even if an agent wrote it.
     """
     wanted, before = sensitive(new), sensitive(granted)
     return tuple(
         sorted(
             key
             for key, value in wanted.items()
-            if value != before[key] and not (key.startswith("caps.") and _is_lower(value, before[key]))
+            if value != before[key]
+            and not (key.startswith("caps.") and _is_lower(value, before[key]))
+            and not (key.startswith("sandbox.") and _is_tighter(value, before[key]))
         )
     )
 
 
 def _is_lower(cap: object, before: object) -> bool:
     return isinstance(cap, int | float) and (not isinstance(before, int | float) or cap < before)
+
+
+_TIGHTER: Final[Mapping[object, frozenset[object]]] = {
+    "strict": frozenset({"auto", "namespaces", "landlock", "off", None}),
+    "auto": frozenset({"namespaces", "landlock", "off"}),
+    "namespaces": frozenset({"off"}),
+    "landlock": frozenset({"off"}),
+    "none": frozenset({"loopback", "on", None}),
+    "loopback": frozenset({"on"}),
+}
+"""Which levels and networks each is tighter than. None is the daemon's own, whatever that is."""
+
+
+def _is_tighter(value: object, before: object) -> bool:
+    if isinstance(value, tuple) and isinstance(before, tuple):
+        return set(value) <= set(before)
+    return before in _TIGHTER.get(value, ())
 
 
 def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:

@@ -13,7 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from handoffd.settings.notify import NotifySettings
 from handoffd.settings.schedule import ScheduledStart, SharedStart, must_differ
@@ -141,6 +148,59 @@ class ExecuteSettings(_Section):
     """Names of the environment variables that an executor gets, and no others."""
     keys: Mapping[VariableName, Secret] = Field(default_factory=dict)
     """Secret values of variables; they win over the daemon's own environment."""
+
+
+def _is_a_place(path: str) -> str:
+    if not path.startswith(("/", "~/", "$")) or "\0" in path or path.rstrip("/") == "":
+        raise ValueError("must be a whole path; it may begin with ~/ or with a $VARIABLE")
+    return path
+
+
+SandboxPath = Annotated[str, AfterValidator(_is_a_place)]
+SandboxLevel = Literal["auto", "strict", "namespaces", "landlock", "off"]
+SandboxNetwork = Literal["on", "loopback", "none"]
+SandboxPass = Literal[
+    "cargo", "go", "gradle", "maven", "npm", "pip", "pnpm", "proxy", "ssh-agent", "uv", "yarn"
+]
+"""What can be let in by name: caches of package managers, the SSH agent, the variables of a proxy."""
+
+
+class SandboxSettings(_Section):
+    """What a run may touch besides its project; docs/security.md explains it."""
+
+    level: SandboxLevel = "auto"
+    network: SandboxNetwork = "on"
+    writable: tuple[SandboxPath, ...] = ()
+    """Folders and files that agents and checks may write."""
+    visible: tuple[SandboxPath, ...] = ()
+    """Paths that they may read, though they are hidden otherwise."""
+    let_in: tuple[SandboxPass, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know who looks at the status."""
+        if self.level == "off":
+            return ("agents may do all that their account may: sandbox.level is off (handoffd config show)",)
+        if self.level == "landlock":
+            return ("agents are held by Landlock alone: sandbox.level is landlock (handoffd config show)",)
+        return ()
+
+    @field_validator("network")
+    @classmethod
+    def _must_be_possible(cls, network: SandboxNetwork, info: ValidationInfo) -> SandboxNetwork:
+        if network != "on" and info.data.get("level") == "landlock":
+            raise ValueError("needs namespaces, which level: landlock does without")
+        return network
+
+
+class ProjectSandbox(_Section):
+    """The same in a project's own settings: None and () leave it to the daemon's."""
+
+    level: SandboxLevel | None = None
+    network: SandboxNetwork | None = None
+    writable: tuple[SandboxPath, ...] = ()
+    visible: tuple[SandboxPath, ...] = ()
+    let_in: tuple[SandboxPass, ...] = ()
 
 
 def _from_the_root(pattern: str) -> str:
@@ -308,6 +368,7 @@ class Settings(_Section):
     schedule: ScheduleSettings = ScheduleSettings()
     execute: ExecuteSettings = ExecuteSettings()
     scheduling: SchedulingSettings = SchedulingSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     limits: LimitSettings = LimitSettings()
     caps: CapSettings = CapSettings()
     prices: Mapping[str, Price] = Field(default_factory=dict)
@@ -422,6 +483,8 @@ class ProjectSettings(_Section):
     """What starts in it at fixed times."""
     env: tuple[VariableName, ...] = ()
     """Names of further environment variables that the project's executors get."""
+    sandbox: ProjectSandbox = ProjectSandbox()
+    """May be tighter than the daemon's; anything looser waits for trust."""
     snapshots: bool = True
     """Whether the files of its stories are kept as refs of its git repository."""
     workspace: SpelledWorkspace = StoryWorkspace()

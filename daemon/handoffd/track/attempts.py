@@ -32,6 +32,8 @@ from handoffd.execute.meter import Source, heard_at
 from handoffd.execute.output import read_output
 from handoffd.execute.registry import is_unknown
 from handoffd.execute.run import Run, adopt
+from handoffd.execute.sandbox.plan import OFF
+from handoffd.execute.sandbox.planning import combined, variables_of
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.reader import Seen, last_words, plain_words
 from handoffd.execute.witness import Witness
@@ -108,26 +110,35 @@ class Attempts:
     def _specify(self, order: Spawn, run_dir: Path) -> RunSpec:
         executor = self._services.executors.get(order.executor)
         prompt = str(run_dir / "prompt.md")
+        asked = self._home.files.settings.sandbox
+        sandbox = combined(self._services.settings.sandbox, asked)
         call = invocation(
             executor,
             InvocationContext(
-                python=sys.executable, prompt_file=prompt, session=order.session, step=order.step
+                python=sys.executable,
+                prompt_file=prompt,
+                session=order.session,
+                step=order.step,
+                sandboxed=sandbox.level != OFF,
             ),
         )
         environment = child_environment(
             self._services.environment,
             self._services.settings.execute.env_allow,
             call.env,
+            variables_of(sandbox),
             project=self._home.files.settings.env,
             variables=run_variables(
                 run_id=order.dispatch, story=order.story, step=order.step, attempt=order.attempt
             ),
         )
+        folder = self._workspace().folder
+        place = self._services.place(folder, self._key.project, self._home.files.settings.workspace.link)
         return RunSpec(
             run_id=order.dispatch,
             argv=call.argv,
             env=environment,
-            cwd=self._workspace().folder,
+            cwd=folder,
             project=self._key.project,
             stdin=prompt if call.prompt == "stdin" else None,
             output=output_path(self._key.project, order.dispatch),
@@ -136,6 +147,7 @@ class Attempts:
             partial=call.partial,
             memory_max=self._services.settings.execute.memory_max,
             tasks_max=self._services.settings.execute.tasks_max,
+            sandbox=self._services.sandbox(asked, place, call.argv, environment, writes=executor.writes),
         )
 
     async def follow(self, dispatch: str, run: Run, track: Callable[[], Track]) -> None:

@@ -37,6 +37,8 @@ from handoffd.execute.checks import (
 from handoffd.execute.environment import child_environment
 from handoffd.execute.reports.report import TestReport
 from handoffd.execute.run import Run
+from handoffd.execute.sandbox.plan import Plan
+from handoffd.execute.sandbox.planning import combined, variables_of
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.services import Home, Services
 
@@ -176,6 +178,8 @@ class Checks:
         return record, context.run_dir
 
     async def _once(self, context: CheckContext, spec: RunSpec) -> ExitRecord:
+        for folder in (context.run_dir, context.results):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run = await self._services.launcher.start(context.run_dir, spec)
         self._live[context.run_id] = run
         try:
@@ -197,8 +201,18 @@ class Checks:
             attempt=attempt,
             memory_max=self._services.settings.execute.memory_max,
             tasks_max=self._services.settings.execute.tasks_max,
+            sandbox=self._sandbox,
         )
 
+    def _sandbox(self, context: CheckContext, argv: tuple[str, ...]) -> Plan | None:
+        links, asked = self._files.settings.workspace.link, self._files.settings.sandbox
+        place = self._services.place(str(context.root), str(context.project), links)
+        results = str(context.results)
+        return self._services.sandbox(asked, place, argv, context.environment, run_folder=results)
+
     def _environment(self) -> dict[str, str]:
-        allowed = self._services.settings.execute.env_allow
-        return child_environment(self._services.environment, allowed, project=self._files.settings.env)
+        settings = self._services.settings
+        let_in = variables_of(combined(settings.sandbox, self._files.settings.sandbox))
+        return child_environment(
+            self._services.environment, settings.execute.env_allow, let_in, project=self._files.settings.env
+        )

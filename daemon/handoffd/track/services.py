@@ -5,13 +5,17 @@ The ports are what a track asks of its project, and its parts of the track, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import os
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 from msgspec import Struct, field
 
+import handoffd
 from handoffd.capacity.accounts import Accounts
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.machine import Descriptors
@@ -21,16 +25,29 @@ from handoffd.clock import Clock
 from handoffd.engine.events import Event
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import command_for
-from handoffd.errors import Locked
+from handoffd.errors import Locked, StoreError
 from handoffd.execute.meter import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
+from handoffd.execute.sandbox.plan import Plan
+from handoffd.execute.sandbox.planning import (
+    Subject,
+    combined,
+    folded,
+    machine_of,
+    plan,
+    programs,
+    repository_of,
+)
+from handoffd.git.repository import repository_at
+from handoffd.git.worktree import top_of_clone
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.notifier import Notifier
 from handoffd.protocol.rules import RuleBook
-from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSandbox, ProjectSettings, Settings
+from handoffd.settings.paths import default_files, shared
 from handoffd.settings.schedule import ScheduledStart
 from handoffd.track.reach import FEW
 
@@ -43,9 +60,18 @@ class Claims:
 
     def __init__(self) -> None:
         self._roots: dict[str, str] = {}
+        self._listed: tuple[str, ...] | None = None
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Every project that is supervised, sorted."""
+        if self._listed is None:
+            self._listed = tuple(sorted(set(self._roots.values())))
+        return self._listed
 
     def take(self, name: str, root: str) -> None:
         """Claim the folder for `root`. Raises Locked if another root has it."""
+        self._listed = None
         owner = self._roots.setdefault(name, root)
         if owner != root:
             why = f"the project {root} is in use: {owner} is the same folder"
@@ -55,6 +81,7 @@ class Claims:
         """End the claim of `root` on the folder, if it has it."""
         if name is not None and self._roots.get(name) == root:
             del self._roots[name]
+            self._listed = None
 
 
 class OwnSchedules:
@@ -107,6 +134,8 @@ class Services(Struct, kw_only=True):
     """Which folder belongs to which project."""
     own_schedules: OwnSchedules = field(default_factory=OwnSchedules)
     """What projects want started by the clock."""
+    secret_files: tuple[str, ...] = ()
+    """The settings file, and the files that it names for secrets."""
     told_of_disks: set[int] = field(default_factory=set)
     """Devices for which a notice about low space was sent, until there is plenty again."""
 
@@ -116,6 +145,65 @@ class Services(Struct, kw_only=True):
     def run_dir(self, run_id: str) -> Path:
         """Return where the records of a run are kept."""
         return self.settings.runs_dir / run_id
+
+    def sandbox(
+        self,
+        asked: ProjectSandbox,
+        place: Place,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        writes: tuple[str, ...] = (),
+        run_folder: str | None = None,
+    ) -> Plan | None:
+        """Return the sandbox of a run in a project that asks for `asked` in its own settings; None: none."""
+        machine = machine_of(environment)
+        subject = Subject(
+            workspace=place.folder,
+            project=place.project,
+            lent=place.lent,
+            environment=environment,
+            others=folded(self.claims.roots),
+            own=self.own_places,
+            programs=(*programs(argv, environment, machine.homes), *_own_programs(argv)),
+            writes=writes,
+            run_folder=run_folder,
+            repository=repository_of(place.folder),
+        )
+        return plan(combined(self.settings.sandbox, asked), subject, machine)
+
+    def place(self, folder: str, project: str, links: Sequence[str] = ()) -> Place:
+        """Return where a run in `folder` works; `links` are what a clone shares with its project. Blocks."""
+        if folder == project:
+            return Place(folder, project)
+        lent = [os.path.join(project, link) for link in links]
+        with suppress(StoreError):
+            lent.append(os.path.join(repository_at(project).common, "objects"))
+        return Place(top_of_clone(folder, self.settings.state_dir) or folder, project, tuple(lent))
+
+    @property
+    def own_places(self) -> tuple[str, ...]:
+        """The daemon's files and folders, which no agent may see."""
+        settings = self.settings
+        defaults = (os.path.dirname(file) for file in default_files(self.environment))
+        own = (str(settings.state_dir), str(settings.runtime_dir), *defaults, *self.secret_files)
+        return tuple(map(os.path.normpath, own))
+
+
+class Place(NamedTuple):
+    """Where a run works: the folder that it may write, and the root of its project."""
+
+    folder: str
+    project: str
+    lent: tuple[str, ...] = ()
+    """What a clone has of the project, to read."""
+
+
+def _own_programs(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return what a program of ours needs: the package, and what ships with it."""
+    if not argv or argv[0] != sys.executable:
+        return ()
+    return str(Path(handoffd.__file__).parent), str(shared("config"))
 
 
 # --- ports --------------------------------------------------------------------------------------------

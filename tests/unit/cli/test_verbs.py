@@ -14,6 +14,7 @@ from tests.support.supervision import project_view
 from handoffd.api.verbs import VERBS
 from handoffd.cli.verbs import report
 from handoffd.cli.wording import UNMEASURED
+from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
 from handoffd.engine import decision
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
@@ -39,6 +40,7 @@ from handoffd.engine.events import (
 from handoffd.engine.views import AppliedKind
 from handoffd.entrance.requests import account
 from handoffd.protocol.state import Reason, plain
+from handoffd.settings.model import SandboxSettings
 
 ME = account()
 
@@ -300,6 +302,7 @@ def test_add_remove_trust_and_init_report_what_they_did(
     control.supervision.held = ("test.command",)
     root = tmp_path / "fresh"
     root.mkdir()
+    sandbox = [f"  sandbox: {one.what}" for one in check_sandbox(sandbox_facts(SandboxSettings()))]
 
     for words, lines in (
         (
@@ -313,6 +316,7 @@ def test_add_remove_trust_and_init_report_what_they_did(
                 "  wrote .ai/handoffd.yaml",
                 "  wrote CLAUDE.md",
                 "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
+                *sandbox,
                 "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step writes"
                 " them",
                 f"  Claude Code by hand: handoffd hooks install --project {root}   (applies its hand-offs)",

@@ -1,4 +1,4 @@
-"""Settings, notifications, the account, and what could be a sandbox."""
+"""Settings, notifications, and the account."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from tests.support.children import ending
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.installation import (
     AccountFacts,
-    SandboxFacts,
     SinkFacts,
     account_facts,
     check_account,
     check_notices,
-    check_sandbox,
     check_settings,
     open_to_others,
-    sandbox_facts,
     silent_sink,
     sink_facts,
     too_open,
@@ -170,62 +167,9 @@ def test_agents_as_root_are_a_warning() -> None:
 
 
 def test_the_rights_of_agents_are_reported() -> None:
-    """That is not a problem, but the user must not expect a sandbox."""
+    """That is not a problem."""
     (person,) = check_account(AccountFacts(name="ann", is_root=False, own=False))
     (own,) = check_account(AccountFacts(name="agents", is_root=False, own=True))
     assert ("ok", "ok") == (person.severity, own.severity)
-    assert "agents work with all rights of ann: there is no sandbox around them" == person.what
-    assert "agents work as agents, without a sandbox" == own.what
-
-
-# --- the sandbox ------------------------------------------------------------------------------------
-def sysctl(base: Path, **values: str) -> Path:
-    """Return a folder of kernel settings; `__` is a slash."""
-    for name, value in values.items():
-        file = base / name.replace("__", "/")
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"{value}\n")
-    return base
-
-
-@pytest.mark.parametrize(
-    ("values", "namespaces"),
-    [
-        ({}, False),
-        ({"user__max_user_namespaces": "0"}, False),
-        ({"user__max_user_namespaces": "words"}, False),
-        ({"user__max_user_namespaces": "9000"}, True),
-        ({"user__max_user_namespaces": "9000", "kernel__unprivileged_userns_clone": "0"}, False),
-        ({"user__max_user_namespaces": "9000", "kernel__unprivileged_userns_clone": "1"}, True),
-        ({"user__max_user_namespaces": "9000", "kernel__apparmor_restrict_unprivileged_userns": "1"}, False),
-    ],
-)
-def test_namespaces_are_what_the_settings_of_the_kernel_allow(
-    tmp_path: Path, values: dict[str, str], namespaces: bool
-) -> None:
-    """Each of three settings can forbid them, and most kernels have only the first."""
-    assert namespaces == sandbox_facts("/nowhere", sysctl(tmp_path, **values)).namespaces
-
-
-def test_bubblewrap_is_looked_up_on_the_path(tmp_path: Path) -> None:
-    """That was given."""
-    program = tmp_path / "bwrap"
-    program.touch(mode=0o755)
-    assert str(program) == sandbox_facts(str(tmp_path)).bubblewrap
-    assert sandbox_facts("/nowhere").bubblewrap is None
-
-
-def test_landlock_is_asked_of_the_kernel() -> None:
-    """The answer is a version, or 0."""
-    assert sandbox_facts("/nowhere").landlock >= 0
-
-
-def test_no_protection_is_claimed() -> None:
-    """The finding lists what could be used, and is not."""
-    facts = SandboxFacts(namespaces=True, landlock=4, bubblewrap="/usr/bin/bwrap")
-    (offered,) = check_sandbox(facts)
-    (nothing,) = check_sandbox(SandboxFacts(namespaces=False, landlock=0, bubblewrap=None))
-    there = "user namespaces without privileges, Landlock (version 4), bubblewrap (/usr/bin/bwrap)"
-    assert ("sandbox", "ok") == (offered.check, offered.severity)
-    assert f"none is used around agents; this machine offers {there}, unused" == offered.what
-    assert "none is used around agents; this machine offers nothing for one" == nothing.what
+    assert "agents work as ann, as far as the sandbox lets them" == person.what
+    assert "agents work as agents, an account of their own" == own.what

@@ -59,7 +59,7 @@ def test_a_test_run_reports_into_the_run_directory(context: CheckContext) -> Non
 
     spec = test_run_spec(context, settings, 600)
 
-    assert ("go", "test", f"-o={context.run_dir}/report", "x") == spec.argv
+    assert ("go", "test", f"-o={context.run_dir}/results/report", "x") == spec.argv
     assert {
         "PATH": "/usr/bin:/bin",
         "HANDOFFD_RUN": "20261121T073312-4f9a1c.tests",
@@ -132,7 +132,8 @@ def test_a_post_check_runs_as_written(context: CheckContext) -> None:
 
 def test_a_report_is_read_from_where_the_runner_left_it(context: CheckContext) -> None:
     """From the file that its command names, else from its output; an exit code has no report."""
-    (context.run_dir / "report").write_bytes(b"<testsuite/>")
+    context.results.mkdir(parents=True)
+    (context.results / "report").write_bytes(b"<testsuite/>")
     (context.run_dir / "output.log").write_bytes(b"ok 1\n1..1\n")
     record = ExitRecord(run_id=context.run_id, code=0, output_bytes=10)
     long = ExitRecord(run_id=context.run_id, code=0, output_bytes=65 * 1024 * 1024)
@@ -190,8 +191,9 @@ def measure(
 ) -> tuple[TestReport, ExitRecord]:
     """Run the tests as a check does, and return their report."""
     run_dir = context.run_dir / name
-    run_dir.mkdir()
-    spec = test_run_spec(replace(context, run_dir=run_dir), settings, 60, exclude)
+    at = replace(context, run_dir=run_dir)
+    at.results.mkdir(parents=True)
+    spec = test_run_spec(at, settings, 60, exclude)
     with open(spec.output, "wb") as output:
         done = subprocess.run(
             spec.argv, env=dict(spec.env), cwd=spec.cwd, stdout=output, stderr=output, check=False

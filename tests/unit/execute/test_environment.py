@@ -67,7 +67,7 @@ def test_names_of_variables() -> None:
         ("${TOOL:-~/.tool}/x", "/opt/tool/x"),
         ("${EMPTY:-~/.tool}/x", "/home/a/.tool/x"),
         ("${NONE:-/srv}/x", "/srv/x"),
-        ("$NONE/x", "/x"),
+        ("$NONE/x", None),
         ("$NONE", None),
         ("relative", None),
         ("~other/x", None),

@@ -273,6 +273,21 @@ async def test_a_source_that_can_be_read_only_once_is_not_followed(tmp_path: Pat
             await (again if source == "a pipe" else none).watch(lambda view: pytest.fail(str(view)))
 
 
+async def test_the_settings_and_their_secrets_are_hidden_from_agents(tmp_path: Path) -> None:
+    """Also a file that is named later."""
+    secret = tmp_path / "topic"
+    secret.write_text("a secret")
+    async with edited(tmp_path) as (here, file, again):
+        assert str(file.path) in here.services.own_places
+        assert str(secret) not in here.services.own_places
+
+        with file.path.open("a") as settings:
+            settings.write(f"notify: {{ntfy: {{topic: {{file: {secret}}}}}}}\n")
+        await again.reload()
+
+        assert {str(file.path), str(secret)} <= set(here.services.own_places)
+
+
 async def test_secret_files_are_followed(tmp_path: Path) -> None:
     """A changed key applies; a missing one is reported, and the last one stays in effect."""
     (tmp_path / "topic").write_text("one\n")

@@ -318,7 +318,7 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, snapshots, "
+        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, sandbox, snapshots, "
         "workspace, commit, commit_author)",
     ] == [str(problem) for problem in caught.value.problems]
 
@@ -335,6 +335,7 @@ def test_all_but_the_language_needs_trust() -> None:
     changed = load_project(
         "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
         "language: zh-TW, group: web, priority: 1, snapshots: false, "
+        "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
         "commit_author: J <j@x>, "
@@ -362,6 +363,29 @@ def test_all_but_the_language_needs_trust() -> None:
 )
 def test_an_agent_may_lower_a_cap_but_not_raise_it(before: str, after: str, kept: tuple[str, ...]) -> None:
     """An agent can write the file; only a person may allow more."""
+    assert kept == held(load_project(after, "f"), load_project(before, "f"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("{}", "{sandbox: {level: strict, network: none}}", ()),
+        ("{}", "{sandbox: {level: auto}}", ("sandbox.level",)),
+        ("{}", "{sandbox: {network: loopback}}", ("sandbox.network",)),
+        ("{sandbox: {network: 'on'}}", "{sandbox: {network: loopback}}", ()),
+        ("{sandbox: {network: none}}", "{sandbox: {network: loopback}}", ("sandbox.network",)),
+        ("{sandbox: {network: none}}", "{}", ("sandbox.network",)),
+        ("{sandbox: {level: 'off'}}", "{sandbox: {level: landlock}}", ()),
+        ("{sandbox: {level: strict}}", "{sandbox: {level: auto}}", ("sandbox.level",)),
+        ("{sandbox: {visible: [/a, /b]}}", "{sandbox: {visible: [/b]}}", ()),
+        ("{sandbox: {visible: [/a]}}", "{sandbox: {visible: [/a, /b]}}", ("sandbox.visible",)),
+        ("{}", "{sandbox: {writable: [/a], let_in: [npm]}}", ("sandbox.let_in", "sandbox.writable")),
+    ],
+)
+def test_an_agent_may_tighten_its_sandbox_but_not_loosen_it(
+    before: str, after: str, kept: tuple[str, ...]
+) -> None:
+    """What leaves it to the daemon's settings is compared with nothing: it may be looser."""
     assert kept == held(load_project(after, "f"), load_project(before, "f"))
 
 

@@ -25,7 +25,7 @@ from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.run import End, Exit, Usage
 from handoffd.engine.track import AgentSession, StopReason, TrackKey, Workspace
-from handoffd.execute.base import EXIT, POSITION, ExitRecord, RunSpec
+from handoffd.execute.base import EXIT, POSITION, SPEC, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.meter import Source
 from handoffd.execute.registry import Layer, load_book, shipped_layer
@@ -46,8 +46,8 @@ class Play:
 
     def __init__(self, here: House, root: str, workspace: str | None = None) -> None:
         self.facts: list[Event] = []
-        home, where = Project(root, here.services, ()), Workspace(folder=workspace or root)
-        self.attempts = Attempts(TrackKey(root), home, here.services, self.facts.append, lambda: where)
+        self.home, where = Project(root, here.services, ()), Workspace(folder=workspace or root)
+        self.attempts = Attempts(TrackKey(root), self.home, here.services, self.facts.append, lambda: where)
         self._run_dir = here.services.run_dir("d1")
 
     async def run(
@@ -85,7 +85,8 @@ def redefine(here: House, **changes: Any) -> None:
 async def test_an_attempt_yields_its_start_and_its_end(root: str, tmp_path: Path) -> None:
     """The hand-off is read after the last process, and copied; times come from the run's own records."""
     before = time.time_ns()
-    async with house(tmp_path, f"echo $$ > pid\n{HAND_OVER}") as here:
+    own_pids = {"level": "off"}  # in a sandbox a process has another number for itself
+    async with house(tmp_path, f"echo $$ > pid\n{HAND_OVER}", sandbox=own_pids) as here:
         started, ended = await Play(here, root).run()
 
         assert isinstance(started, ExecutorStarted)
@@ -444,3 +445,28 @@ async def test_a_plain_text_refusal_counts_only_if_no_file_changed(
         record = dataclasses.replace(record, seconds=120)
 
     assert end is ended(dispatch, record, source, here.services).end
+
+
+# --- the sandbox --------------------------------------------------------------------------------------
+async def test_a_run_gets_the_sandbox_of_its_daemon_its_project_and_its_executor(tmp_path: Path) -> None:
+    """What hides the daemon and the other projects, and what lets in what the executor writes."""
+    root = make_project(tmp_path, settings="sandbox: {network: none}\n")
+    async with house(tmp_path, HAND_OVER, sandbox={"writable": [], "let_in": ["proxy"]}) as here:
+        here.services.claims.take("a", "/srv/blog")
+        here.services.claims.take("b", root)
+        here.services.environment["HTTPS_PROXY"] = "http://proxy"
+        redefine(here, writes=(str(tmp_path / "agent"), "~/.agent.json*"))
+        play = Play(here, root)
+        await play.home.files.refresh()
+
+        await play.run()
+
+        spec = RunSpec.from_json((here.services.run_dir("d1") / SPEC).read_text())
+        assert spec.sandbox is not None
+        assert ("auto", "none", root) == (spec.sandbox.level, spec.sandbox.network, spec.sandbox.workspace)
+        own = {str(here.services.settings.state_dir), str(here.services.settings.runtime_dir)}
+        assert own | {"/srv/blog"} <= set(spec.sandbox.hidden)
+        assert root not in spec.sandbox.hidden
+        assert str(tmp_path / "agent") in spec.sandbox.writable
+        assert (f"{tmp_path}/.agent.json*",) == spec.sandbox.copied
+        assert "http://proxy" == spec.env["HTTPS_PROXY"]

@@ -37,6 +37,7 @@ if __name__ == "__main__":
 
 from handoffd.execute import base
 from handoffd.execute.runner import capture, cgroup, daemonize, proc, records, spawn, tree
+from handoffd.execute.sandbox import entry, kernel
 
 Reply = Callable[[bytes], object]
 """Answers the caller; only the first call has an effect."""
@@ -62,6 +63,7 @@ class Shim:
         self._spawn_error: str | None = None
         self._no_program = False
         self._began: float | None = None
+        self._kept: entry.Kept | None = None
         self._memory_kills = 0
         self._poll = select.poll()
         self._poll.register(notes.wake, select.POLLIN)
@@ -128,12 +130,16 @@ class Shim:
         except BaseException:
             record.give_up()
             raise
+        started = proc.started(pid)
+        if self._kept is not None:
+            self._kept.seen()
+            self._poll.register(self._kept.line, select.POLLIN)
         self._capture.close_write_end()
         self._poll.register(self._capture.pipe, select.POLLIN)
         # After the start, to delay it less: early output waits in the pipe.
         self._capture.open(self._run_dir, spec)
         mark.set()
-        self._write_start_record(record, pid)
+        self._write_start_record(record, pid, started, spec)
         return spec
 
     def _spawn(self, spec: base.RunSpec, mark: _Mark) -> int:
@@ -141,8 +147,14 @@ class Shim:
         mark.set()
         self._began = time.monotonic()
         self._memory_kills = oom_kills()
-        pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
-        self._family.head(pid)
+        program = spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end
+        if spec.sandbox is None:
+            pid = spawn.spawn(*program)
+            self._family.head(pid)
+        else:
+            self._kept = entry.start(spec.sandbox, *program)
+            pid = self._kept.program
+            self._family.head(self._kept.keeper, kept=pid, told=self._kept.ended)
         os.close(stdin)
         return pid
 
@@ -152,16 +164,20 @@ class Shim:
         except (OSError, ValueError) as error:
             raise spawn.Refusal(spawn.explain(base.SPEC, error)) from error
 
-    def _write_start_record(self, place: records.Reserved, pid: int) -> None:
+    def _write_start_record(
+        self, place: records.Reserved, pid: int, started: int, spec: base.RunSpec
+    ) -> None:
         assert self._began is not None
+        level = None if spec.sandbox is None else entry.strength(spec.sandbox, kernel.landlock_version())
         record = base.StartRecord(
             run_id=self._run_id,
             shim_pid=self._claim.pid,
             shim_started=self._claim.started,
             pid=pid,
-            pid_started=proc.started(pid),
+            pid_started=started,
             boot_id=self._claim.boot_id,
             monotonic=self._began,
+            sandbox=level,
         )
         try:
             # With the claim's time: a file is newer than this one only if the program may have written it.
@@ -211,9 +227,16 @@ class Shim:
         for fd, _ in self._poll.poll(wait_ms):
             if fd == self._signals.wake:
                 self._signals.settle()
+            elif self._kept is not None and fd == self._kept.line.fileno():
+                self._hear(self._kept)
             else:
                 self._read_output(fd)
         self._family.reap()
+
+    def _hear(self, kept: entry.Kept) -> None:
+        """Take the end of a program in a sandbox from its keeper."""
+        self._poll.unregister(kept.line)
+        self._family.hear()
 
     def _read_output(self, pipe: int) -> None:
         self._capture.read()

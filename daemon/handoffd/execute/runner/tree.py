@@ -165,6 +165,8 @@ class Family:
         self._me = os.getpid()
         self._group = group
         self._main: int | None = None
+        self._kept: int | None = None
+        self._told: Callable[[], int | None] | None = None
         self._status: int | None = None
         self._hit: set[int] = set()
         self.ended: float | None = None
@@ -174,9 +176,18 @@ class Family:
         self.survived = 0
         """How many processes of another user could not be ended."""
 
-    def head(self, pid: int) -> None:
-        """Make the child `pid` the main process: when it ends, the run ends."""
-        self._main = pid
+    def head(self, pid: int, kept: int | None = None, told: Callable[[], int | None] | None = None) -> None:
+        """Make the child `pid` the main process: when it ends, the run ends.
+
+        If it only keeps the main process `kept`, `told` returns how that has ended, once it has.
+        """
+        self._main, self._kept, self._told = pid, kept, told
+
+    def hear(self) -> None:
+        """Ask the keeper whether the main process has ended."""
+        status = self._told() if self._told is not None else None
+        if status is not None and self.ended is None:
+            self.ended, self._status = time.monotonic(), status
 
     @property
     def result(self) -> int | None:
@@ -186,7 +197,7 @@ class Family:
     @property
     def killed(self) -> int:
         """How many processes were killed after the main one."""
-        return len(self._hit - {self._main})
+        return len(self._hit - {self._main, self._kept})
 
     def reap(self) -> None:
         """Reap all ended children."""
@@ -196,8 +207,9 @@ class Family:
                 if pid == 0:
                     return
                 if pid == self._main:
-                    self.ended = time.monotonic()
-                    self._status = status
+                    self.hear()  # a keeper tells it before its own end
+                    if self.ended is None:
+                        self.ended, self._status = time.monotonic(), status
         except ChildProcessError:
             self.is_empty = True
 

@@ -1,0 +1,307 @@
+"""Builds what a run sees of the machine's files: the tree, read-only, with parts hidden, empty or writable.
+
+Runs in a process that has just begun in its own mount namespace, with no other thread. All that is shown
+again is opened before anything is hidden, and mounted by descriptor: a path that is changed meanwhile
+leads nowhere else. Folders that are hidden or private are folders of one file system in memory (the stage),
+so that mount points can be made in them.
+
+Nothing may be imported here: the module's file may be out of sight already.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from handoffd.execute.sandbox import kernel
+from handoffd.execute.sandbox.plan import FIXED, GUARDED, Plan
+
+_STAGE = "/tmp"  # noqa: S108  (covered at once by a private folder)
+_STAGE_OPTIONS = "mode=0755,size=50%"
+_SHARED = 0o1777
+"""The mode of folders for temporary files."""
+_OWN = 0o700
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_HANDLE = os.O_PATH | os.O_CLOEXEC
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LARGEST_COPY = 16 * 1024 * 1024
+
+DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
+_LINKS = {
+    "fd": "/proc/self/fd", "ptmx": "pts/ptmx", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}  # fmt: skip
+
+_HIDE, _PRIVATE, _SHOW, _OPEN = range(4)
+"""What is done at a path; of one path in this order."""
+
+
+class _Entry(NamedTuple):
+    depth: int
+    kind: int
+    path: str
+    tree: int
+    """What is mounted there; -1 for a new folder."""
+
+
+class View:
+    """The view of one plan. Every method raises OSError, whose file name says what could not be made."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._private = {_real(path) for path in (*plan.private, _STAGE, "/dev/shm")}  # noqa: S108
+        self._hidden = {_real(path) for path in (*plan.hidden, "/dev")} - self._private
+        self._covers = tuple(f"{path}/" for path in (*self._private, *self._hidden))
+        self._rooms: dict[str, int] = {}
+        """Folders of the stage, by where they are mounted."""
+        self._stage = self._void = self._void_file = -1
+
+    def make(self) -> None:
+        """Make the view, and this process's own."""
+        entries = sorted([*self._new_folders(), *self._shown(), *self._opened(), *_devices()])
+        copies = tuple(self._copies())
+        root = os.open("/", _HANDLE)
+        kernel.make_read_only(root, "/", private=True)
+        self._set_the_stage()
+        inner = "\n".join(entry.path for entry in entries)
+        for entry in entries:
+            self._carry_out(entry, f"\n{entry.path}/" in inner)
+        for path, content, mode in copies:
+            self._write_copy(path, content, mode)
+        self._finish_devices()
+        flags = kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
+        kernel.mount("proc", "/proc", flags)
+        _guard(_real(self._plan.workspace), self._plan.repository)
+
+    def _set_the_stage(self) -> None:
+        kernel.mount("tmpfs", _STAGE, kernel.NO_SUID | kernel.NO_DEV, _STAGE_OPTIONS)
+        self._stage = os.open(_STAGE, _FOLDER)
+        os.mkdir("void", 0o555, dir_fd=self._stage)
+        self._void = os.open("void", _FOLDER, dir_fd=self._stage)
+        flags = os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC
+        self._void_file = os.open("void file", flags, 0o444, dir_fd=self._stage)
+
+    # --- before anything is hidden ------------------------------------------------------------------
+    def _new_folders(self) -> Iterator[_Entry]:
+        yield from (_entry(_HIDE, path, -1) for path in self._hidden)
+        yield from (_entry(_PRIVATE, path, -1) for path in self._private)
+
+    def _shown(self) -> Iterator[_Entry]:
+        for path in self._plan.readable:
+            try:
+                source = os.open(path, _HANDLE)
+            except OSError:
+                continue  # it is not there, or the account may not see it
+            real = _path_of(source)
+            for place in {place for place in (path, real) if self._is_covered(place)}:
+                tree = kernel.copy_of(source, real)
+                kernel.make_read_only(tree, real)
+                yield _entry(_SHOW, place, tree)
+            os.close(source)
+
+    def _opened(self) -> Iterator[_Entry]:
+        plan = self._plan
+        for path in (plan.workspace, *([plan.repository] if plan.repository else []), *plan.writable):
+            if path in plan.writable:
+                with suppress(FileExistsError):
+                    os.makedirs(path, _OWN)
+            source = os.open(path, _HANDLE)
+            real = _path_of(source)
+            for place in {real, *([path] if self._is_covered(path) else [])}:
+                yield _entry(_OPEN, place, kernel.copy_of(source, real))
+            os.close(source)
+
+    def _is_covered(self, path: str) -> bool:
+        return f"{path}/".startswith(self._covers)
+
+    def _copies(self) -> Iterator[tuple[str, bytes, int]]:
+        for pattern in self._plan.copied:
+            folder, begin = os.path.split(pattern.rstrip("*"))
+            with suppress(OSError):
+                for name in sorted(os.listdir(folder)):
+                    if name == begin or (pattern.endswith("*") and name.startswith(begin)):
+                        yield from _content(os.path.join(folder, name))
+
+    # --- afterwards ---------------------------------------------------------------------------------
+    def _carry_out(self, entry: _Entry, has_more_below: bool) -> None:
+        try:
+            if entry.tree < 0:
+                self._attach_new(entry, has_more_below)
+                return
+            target = self._place(entry.path, entry.tree)
+            kernel.attach(entry.tree, target, entry.path)
+            os.close(target)
+            os.close(entry.tree)
+        except OSError as error:
+            if entry.kind != _SHOW:
+                raise OSError(error.errno, error.strerror, entry.path) from error
+
+    def _attach_new(self, entry: _Entry, has_more_below: bool) -> None:
+        """Mount an empty folder, or over a file an empty file; nothing where there is nothing to hide."""
+        private = entry.kind == _PRIVATE
+        try:
+            target = self._place(entry.path, self._stage) if private else os.open(entry.path, _HANDLE)
+        except OSError:
+            if private:
+                raise
+            return
+        if not _is_folder(target):
+            source = self._void_file
+        elif private or has_more_below:
+            source = self._rooms[entry.path] = self._new_room(entry.path, private=private)
+        else:
+            source = self._void
+        tree = kernel.copy_of(source, entry.path)
+        if not private:
+            kernel.make_read_only(tree, entry.path)
+        kernel.attach(tree, target, entry.path)
+        os.close(tree)
+        os.close(target)
+
+    def _new_room(self, path: str, *, private: bool) -> int:
+        name = str(len(self._rooms))
+        os.mkdir(name, dir_fd=self._stage)
+        os.chmod(name, _mode(path, private=private), dir_fd=self._stage)
+        return os.open(name, _FOLDER, dir_fd=self._stage)
+
+    def _place(self, path: str, like: int) -> int:
+        """Return a descriptor of the mount point at `path`; make it if it is in a folder of the stage.
+
+        It becomes a folder or a file as `like`, an open one.
+        """
+        above, last = os.path.split(path)
+        if (room := self._rooms.get(above)) is None:
+            with suppress(FileNotFoundError):
+                return os.open(path, _HANDLE)
+            room = self._room_for(above)
+        with suppress(FileExistsError):
+            if _is_folder(like):
+                os.mkdir(last, 0o755, dir_fd=room)
+            else:
+                os.close(os.open(last, _NEW | os.O_EXCL, 0o644, dir_fd=room))
+        return os.open(path, _HANDLE)
+
+    def _room_for(self, path: str) -> int:
+        """Return a folder of the stage, made below the nearest room; it counts as one from now on."""
+        above, last = os.path.split(path)
+        if path == "/":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if path not in self._rooms:
+            room = self._room_for(above)
+            with suppress(FileExistsError):
+                os.mkdir(last, 0o755, dir_fd=room)
+            self._rooms[path] = os.open(last, _FOLDER | os.O_NOFOLLOW, dir_fd=room)
+        return self._rooms[path]
+
+    def _write_copy(self, path: str, content: bytes, mode: int) -> None:
+        """Write a file into a private folder; anywhere else it is what it was, or hidden."""
+        folder, name = os.path.split(path)
+        if folder in self._private:
+            file = os.open(name, _NEW, mode, dir_fd=self._rooms[folder])
+            os.write(file, content)
+            os.close(file)
+
+    def _finish_devices(self) -> None:
+        room = self._rooms["/dev"]
+        for name, target in _LINKS.items():
+            os.symlink(target, name, dir_fd=room)
+        os.mkdir("pts", dir_fd=room)
+        options = "newinstance,ptmxmode=0666,mode=0620"
+        kernel.mount("devpts", "/dev/pts", kernel.NO_SUID | kernel.NO_EXEC, options)
+
+
+def _real(path: str) -> str:
+    """Return a path without links; as it is if it leads nowhere."""
+    try:
+        opened = os.open(path, _HANDLE)
+    except OSError:
+        return path
+    real = _path_of(opened)
+    os.close(opened)
+    return real
+
+
+def _path_of(opened: int) -> str:
+    return os.readlink(f"/proc/self/fd/{opened}")
+
+
+def _is_folder(opened: int) -> bool:
+    return stat.S_ISDIR(os.fstat(opened).st_mode)
+
+
+def _entry(kind: int, path: str, tree: int) -> _Entry:
+    return _Entry(path.rstrip("/").count("/"), kind, path, tree)
+
+
+def _mode(path: str, *, private: bool) -> int:
+    if not private:
+        return 0o555
+    return _SHARED if path.rpartition("/")[2] in {"tmp", "shm"} else _OWN
+
+
+def _devices() -> Iterator[_Entry]:
+    for name in DEVICES:
+        source = os.open(f"/dev/{name}", _HANDLE)
+        yield _entry(_OPEN, f"/dev/{name}", kernel.copy_of(source, f"/dev/{name}"))
+        os.close(source)
+
+
+def _content(path: str) -> Iterator[tuple[str, bytes, int]]:
+    """Yield a regular file that is not too large, with its mode."""
+    file = os.open(path, _PLAIN)
+    try:
+        seen = os.fstat(file)
+        if stat.S_ISREG(seen.st_mode) and seen.st_size <= _LARGEST_COPY:
+            with open(file, "rb", closefd=False) as opened:
+                yield path, opened.read(), stat.S_IMODE(seen.st_mode)
+    finally:
+        os.close(file)
+
+
+# --- inside the workspace -----------------------------------------------------------------------------
+def _guard(workspace: str, repository: str | None) -> None:
+    """Make mount points of what may not be moved, and read-only ones of what may not be changed.
+
+    Links are not followed: an agent may have made them.
+    """
+    top = os.open(workspace, _FOLDER)
+    for name in FIXED:
+        _mount_over_itself(top, name, read_only=name == ".git" and repository is not None)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        git = os.open(".git" if repository is None else repository, _FOLDER | os.O_NOFOLLOW, dir_fd=top)
+        for name in GUARDED:
+            _make_missing(git, name)
+            _mount_over_itself(git, name, read_only=True)
+        os.close(git)
+    os.close(top)
+
+
+def _mount_over_itself(folder: int, name: str, *, read_only: bool) -> None:
+    """Make a mount point of an entry of a folder, if it is there."""
+    try:
+        place = os.open(name, _HANDLE | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(os.fstat(place).st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    tree = kernel.copy_of(place, name)
+    if read_only:
+        kernel.make_read_only(tree, name)
+    kernel.attach(tree, place, name)
+    os.close(tree)
+    os.close(place)
+
+
+def _make_missing(repository: int, name: str) -> None:
+    """Make the hooks' folder, or the settings, of a repository without: else an agent could make them."""
+    with suppress(FileExistsError, FileNotFoundError):
+        os.stat("HEAD", dir_fd=repository, follow_symlinks=False)
+        if name == "hooks":
+            os.mkdir(name, dir_fd=repository)
+        else:
+            os.close(os.open(name, _NEW | os.O_EXCL, 0o644, dir_fd=repository))
