@@ -458,3 +458,18 @@ def test_a_skipped_step_is_accepted() -> None:
     results = {"pass": True, "skipped": True, "failing": False, "kept": False, "begun": False}
     at_ = datetime(2026, 1, 2, tzinfo=UTC)
     assert results == {one: Label(story="US-1", step="impl", result=one, at=at_).accepted for one in results}
+
+
+# --- in the sandbox -------------------------------------------------------------------------------------
+async def test_a_clone_sees_of_its_project_what_it_borrows(tmp_path: Path) -> None:
+    """The objects and the links, to read; a project below the top of its repository has its clone whole."""
+    async with house(tmp_path) as here:
+        root = at(in_git(tmp_path), "services/api")
+        root.mkdir(parents=True)
+        state_dir = here.services.settings.state_dir
+        folder = f"{state_dir}/workspaces/0a/US-1/shop/services/api"
+        place = here.services.place(folder, str(root), (".env",))
+
+        assert f"{state_dir}/workspaces/0a/US-1/shop" == place.folder
+        assert (f"{root}/.env", f"{tmp_path}/shop/.git/objects") == place.lent
+        assert (str(root), ()) == here.services.place(str(root), str(root), (".env",))[1:]

@@ -157,7 +157,7 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         repository=subject.repository,
         hidden=hidden,
         private=private,
-        readable=_outermost(_outside(opened, readable), (*hidden, *private)),
+        readable=_outermost(_out_of_sight(opened, readable, (*hidden, *private)), (*hidden, *private)),
         writable=_outside([subject.workspace], writable),
         copied=_unique(path for path in given if path.endswith("*")),
     )
@@ -191,6 +191,22 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 def _outside(folders: Sequence[str], paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that are not in one of the folders already."""
     return _unique(path for path in paths if not _below(path, folders))
+
+
+def _out_of_sight(opened: Sequence[str], paths: Iterable[str], covers: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths that are in no open folder, or in a cover that is within it."""
+    seen, covered = set(opened), set(covers)
+    return _unique(path for path in paths if not _is_open(path, seen, covered))
+
+
+def _is_open(path: str, opened: set[str], covers: set[str]) -> bool:
+    while path != "/":
+        if path in opened:
+            return True
+        if path in covers:
+            return False
+        path = os.path.dirname(path)
+    return False
 
 
 def _outermost(paths: Sequence[str], covers: Iterable[str]) -> tuple[str, ...]:

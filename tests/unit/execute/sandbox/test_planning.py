@@ -101,14 +101,24 @@ def test_what_an_executor_writes_is_writable_or_copied() -> None:
     assert (f"{HOME}/.agent.json*",) == made.copied
 
 
-def test_a_clone_is_the_workspace_and_its_project_shows_only_the_borrowed_objects() -> None:
+def test_a_clone_is_the_workspace_and_its_project_shows_only_what_it_lends() -> None:
     """Though the clone is below the daemon's state."""
-    made = planned(workspace="/state/clones/US-1", own=("/state",))
+    made = planned(workspace="/state/clones/US-1", own=("/state",), lent=(f"{SHOP}/.git/objects",))
 
     assert "/state/clones/US-1" == made.workspace
     assert {"/state", SHOP} <= set(made.hidden)
     assert f"{SHOP}/.git/objects" in made.readable
     assert SHOP not in made.writable
+
+
+def test_what_a_clone_borrows_is_shown_where_more_is_writable() -> None:
+    """The project is hidden in a folder that the settings let agents write."""
+    lent = (f"{SHOP}/.git/objects", f"{SHOP}/.env")
+    settings = {"writable": [os.path.dirname(SHOP)]}
+    made = planned(settings=settings, workspace="/state/clones/US-1", lent=lent)
+
+    assert SHOP in made.hidden
+    assert {*lent} <= {*made.readable}
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
