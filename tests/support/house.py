@@ -21,6 +21,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.support.runs import end_processes
+from tests.support.sandboxes import is_possible
 
 from handoffd import failpoints
 from handoffd.capacity.budgets import Budgets
@@ -139,7 +140,9 @@ async def house(
         caps=CapSettings.model_validate(caps or {}),
         scheduling=SchedulingSettings.model_validate({"min_free_memory_mb": 0} | (scheduling or {})),
         # The agent's home is below `base`: it keeps there what the test looks at.
-        sandbox=SandboxSettings.model_validate({"writable": [str(base)]} | (sandbox or {})),
+        sandbox=SandboxSettings.model_validate(
+            {"level": "auto" if is_possible() else "off", "writable": [str(base)]} | (sandbox or {})
+        ),
         execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):
