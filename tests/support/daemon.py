@@ -26,6 +26,7 @@ import psutil
 from tests.support.eventually import eventually_sync
 from tests.support.leaks import FOLDERS
 from tests.support.nursery import Forked, Nursery
+from tests.support.sandboxes import is_possible
 
 from handoffd.api.unix_socket import listener_of
 from handoffd.rehearsal.sample import create
@@ -83,6 +84,7 @@ class Daemon:
         execute.setdefault("min_free_mb", 0)  # tests also run on small disks
         # Agents of tests keep their diaries beside their projects, and some scripts run this checkout.
         sandbox = whole.setdefault("sandbox", {})
+        sandbox.setdefault("level", "auto" if is_possible() else "off")
         sandbox.setdefault("writable", [str(self.base)])
         sandbox.setdefault("visible", [sys.prefix, str(REPOSITORY / "daemon"), str(REPOSITORY / "config")])
         whole.setdefault("scheduling", {}).setdefault("min_free_memory_mb", 0)

@@ -7,6 +7,7 @@ launcher. `house` ends all of them.
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.support.runs import end_processes
+from tests.support.sandboxes import is_possible
 
 from handoffd import failpoints
 from handoffd.capacity.budgets import Budgets
@@ -139,7 +141,7 @@ async def house(
         caps=CapSettings.model_validate(caps or {}),
         scheduling=SchedulingSettings.model_validate({"min_free_memory_mb": 0} | (scheduling or {})),
         # The agent's home is below `base`: it keeps there what the test looks at.
-        sandbox=SandboxSettings.model_validate({"writable": [str(base)]} | (sandbox or {})),
+        sandbox=SandboxSettings.model_validate(_SANDBOX | {"writable": [str(base)]} | (sandbox or {})),
         execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):
@@ -167,6 +169,7 @@ async def house(
         end_processes(base)
 
 
+_SANDBOX: Json = {"level": "auto" if is_possible() else "off", "visible": [sys.prefix]}
 _TERMS = replace(terms_of(NotifySettings()), box_retry_s=0.05)
 _AGENT = {
     "account": "purse",

@@ -27,10 +27,12 @@ from msgspec.structs import replace
 
 from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
+from handoffd.doctor.sandbox import SandboxFacts, sandbox_facts
 from handoffd.entrance.requests import ask
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.protocol.yamltext import MAX_BYTES, load
+from handoffd.settings.model import SandboxSettings
 
 if TYPE_CHECKING:
     from handoffd.cli.story.player import Played
@@ -62,7 +64,7 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     )
     settings = {
         "executor": "rehearsal", "schedule": {"poll_s": 1}, "execute": {"min_free_mb": 0},
-        "scheduling": {"min_free_memory_mb": 0},
+        "scheduling": {"min_free_memory_mb": 0}, "sandbox": sandbox_here(SandboxSettings()),
     }  # fmt: skip
     played = play(
         project, sample.STORY, base=base, settings=settings, approved_by=_approved_by(yes=yes), by="demo",
@@ -71,6 +73,21 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     proof = tell(played, as_json=as_json, prove=_prove)
     if not as_json:
         click.echo("\n".join(_next_steps(project, str(proof["pytest"]))))
+
+
+def sandbox_here(
+    wanted: SandboxSettings, try_out: Callable[[SandboxSettings], SandboxFacts] = sandbox_facts
+) -> dict[str, Any]:
+    """Return the settings of a sandbox that can be made here: `wanted`, else none, which is reported.
+
+    A daemon would start no agent then; but it is our script that plays the agent.
+    """
+    from handoffd.cli.story.player import progress
+
+    if try_out(wanted).why is None:
+        return wanted.model_dump(mode="json")
+    progress.print("This system forbids the sandbox: the script works without; an agent would not start.")
+    return {"level": "off"}
 
 
 def _require_room(directory: Path | None) -> None:
@@ -285,7 +302,14 @@ def own_settings() -> dict[str, Any]:
     wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
     groups = settings.model_dump(mode="json", include={"scheduling": {"groups"}})["scheduling"]
     scheduling = {**groups, "min_free_memory_mb": 0}  # a rehearsal takes next to none
-    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}, "scheduling": scheduling}
+    sandbox = sandbox_here(settings.sandbox)
+    return {
+        **wanted,
+        "executor": "rehearsal",
+        "sandbox": sandbox,
+        "schedule": {"poll_s": 1},
+        "scheduling": scheduling,
+    }
 
 
 # --- the copy -----------------------------------------------------------------------------------------

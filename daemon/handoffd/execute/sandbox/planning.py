@@ -54,11 +54,11 @@ PASSES: Final[Mapping[str, Pass]] = {
 }  # fmt: skip
 
 _TOOLS = (
-    ".asdf", ".bun", ".cargo/bin", ".config/git", ".config/mise", ".deno", ".fnm", ".gitconfig",
-    ".gitignore_global", ".local/bin", ".local/lib", ".local/pipx", ".local/share/claude",
-    ".local/share/fnm", ".local/share/mise", ".local/share/pipx", ".local/share/pnpm", ".local/share/uv",
-    ".nix-profile", ".nodenv", ".npm-global", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman",
-    ".tool-versions", ".volta", "bin", "go/bin",
+    ".asdf", ".bun", ".cache/ms-playwright", ".cache/puppeteer", ".cargo/bin", ".config/git",
+    ".config/mise", ".deno", ".fnm", ".gitconfig", ".gitignore_global", ".local/bin", ".local/lib",
+    ".local/pipx", ".local/share/claude", ".local/share/fnm", ".local/share/mise", ".local/share/pipx",
+    ".local/share/pnpm", ".local/share/uv", ".nix-profile", ".nodenv", ".npm-global", ".nvm", ".pyenv",
+    ".rbenv", ".rustup", ".sdkman", ".tool-versions", ".volta", "bin", "go/bin",
 )  # fmt: skip
 """Programs in a home, and git's settings. None of them holds a secret."""
 

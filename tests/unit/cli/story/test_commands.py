@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.story.commands import copy_project, own_settings, skip_tests
+from handoffd.cli.story.commands import copy_project, own_settings, sandbox_here, skip_tests
+from handoffd.doctor.sandbox import SandboxFacts
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
 from handoffd.settings.loading import load_project
-from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, SandboxSettings, Settings
 
 
 def settings_of(project: Path) -> ProjectSettings:
@@ -150,3 +151,17 @@ def test_a_rehearsal_takes_over_the_routes_of_notices(
 
     assert ["night"] == list(taken.scheduling.groups)
     assert [("group:night",)] == [route.projects for route in taken.notify.routes]
+
+
+def test_the_script_works_without_a_sandbox_where_none_can_be_made(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An agent would not start there; what plays it here is ours."""
+    wanted = SandboxSettings(network="none", visible=("/srv/tools",))
+
+    made = sandbox_here(wanted, lambda settings: SandboxFacts(settings=settings, holds="strict"))
+    forbidden = sandbox_here(wanted, lambda settings: SandboxFacts(settings=settings, why="EPERM"))
+
+    assert wanted == SandboxSettings.model_validate(made)
+    assert {"level": "off"} == forbidden
+    assert 1 == capsys.readouterr().err.count("This system forbids the sandbox")
