@@ -36,10 +36,15 @@ FINE, RED = "exit 0\n", "echo it does not add up; exit 1\n"
 
 
 @asynccontextmanager
-async def done(base: Path, settings: str = TESTED) -> AsyncIterator[tuple[House, Project]]:
-    """Lend a project with a story that is done, in a clone, and not landed."""
+async def done(
+    base: Path, settings: str = TESTED, level: str = "auto"
+) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project with a story that is done in a clone; `level` is that of the sandbox."""
     (base / "verdict").write_text(FINE)
-    async with house(base, WORKING) as here, living(here, in_git(base, settings)) as project:
+    async with (
+        house(base, WORKING, sandbox={"level": level}) as here,
+        living(here, in_git(base, settings)) as project,
+    ):
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001"))
         await eventually(lambda: shown(project)["step"] == "review")
@@ -129,8 +134,8 @@ async def test_a_project_without_tests_lands_without_them(tmp_path: Path) -> Non
 
 
 async def test_a_branch_that_moves_while_it_is_tested_is_tested_again(tmp_path: Path) -> None:
-    """What lands has the person's commit, and was tested with it."""
-    async with done(tmp_path) as (here, project):
+    """What lands has that commit, and was tested with it. Here the tests move it: no sandbox allows that."""
+    async with done(tmp_path, level="off") as (here, project):
         move = f"git -C {project.root} -c user.name=a -c user.email=a@b commit -q --allow-empty -m moved"
         (tmp_path / "verdict").write_text(f'if mkdir "$HOME/once" 2>/dev/null; then {move}; fi\n')
         (tmp_path / "tested").unlink(missing_ok=True)
@@ -142,7 +147,7 @@ async def test_a_branch_that_moves_while_it_is_tested_is_tested_again(tmp_path: 
 
 async def test_a_branch_that_moves_again_and_again_is_given_up(tmp_path: Path) -> None:
     """After three times."""
-    async with done(tmp_path) as (here, project):
+    async with done(tmp_path, level="off") as (here, project):
         move = f"git -C {project.root} -c user.name=a -c user.email=a@b commit -q --allow-empty -m moved"
         (tmp_path / "verdict").write_text(f"{move}\n")
         error = await refused(here, project)
