@@ -146,7 +146,8 @@ class Cloned(Project):
         """Commit just these paths; return False where a landing has the index or the branch."""
         if git(self.root, "add", "--", *paths) != 0:
             return False
-        return 0 == git(self.root, "commit", "--quiet", "-m", f"person: {what}", "--", *paths)
+        words = ("commit", "--quiet", "--allow-empty", "-m", f"person: {what}")  # two scripts may be alike
+        return 0 == git(self.root, *words, "--", *paths)
 
     def note(self, name: str) -> bool:
         """Commit a file of one's own, beside what the agents do; a landing may be under way."""
