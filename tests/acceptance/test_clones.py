@@ -185,7 +185,7 @@ def test_a_story_begins_when_what_it_builds_on_is_landed(tmp_path: Path) -> None
         daemon.to_review(project)
         daemon.verb("start", project, story="US-002", queue=True, blocked_by=["US-001"])
         daemon.verb("approve", project, story="US-001")
-        track = daemon.wait_saying(project, "US-001 is done, but not merged")
+        track = daemon.wait_saying(project, "US-001 is done, but main, which is checked out")
         assert "US-002" == track["story"]
 
         said = land(daemon, project)

@@ -304,7 +304,7 @@ def clones(answer: dict[str, Any]) -> list[str]:
             f"{plain(one['name'])} {plain(one['story'])}, {size_of(one['bytes'])}, {since}",
             f"    {plain(one['branch'])}",
             f"    {plain(one['folder'])}",
-            f"    {kept if one['ready'] else 'being set up'}",
+            f"    {kept if one['ready'] else f'{kept}; not set up yet'}",
         ]
     return lines
 

@@ -208,7 +208,7 @@ def post_checked(situation: Situation, event: PostChecked) -> Decision:
 
 def landed(situation: Situation, event: Landed) -> Decision:
     """Note that the branch of a story was merged."""
-    own = situation.state.story == event.story
+    own = situation.done and situation.state.story == event.story
     track = situation.track.with_ledger(landed=True) if own else situation.track
     decision = accept(track, f"{event.story} is on {event.onto} now, at {event.commit[:12]}")
     return replace(decision, memorable=True)

@@ -49,9 +49,11 @@ class Workspaces:
         doomed = []
         for clone in await self._of_stories():
             stories = await self._busy([clone.root])
-            view = await self._view(clone, clone.story in stories[clone.root])
+            view = await self._view(clone, clone.story in stories[clone.root], publish=not dry_run)
             if view.kept is not None:
                 continue
+            if clone.story in (await self._busy([clone.root]))[clone.root]:
+                continue  # it was taken up again meanwhile
             if not dry_run:
                 try:
                     await self._asked(clone, partial(self._clones(clone).remove, clone))
@@ -75,9 +77,13 @@ class Workspaces:
             }
         return busy
 
-    async def _view(self, clone: Clone, busy: bool) -> WorkspaceView:
-        size, why = await self._asked(clone, partial(self._found, clone, busy))
+    async def _view(self, clone: Clone, busy: bool, *, publish: bool = False) -> WorkspaceView:
+        """Return what is known of a clone; `publish`: after its branch is in the project's repository."""
         where = clone.workspace
+        try:
+            size, why = await self._asked(clone, partial(self._found, clone, busy, publish))
+        except HandoffdError as error:  # one that does not answer does not hide the others
+            size, why = 0, error.message
         return WorkspaceView(
             project=clone.root, story=clone.story, folder=where.folder, branch=where.branch, base=where.base,
             made_at=clone.made_at, bytes=size, ready=clone.ready, kept=why,
@@ -86,21 +92,22 @@ class Workspaces:
     async def _asked(self, clone: Clone, look: Callable[[], _T]) -> _T:
         return await Reach(clone.workspace.folder, self._services.asking).asked(look, _LIMIT_S)
 
-    def _found(self, clone: Clone, busy: bool) -> tuple[int, str | None]:
+    def _found(self, clone: Clone, busy: bool, publish: bool) -> tuple[int, str | None]:
         """Return how large a clone is, and why it stays; blocks."""
         size = self._clones(clone).size_of(clone)
         if busy:
             return size, "its story is in flight"
         try:
-            return size, self._why_kept(clone)
+            return size, self._why_kept(clone, publish)
         except StoreError as error:
             return size, error.message
 
-    def _why_kept(self, clone: Clone) -> str | None:
+    def _why_kept(self, clone: Clone, publish: bool) -> str | None:
         settings, services = self._services.settings, self._services
         branch = StoryBranch(clone.root, clone.workspace, settings.state_dir, services.environment)
-        with suppress(StoreError):
-            branch.publish()
+        if publish:
+            with suppress(StoreError):
+                branch.publish()
         if (unkept := branch.unkept()) is not None:
             return unkept
         days = settings.retention.workspaces_days

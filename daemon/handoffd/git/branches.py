@@ -70,7 +70,7 @@ class StoryBranch:
         assert workspace.branch is not None
         self._root = root
         self._environment = environment
-        self._base = workspace.base
+        self._base, self._onto = workspace.base, workspace.onto
         self._clone = workspace.kind == "clone"
         self._branch = workspace.branch
         self._ref = f"{HEADS}{workspace.branch}"
@@ -110,7 +110,7 @@ class StoryBranch:
                 self._worktree.has_head(made)
             else:
                 self._may_move(repository)
-                self._move(repository, made)
+                self._move(git, end_of(repository, self._ref), made)
             return made
 
     @disk_faults()
@@ -129,11 +129,13 @@ class StoryBranch:
 
     @disk_faults()
     def is_landed(self) -> bool:
-        """Return whether the project's checkout has the whole branch."""
+        """Return whether the branch that the story began at, or the checkout, has the whole branch."""
         with self._opened(LIMIT_S) as (_, git):
             project = repository_at(self._root)
             end, head = end_of(project, self._ref), project.head()
-            return not end or (head is not None and _follows(self._into(project, git), end, head))
+            onto = end_of(project, f"{HEADS}{self._onto}") if self._onto is not None else ""
+            into = self._into(project, git)
+            return not end or any(_follows(into, end, one) for one in (head, onto) if one)
 
     @disk_faults()
     def publish(self) -> str | None:
@@ -159,7 +161,7 @@ class StoryBranch:
             # Again, by the project's objects: an agent may have made up what the clone's say.
             if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
                 raise self._diverged(project)
-            self._move(project, end)
+            self._move(into, known, end)
             note_end(self._worktree, end)
             return end
 
@@ -268,10 +270,10 @@ class StoryBranch:
         for path in shadow.glob("brought-*"):
             path.unlink()
 
-    def _move(self, repository: Repository, commit: str) -> None:
-        """Have the project's branch end at a commit."""
-        if repository.value_of(self._ref) != commit:
-            write_project_file(Path(repository.common), self._ref, f"{commit}\n", durable=True)
+    def _move(self, git: Git, known: str, commit: str) -> None:
+        """Have the project's branch end at a commit, if it still ends where it did."""
+        if known != commit:
+            git.move_ref(self._ref, commit, known or "0" * len(commit))
 
 
 def end_of(repository: Repository, ref: str) -> str:

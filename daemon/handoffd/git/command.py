@@ -108,6 +108,11 @@ class Git:
 
     def move_ref(self, ref: str, commit: str, was: str) -> None:
         """Have a ref of the repository that has the value `was` still end at a commit."""
+        folder = self._repository.common
+        for part in ref.split("/")[:-1]:  # git would write where a link leads
+            folder = os.path.join(folder, part)
+            if os.path.islink(folder):
+                raise StoreError(f"{folder} is a link", code=FAILED)
         self._update_refs(b"update %s\0%s\0%s\0" % (os.fsencode(ref), commit.encode(), was.encode()))
 
     def _update_refs(self, order: bytes) -> None:

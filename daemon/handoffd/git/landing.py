@@ -36,6 +36,7 @@ FOR_LANDING = "@landing-"
 """How the name begins of a clone in which merged files are tested; no story's does."""
 
 _NOTE = "landing.json"
+_MOST_NAMED = 10
 
 
 class Merge(Struct, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ class Landing:
                 )
             if ref is None or not was or ref == f"{HEADS}{branch}":
                 why = f"{onto or 'what is checked out'} is not a branch to land on"
-                raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} switch main")
+                raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} branch --list")
             commit = self._merged(git, was, end, branch, message, at)
             files = git.run("diff-tree", "-r", "-z", "--name-only", was, commit).count(b"\0")
             merge = Merge(ref=ref, was=was, commit=commit, files=files)
@@ -97,9 +98,14 @@ class Landing:
             return was
         if git.is_so("merge-base", "--is-ancestor", was, end):
             return end
-        told = git.run(
-            "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end, fine=(0, 1)
-        )
+        words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end)
+        try:
+            told = git.run(*words, fine=(0, 1))
+        except StoreError as error:
+            if "usage:" not in error.message:
+                raise
+            why = "this git cannot merge without a checkout: 2.38 or a later one can"
+            raise StoreError(why, code=error.code, hint="git --version") from error
         tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
         if paths:
             why = f"{branch} conflicts in {first_few(paths)}"
@@ -177,8 +183,10 @@ class Landing:
         try:
             self._follow(repository, git, merge.was, merge.commit, "--dry-run")
         except StoreError as error:
-            why = f"your checkout of {merge.onto} is in the way; commit or stash your changes: {error}"
-            raise _in_the_way(repository, why) from error
+            paths = _changed_in(repository, git, merge)
+            why = f"changes of {first_few(paths)} in your checkout of {merge.onto} are in the way: {error}"
+            stash = " ".join(map(quote, paths[:_MOST_NAMED]))
+            raise _in_the_way(repository, why, f"stash push --include-untracked -- {stash}") from error
 
     def _take_along(self, repository: Repository, git: Git, merge: Merge) -> None:
         try:
@@ -217,6 +225,18 @@ def _moving() -> Iterator[None]:
     reached("after_landing")
 
 
+def lacking(root: str, story: str, state_dir: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the branch that a project has checked out if that is without a story's; None if it has all of it.
+
+    A detached HEAD is `HEAD`. Blocks. Raises StoreError.
+    """
+    with Worktree(root, state_dir, environment).opened(LIMIT_S) as (repository, git):
+        end, head = end_of(repository, f"{HEADS}{branch_of(repository, story)}"), repository.head()
+        if not end or (head is not None and git.is_so("merge-base", "--is-ancestor", end, head)):
+            return None
+        return (repository.branch_at(repository.folder) or "HEAD").removeprefix(HEADS)
+
+
 def cut_off(state_dir: Path) -> tuple[str, ...]:
     """Return the projects in which a landing was cut off. Blocks."""
     notes = (state_dir / "snapshots").glob(f"*/{_NOTE}")
@@ -225,6 +245,15 @@ def cut_off(state_dir: Path) -> tuple[str, ...]:
 
 def _in_the_way(repository: Repository, why: str, look: str = "status --short") -> Refused:
     return Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} {look}")
+
+
+def _changed_in(repository: Repository, git: Git, merge: Merge) -> list[str]:
+    """Return the files of a merge that a person has changed, or has made beside git."""
+    index = os.path.join(repository.folder, "index")
+    theirs = git.run("ls-files", "-z", "--modified", "--deleted", "--others", "--deduplicate", index=index)
+    theirs += git.run("diff-index", "-z", "--cached", "--name-only", merge.was, index=index)
+    ours = {*git.run("diff-tree", "-r", "-z", "--name-only", merge.was, merge.commit).split(b"\0")}
+    return sorted({os.fsdecode(path) for path in theirs.split(b"\0") if path and path in ours})
 
 
 def _branches(repository: Repository) -> str:

@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from shlex import quote
 from typing import TypeVar
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.events import Landed, TestEvidence
 from handoffd.engine.judging import green_problem
@@ -23,6 +25,8 @@ from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
+from handoffd.execute.run import Run, adopt
+from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
 from handoffd.git.repository import as_part
@@ -92,18 +96,23 @@ class Landings:
             over.set()
 
     def _story(self, story: str | None) -> str:
-        state = self._track.track.state
-        flying = state is not None and state.step != DONE and state.story is not None
-        if story is None and state is not None and not flying and state.story is not None:
-            return state.story
-        if story is None or (flying and state is not None and state.story == story):
-            which = state.story if flying and state is not None else "no story"
-            why = f"{which} is in flight" if flying else "no story is done"
-            hint = command_for(self.project.root, "land", "--story", "STORY")
-            raise Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
-        return story
+        """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
+        state, ledger = self._track.track.state, self._track.track.ledger
+        done = {*ledger.stories_done}
+        if state is not None and state.step == DONE and state.story is not None:
+            done.add(state.story)
+            story = story or state.story
+        if story in done:
+            return story
+        flying = state is not None and state.story is not None and state.step != DONE
+        why = f"{story} is not done" if story is not None else "no story is done"
+        if flying and state is not None and story in {None, state.story}:
+            why = f"{state.story} is in flight"
+        hint = command_for(self.project.root, "land", "--story", "STORY")
+        raise Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
 
     async def _landed(self, request: LandingRequest, story: str) -> LandedView:
+        await self._asked(partial(self._must_be_whole, story))
         onto = request.onto or self._onto(story)
         for _ in range(MOST_TRIES):
             merge = await self._asked(partial(self._prepared, story, onto, request.by))
@@ -124,9 +133,31 @@ class Landings:
             )  # fmt: skip
         raise Refused(f"{onto or 'the branch'} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
 
-    def _onto(self, story: str) -> str | None:
+    def _must_be_whole(self, story: str) -> None:
+        """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""
+        state, where = self._track.track.state, self._track.track.ledger.workspace
+        if state is not None and state.story == story and where is not None and where.kind == "root":
+            why = f"{story} worked in {self.project.root} itself: its files are there"
+            raise Refused(why, code="NOT_IN_CLONE", hint=f"git -C {quote(self.project.root)} status")
         clone = self._clones.of(story)
-        return clone.workspace.onto if clone is not None else None
+        if clone is None:
+            return
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        branch = StoryBranch(self.project.root, clone.workspace, state_dir, environment)
+        branch.publish()
+        if (unkept := branch.unkept()) is not None:
+            why = f"{story} is not all on {clone.workspace.branch}: {unkept}"
+            raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(clone.workspace.folder)} status")
+
+    def _onto(self, story: str) -> str | None:
+        state, where, clone = (
+            self._track.track.state,
+            self._track.track.ledger.workspace,
+            self._clones.of(story),
+        )
+        if clone is not None:
+            return clone.workspace.onto
+        return where.onto if where is not None and state is not None and state.story == story else None
 
     def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
         text = self._track.track.ledger.texts.get(story)
@@ -155,14 +186,24 @@ class Landings:
             rule = self.project.files.rules.steps.get("verify")
             limit_s = (rule.check_timeout_min if rule is not None else 10) * 60
             name = f"{dispatch_id(self._services.clock)}.landing"
+            clone = self._clones.note(replace(clone, setup=name))
             evidence = await checks.trial(name, limit_s, story)
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._clones.remove, clone)
         if (problem := _not_green(evidence)) is not None:
             why = f"{story} was not landed: with {merge.onto}, {problem}"
-            raise Refused(why, code="NOT_GREEN", hint=command_for(self.project.root, "reopen", "impl"))
+            raise Refused(why, code="NOT_GREEN", hint=self._way_back(story, f"with {merge.onto}, {problem}"))
         return evidence
+
+    def _way_back(self, story: str, note: str) -> str:
+        """Return the command that has a story made to work with what is on the branch by now."""
+        state, rules, root = self._track.track.state, self.project.files.rules, self.project.root
+        if state is None or state.story != story:
+            return command_for(root, "start", story, "--force")
+        path = rules.path(state.task_type)
+        step = next((one for one in path if rules.steps[one].tests == "green"), path[0])
+        return command_for(root, "reopen", step, "--note", note)
 
     def _checkout(self, merge: Merge) -> Clone:
         """Make the clone that is tested: in a place of its own, as a set-up may have outlived its daemon."""
@@ -187,6 +228,9 @@ def finish_landings(services: Services) -> None:
     state_dir = services.settings.state_dir
     for clone in clones_in(state_dir):
         if clone.story.startswith(FOR_LANDING):
+            run = adopt(services.run_dir(clone.setup)) if clone.setup is not None else None
+            if isinstance(run, Run):
+                run.stop()
             with suppress(HandoffdError):
                 Clones(clone.root, state_dir, services.environment).remove(clone)
     for half in (state_dir / WORKSPACES).glob(f"*/{as_part(FOR_LANDING)}*"):

@@ -25,6 +25,7 @@ from handoffd.files.rooted import (
     write_project_file,
 )
 from handoffd.inspection.checklist import CHECKLIST
+from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.protocol.handoff import (
     HANDOFF_FILE,
     MAX_FILE_BYTES,
@@ -182,13 +183,17 @@ def append_history(root: str, text: str) -> None:
 
 
 def take_along(root: Path, clone: Path) -> int | None:
-    """Give a clone the papers of its project that git does not keep: the checklist, the history.
+    """Give a clone the papers of its project that git does not keep: checklist, history, settings, rules.
 
     Returns how many bytes of history there are; None: git keeps it. Raises StoreError.
     """
     checklist = read_project_file(root, CHECKLIST, MAX_BYTES)
     if checklist is not None:
         write_project_file(clone, CHECKLIST, checklist.content, durable=False)
+    for name in (SETTINGS, RULES):
+        own = read_project_file(root, name, MAX_BYTES)
+        if own is not None and read_project_file(clone, name, MAX_BYTES) is None:
+            write_project_file(clone, name, own.content, durable=False)
     if read_project_file(clone, HISTORY, MAX_BYTES) is not None:
         return None
     history = read_project_file(root, HISTORY, MAX_BYTES)

@@ -61,7 +61,7 @@ class Checks:
         self._home = home
         self._files = home.files
         self._services = services
-        self._live = live
+        self.live = live
         self._workspace = workspace
 
     async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
@@ -181,13 +181,13 @@ class Checks:
         for folder in (context.run_dir, context.results):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run = await self._services.launcher.start(context.run_dir, spec)
-        self._live[context.run_id] = run
+        self.live[context.run_id] = run
         try:
             if self._home.is_aborted(self._key):  # when there was no process yet that could hear it
                 run.stop()
             return await run.wait()
         finally:
-            self._live.pop(context.run_id, None)
+            self.live.pop(context.run_id, None)
 
     def _context(self, run_id: str, story: str | None, step: str, attempt: int) -> CheckContext:
         return CheckContext(

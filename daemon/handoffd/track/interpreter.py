@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from pathlib import Path
 from typing import assert_never
 
 import anyio
@@ -36,7 +37,7 @@ from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import notice_of
 from handoffd.protocol.handoff import Absent
-from handoffd.track.ai_folder import append_history, started_ns
+from handoffd.track.ai_folder import HISTORY, append_history, started_ns
 from handoffd.track.attempts import Attempts, PassingShortageError
 from handoffd.track.checks import Checks
 from handoffd.track.services import Home, Inbox, Services
@@ -209,9 +210,14 @@ class Interpreter:
                 text, where = self._checklist(effect), self._workspace().folder
                 await to_thread.run_sync(write_checklist, where, effect.story, text, ordered)
             else:
-                await to_thread.run_sync(append_history, root, effect.text)
+                await to_thread.run_sync(append_history, self._history_of(root), effect.text)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it
             log.warning("project file not written", project=root, error=str(error))
+
+    def _history_of(self, root: str) -> str:
+        """Return the folder whose history a story writes: its clone's comes home with its work."""
+        where = self._workspace()
+        return where.folder if where.kind == "clone" and Path(where.folder, HISTORY).exists() else root
 
     def _checklist(self, effect: WriteChecklist) -> str:
         state, rules = self._inbox.track.state, self._files.rules

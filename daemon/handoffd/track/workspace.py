@@ -31,6 +31,7 @@ from handoffd.failpoints import reached
 from handoffd.git.branches import StoryBranch, branch_of
 from handoffd.git.clones import NO_CLONE, Clone, Clones
 from handoffd.git.labels import Label, is_first, label_of
+from handoffd.git.landing import lacking
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.inspection.installs import leading_back
@@ -43,6 +44,10 @@ from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 
 log = structlog.get_logger(__name__)
+
+
+SET_UP = ".setup"
+"""How the name of a set-up's run ends."""
 
 
 class Worker(Protocol):
@@ -73,6 +78,7 @@ class TrackWorkspace:
         """What is done for the clone just now, in words."""
         self._made_for: str | None = None
         """The story that a clone was made for just now; any other may be of an earlier start."""
+        self._making_for: str | None = None
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track learns it."""
         self.trouble: str | None = None
@@ -107,19 +113,29 @@ class TrackWorkspace:
         """
         if not self._may_lack(track):
             return None
+        story = _story_of(track)
+        if self._making is not None and self._making_for != story:
+            self._give_up()
         if self._failed is not None:
             failed, self._failed = self._failed, None
-            raise failed
+            if self._making_for == story:
+                raise failed
         if self._making is None:
             if (unlanded := await to_thread.run_sync(self._unlanded, track)) is not None:
-                what = f"{unlanded} is done, but not merged: a clone would be without it"
-                return Shortage(why=what, action=command_for(self._key.project, "land", "--story", unlanded))
+                return unlanded
             if not await to_thread.run_sync(self._lacks, track):
                 return None
-            self._making = "is being made"
-            self._worker.begin(f"clone of {_story_of(track)}", partial(self._make, track))
-        what = f"its clone {self._making}"
+            self._making, self._making_for = "is being made", story
+            self._worker.begin(f"clone of {story}", partial(self._make, track))
+        what = "its clone" if self._making_for == story else f"the clone of {self._making_for}"
+        what = f"{what} {self._making}"
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
+
+    def _give_up(self) -> None:
+        """End the set-up of a clone whose story is not the one in flight any more."""
+        for name, run in tuple(self._checks.live.items()):
+            if name.endswith(SET_UP):
+                run.stop()
 
     def _may_lack(self, track: Track) -> bool:
         """Return whether a clone is, or will be, where the track works; it reads no file for that."""
@@ -138,16 +154,18 @@ class TrackWorkspace:
         clone = self._clones.of(story)
         return clone is None or not clone.ready
 
-    def _unlanded(self, track: Track) -> str | None:
-        """Return a story that this one builds on, and that its clone would be without."""
-        state = track.state
+    def _unlanded(self, track: Track) -> Shortage | None:
+        """Return that this story builds on one that its clone would be without; blocks."""
+        state, root, services = track.state, self._key.project, self._services
         if state is None or track.ledger.workspace is not None:
             return None
-        known = (self._clones.of(story) for story in state.blocked_by)
-        behind = (
-            one.story for one in known if one is not None and not self._branch(one.workspace).is_landed()
-        )
-        return next(behind, None)
+        for story in state.blocked_by:
+            branch = lacking(root, story, services.settings.state_dir, services.environment)
+            if branch is not None:
+                why = f"{story} is done, but {branch}, which is checked out, is without it"
+                onto = () if branch == "HEAD" else ("--onto", branch)
+                return Shortage(why=why, action=command_for(root, "land", "--story", story, *onto))
+        return None
 
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
@@ -292,7 +310,7 @@ async def set_up(
     if settings.setup is None:
         clones.note(replace(clone, ready=True))
         return
-    run, words = clone.setup or f"{dispatch_id(services.clock)}.setup", join(settings.setup)
+    run, words = clone.setup or f"{dispatch_id(services.clock)}{SET_UP}", join(settings.setup)
     tell(f"is being set up: {words}")
     clones.note(replace(clone, setup=run))
     record = await checks.set_up(run, clone.workspace.folder, settings.setup, settings.setup_min * 60)

@@ -41,6 +41,7 @@ def cloned(here: House, root: str, story: str = "US-001", *, commit: bool = True
     if commit:
         branch = StoryBranch(root, clone.workspace, state_dir, environment)
         branch.commit(b"work\n", None, NOW)
+        branch.publish()
     return clone
 
 

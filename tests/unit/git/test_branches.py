@@ -68,8 +68,8 @@ def files(folder: Path, commit: str) -> list[str]:
 
 
 def untouched(project: Path) -> dict[str, bytes]:
-    """Return everything of the project and its git folder but objects and the story's own refs."""
-    ours = (project / ".git" / REF, project / ".git/refs/handoffd")
+    """Return everything of the project and its git folder but objects, the story's own refs and their log."""
+    ours = (project / ".git" / REF, project / ".git/refs/handoffd", project / ".git/logs" / REF)
     return {
         str(path): path.read_bytes()
         for path in project.rglob("*")

@@ -143,7 +143,7 @@ def test_a_detached_head_is_no_branch(root: Path, landing: Landing) -> None:
     """The hint is the way to one."""
     git(root, "switch", "--quiet", "--detach", "main")
     refused = refusal(landing)
-    assert ("NO_BRANCH", f"git -C {root} switch main") == (refused.code, refused.hint)
+    assert ("NO_BRANCH", f"git -C {root} branch --list") == (refused.code, refused.hint)
 
 
 # --- the checkout -------------------------------------------------------------------------------------
@@ -166,8 +166,9 @@ def test_a_change_in_the_way_is_not_written_over(root: Path, landing: Landing, n
     was = said(root, "rev-parse", "main")
 
     refused = refusal(landing)
-    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} status --short") == (refused.code, refused.hint)
-    assert name in refused.message
+    stash = f"git -C {root} stash push --include-untracked -- {name}"
+    assert ("CHECKOUT_IN_THE_WAY", stash) == (refused.code, refused.hint)
+    assert f"changes of {name} in your checkout of main are in the way" in refused.message
     assert ("half done\n", was) == ((root / name).read_text(), said(root, "rev-parse", "main"))
 
 
@@ -211,11 +212,12 @@ def test_a_branch_that_was_moved_meanwhile_stays(root: Path, landing: Landing) -
     merge = landing.prepare("US-1", None, MESSAGE, AT)
     (root / "other").write_text("mine\n")
     commit(root, "mine")
-    mine = said(root, "rev-parse", "main")
+    mine, written = said(root, "rev-parse", "main"), (root / "kept").stat().st_ino
 
     with pytest.raises(Refused) as caught:
         landing.land(merge)
     assert "BRANCH_MOVED" == caught.value.code
+    assert written == (root / "kept").stat().st_ino  # not even for a moment
     assert (mine, "", "kept\n") == (
         said(root, "rev-parse", "main"),
         said(root, "status", "--porcelain"),

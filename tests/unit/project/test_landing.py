@@ -16,10 +16,10 @@ from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 from tests.unit.track.test_workspace import WORKING, in_git
 
-from handoffd.engine.events import Approved, Initialised, Started
+from handoffd.engine.events import Approved, Initialised, Landed, Reopened, Started
 from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
-from handoffd.errors import Refused
+from handoffd.errors import Refused, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
@@ -121,7 +121,8 @@ async def test_merged_files_that_fail_their_tests_are_not_landed(tmp_path: Path)
         assert "NOT_GREEN" == error.code
         assert "US-001 was not landed: with main, " in error.message
         assert "it does not add up" in error.message
-        assert f"handoffd reopen {project.root} impl" == error.hint
+        assert error.hint is not None
+        assert error.hint.startswith(f"handoffd reopen {project.root} impl --note 'with main, ")
         assert (was, False) == (said(project, "rev-parse", "main"), project.main.track.ledger.landed)
         assert (await land(here, project, untested=True)).tests is None
         assert was != said(project, "rev-parse", "main")
@@ -236,7 +237,7 @@ async def test_an_outcome_that_was_never_asked_for_keeps_no_other_story(tmp_path
         with pytest.raises(Refused) as caught:
             await landings.land(LandingRequest(story="US-002"), 60)
 
-        assert "NO_BRANCH" == caught.value.code
+        assert "NOT_DONE" == caught.value.code
 
 
 async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path: Path) -> None:
@@ -253,3 +254,64 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         assert not half.exists()
         assert ["US-001"] == [one.story for one in clones_in(state_dir)]
         assert "@landing" not in said(project, "for-each-ref").replace("%40", "@")
+
+
+# --- only the whole of a story --------------------------------------------------------------------------
+async def test_a_story_that_is_not_all_on_its_branch_is_not_landed(tmp_path: Path) -> None:
+    """An agent was to commit, and did not: nothing is said to be on main."""
+    async with done(tmp_path, f"{TESTED}commit: agent\n") as (here, project):
+        error = await refused(here, project)
+
+        assert ("BRANCH_BEHIND", f"git -C {project.main.workspace.folder} status") == (error.code, error.hint)
+        assert "it has changes that are not committed" in error.message
+        assert not project.main.track.ledger.landed
+
+
+async def test_a_branch_that_is_behind_is_not_landed(tmp_path: Path) -> None:
+    """A person has it checked out elsewhere, so that its last steps are in the clone alone."""
+    (tmp_path / "verdict").write_text(FINE)
+    async with house(tmp_path, WORKING) as here, living(here, in_git(tmp_path, TESTED)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        assert 0 == git(
+            Path(project.root), "worktree", "add", "--quiet", f"{tmp_path}/look", "handoffd/US-001"
+        )
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "done")
+        with pytest.raises(StoreError) as caught:
+            await land(here, project)
+        assert "BRANCH_CHECKED_OUT" == caught.value.code
+        assert not at(project.root, "work.txt").exists()
+
+        assert 0 == git(Path(project.root), "worktree", "remove", f"{tmp_path}/look")
+        assert "main" == (await land(here, project)).onto
+        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+
+
+async def test_a_story_that_was_set_aside_is_not_landed(tmp_path: Path) -> None:
+    """It waits at its review: no person has passed what it has done."""
+    async with done(tmp_path) as (here, project):
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        await project.main.give(Started(story="US-003", force=True))
+        error = await refused(here, project, story="US-002")
+
+        assert ("NOT_DONE", "US-002 is not done: say which story to land") == (error.code, error.message)
+
+
+async def test_a_story_that_is_reopened_while_it_is_tested_can_be_landed_again(tmp_path: Path) -> None:
+    """What it does from then on is not on main yet."""
+    async with done(tmp_path) as (_, project):
+        await project.main.give(Reopened(step="impl"))
+        await project.main.give(Landed(story="US-001", onto="main", commit="c0" * 20))
+
+        assert not project.main.track.ledger.landed
+
+
+async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:
+    """The files are there."""
+    async with done(tmp_path, "commit: step\n") as (here, project):
+        error = await refused(here, project)
+
+        assert ("NOT_IN_CLONE", f"git -C {project.root} status") == (error.code, error.hint)

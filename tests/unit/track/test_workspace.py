@@ -17,7 +17,7 @@ from tests.support.house import HAND_OVER, NOW, House, at, house, make_project, 
 from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 
-from handoffd.engine.events import Approved, Initialised, Rejected, Retried, RolledBack, Started
+from handoffd.engine.events import Aborted, Approved, Initialised, Rejected, Retried, RolledBack, Started
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
 from handoffd.git.clones import Clones
@@ -321,12 +321,42 @@ async def test_a_story_waits_for_one_that_is_not_merged(tmp_path: Path) -> None:
         await eventually(lambda: project.main.shortage is not None)
         shortage = project.main.shortage
         assert shortage is not None
-        assert "US-001 is done, but not merged: a clone would be without it" == shortage.why
-        assert f"handoffd land {project.root} --story US-001" == shortage.action
+        assert "US-001 is done, but main, which is checked out, is without it" == shortage.why
+        assert f"handoffd land {project.root} --story US-001 --onto main" == shortage.action
 
         assert 0 == git(Path(project.root), "merge", "--quiet", "handoffd/US-001")
         project.main.remind()
         await eventually(lambda: shown(project)["step"] == "review")
+
+
+async def test_no_clone_is_made_whose_tests_would_run_the_projects_code(tmp_path: Path) -> None:
+    """An editable installation in what it shares: the story waits for a person, and no agent begins."""
+    async with house(tmp_path, WORKING) as here:
+        root = in_git(tmp_path, "workspace: {kind: clone, link: [.venv]}\n")
+        packages = at(root, ".venv/lib/python3.11/site-packages")
+        packages.mkdir(parents=True)
+        (packages / "__editable__.shop.pth").write_text(f"{root}/src\n")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["status"] == "needs_human")
+            assert () == await here.journal.runs()
+
+    assert "__editable__.shop.pth leads there" in str(shown(root)["last_error"])
+
+
+async def test_the_set_up_of_one_story_is_not_the_next_ones(tmp_path: Path) -> None:
+    """Its story was aborted: it is ended, and what it came to is of no interest."""
+    setup = set_up_by('test -e "$HOME/there" || { touch "$HOME/began"; sleep 600; }')
+    async with begun(tmp_path, settings=setup) as (_, project):
+        await eventually(at(str(tmp_path), "began").exists)
+        await project.main.give(Aborted())
+        at(str(tmp_path), "there").touch()
+        await project.main.give(Started(story="US-002", force=True))
+        project.main.wake()
+        await eventually(lambda: shown(project)["step"] == "review")
+
+        assert ("US-002", None) == (shown(project)["story"], shown(project)["last_error"])
 
 
 # --- papers, and people ---------------------------------------------------------------------------------
