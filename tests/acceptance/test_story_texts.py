@@ -153,7 +153,7 @@ def _read(terminal: int) -> bytes:
 
 
 def test_at_a_terminal_a_story_that_nothing_describes_is_refused(tmp_path: Path) -> None:
-    """Before an agent runs, and with what to type; a script gets a warning, and `--force` starts it."""
+    """Before an agent runs, and it says what to type; a script gets a warning, and `--force` starts it."""
     project = sample(tmp_path, executor="held")
     with running(tmp_path, HELD) as daemon:
         typed(daemon, "add", str(project))
