@@ -212,7 +212,7 @@ def _new_story(where: str, value: object) -> NewStory:
     except Refused as refused:
         raise Refused(f"{where}: {refused.message}", code=refused.code) from None
     return NewStory(
-        story=given["story"] or "", given=given["story"] is not None, blocked_by=given["blocked_by"],
+        story=given["story"] or "", blocked_by=given["blocked_by"],
         described=story_text(given["text"], given["title"], given["source"]), priority=given["priority"] or 0,
     )  # fmt: skip
 

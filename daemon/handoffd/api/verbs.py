@@ -259,7 +259,7 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="backlog_import",
-        help="Queue stories with their texts; start none of them.",
+        help="Queue stories with their texts.",
         parameters=(
             Parameter(
                 name="stories",

@@ -100,6 +100,8 @@ class Report:
             lines.append(self.wording.say("action.next_story", story=result["next_story"]))
         if action == "done" and result.get("review_suggested"):
             lines.append(self.wording.say("more.review"))
+        if action in {"started", "queued"} and result.get("warnings"):
+            lines.append(self.wording.say("more.undescribed", story=story))
         return _text([*lines, self._next(action, result, by_hand=by_hand)])
 
     def _paused(self, result: Json, track: Json | None, known: Json) -> str:

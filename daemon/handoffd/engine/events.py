@@ -117,8 +117,6 @@ class NewStory(Struct, frozen=True, kw_only=True):
     described: StoryText
     blocked_by: tuple[str, ...] = ()
     priority: int = 0
-    given: bool = False
-    """Whether the id was given: then the story is recognised by that."""
 
 
 class BacklogAdded(Tagged, frozen=True, kw_only=True):

@@ -528,7 +528,8 @@ def _too_much(
     said += [len(known[entry.story].text) for entry in backlog if entry.story in known]
     if len(backlog) <= MOST_STORIES + 1 and sum(said) <= MOST_TEXT:  # one of them may start at once
         return None
-    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
+    most = f"{MOST_STORIES} stories and {MOST_TEXT} characters of instructions and texts"
+    message = f"the backlog holds {most} at most"
     return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
 
 

@@ -226,7 +226,7 @@ def _moving() -> Iterator[None]:
 
 
 def lacking(root: str, story: str, state_dir: Path, environment: Mapping[str, str]) -> str | None:
-    """Return the branch that a project has checked out if that is without a story's; None if it has all of it.
+    """Return the branch that a project has checked out, if it is without a story's; None: it has all of that.
 
     A detached HEAD is `HEAD`. Blocks. Raises StoreError.
     """

@@ -32,7 +32,7 @@ from handoffd.errors import HandoffdError, InvalidFile, Problem
 from handoffd.protocol.rules import Expectation, Language
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand, is_story_id
-from handoffd.protocol.story_text import StoryText
+from handoffd.protocol.story_text import StoryText, title_of
 
 if TYPE_CHECKING:
     from handoffd.protocol.prompt_sandbox import PromptEnvironment
@@ -254,7 +254,7 @@ def _texts(context: PromptContext) -> dict[str, str | None]:
 
 def _title(described: StoryText | None) -> str | None:
     """Return a story's title as a code span, where its text does not begin with it."""
-    if described is None or described.title in described.text[: 2 * len(described.title)]:
+    if described is None or described.title in title_of(described.text):
         return None
     return code(described.title)
 

@@ -19,6 +19,12 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
         ("approved", {"step": "review"}, "審查已核准 ✓"),
         ("rejected", {"step": "review", "reason": "scope_warning"}, "審查已退回：超出範圍"),
         ("started", {"step": "bdd"}, "US-005 開始進行，目前在情境"),
+        (
+            "started",
+            {"step": "bdd", "story": "US-009", "warnings": ["nothing describes US-009"]},
+            "US-009 開始進行，目前在情境\n"
+            "目前沒有任何內容描述 US-009：沒有文字說明，PROJECT_MEMORY.md 沒有提到它，也沒有情境。",
+        ),
         ("resumed", {"step": "impl"}, "US-005 繼續，目前在實作"),
         ("retried", {"step": "impl"}, "US-005 實作重新嘗試"),
         ("skipped", {"step": "impl"}, "實作已跳過，沒有證據"),

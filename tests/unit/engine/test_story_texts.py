@@ -257,7 +257,7 @@ def outcomes(play: Playbook) -> list[tuple[str, str]]:
 
 def new(text: StoryText, story: str = "", **more: Any) -> NewStory:
     """Return a story of an import."""
-    return NewStory(story=story, described=text, given=bool(story), **more)
+    return NewStory(story=story, described=text, **more)
 
 
 @pytest.mark.parametrize(

@@ -465,8 +465,18 @@ def test_each_step_gets_the_storys_text_as_a_block_of_its_own(step: str, languag
     assert ("Title: " if language == "en" else "標題：") not in block
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_agent_that_is_asked_for_just_the_hand_off_gets_the_text_too(language: Language) -> None:
+    """What the step asked for speaks of it."""
+    assert "\n> Dark mode\n" in _prompt("bdd", language, described=story_text("Dark mode"), ask="handoff")
+
+
 def test_a_title_of_its_own_is_shown_as_code() -> None:
     """The text may not begin with it."""
+    long = story_text("Dark mode " * 50)
+    assert long.title.endswith("…")
+    assert "\nTitle: " not in _prompt(described=long)
+    assert "\nTitle: " not in _prompt(described=story_text("## US-008: Gift cards\n\nx", "Gift cards"))
     assert "\nTitle: `Night # view`\n\n> At night.\n" in _prompt(
         described=story_text("At night.", "Night # view")
     )

@@ -32,7 +32,7 @@ _OUTCOMES: Final = {"added": "added", "changed": "new text", "known": "known alr
 @json_option
 @click.pass_obj
 def import_(place: Place, words: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Queue stories with their texts; start none of them.
+    """Queue stories with their texts.
 
     FOLDER: each .md file is a story. FILE: Markdown, of which each `## ` heading begins a story, or the JSON
     of issues (gh issue list --json number,title,body,url). `-` is standard input. A story that is known is

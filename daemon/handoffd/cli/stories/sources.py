@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import join, quote, split
 from typing import Final
 
-from handoffd.errors import NotFound, Refused, StoreError
+from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.protocol.story_text import INVALID_TEXT, decoded
 
 MOST_BYTES: Final = 4 * 1024 * 1024
@@ -72,8 +72,9 @@ def edited(story: str | None, text: str, environ: Mapping[str, str]) -> tuple[st
     with open(handle, "w", encoding="utf-8") as file:
         file.write(begun)
     draft = Draft(Path(name))
-    _run_editor([*split(environ.get("VISUAL") or environ.get("EDITOR") or "vi"), name])
-    written = decoded(draft.path.read_bytes()).partition(_CUT)[0].strip()
+    with keeping(draft):
+        _run_editor([*split(environ.get("VISUAL") or environ.get("EDITOR") or "vi"), name])
+        written = decoded(draft.path.read_bytes()).partition(_CUT)[0].strip()
     if not written or written == text.strip():
         draft.discard()
         what = "unchanged" if written else "empty"
@@ -88,9 +89,20 @@ def _run_editor(argv: list[str]) -> None:
         message = f"the editor {argv[0]} does not start: {error.strerror}"
         raise StoreError(message, hint="export EDITOR=nano; or use --file") from error
     if code:
-        raise StoreError(f"the editor ended with exit code {code}: {join(argv)}; nothing was started")
+        raise StoreError(f"the editor ended with exit code {code}, so nothing was started ({join(argv)})")
+
+
+@contextmanager
+def keeping(draft: Draft | None) -> Iterator[None]:
+    """Have errors say where the text is that they would have lost."""
+    try:
+        yield
+    except HandoffdError as error:
+        if draft is not None:
+            error.message += f"; {kept(draft)}"
+        raise
 
 
 def kept(draft: Draft) -> str:
-    """Return the line that says where the text is that a refusal would have lost."""
-    return f"the text is in {os.fspath(draft.path)}: give it again with --file"
+    """Return where the text is that a refusal would have lost."""
+    return f"the text is in {draft.path}: give it again with --file"

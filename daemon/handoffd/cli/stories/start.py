@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -16,12 +17,12 @@ from msgspec import Struct
 
 from handoffd.api.verbs import VERBS, Parameter
 from handoffd.cli.asking import is_numbered, json_option
-from handoffd.cli.stories.sources import STDIN, Draft, edited, kept, read_text
+from handoffd.cli.stories.sources import STDIN, Draft, edited, keeping, kept, read_text
 from handoffd.cli.verbs import complete_words, give_verb, names_project, option_of, say
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, ask
-from handoffd.errors import HandoffdError, Refused
+from handoffd.errors import HandoffdError, Json, Refused
 from handoffd.protocol.story_text import WrittenStory, story_in
 
 _SPEC: Final = VERBS["start"]
@@ -110,9 +111,18 @@ def _start(
     given = _arguments(stories, written, options)
     alone = words[0] if said.project is None and len(words) == 1 and written is None else None
     answer = _given(place, said.project, given, alone, draft)
-    if written is not None and answer.json["type"] == "accepted" and not answer.json.get("next_command"):
-        answer.json["next_command"] = command_for(answer.json["project"], "status", "--watch")
+    if written is not None:
+        _lead_on(answer.json, f"--file {quote(file)}" if file is not None else " ".join(said.texts))
     say(answer, as_json)
+
+
+def _lead_on(answer: Json, source: str) -> None:
+    """Complete the next command: after a refusal with the source of a text that was too long to repeat."""
+    following = answer.get("next_command")
+    if answer["type"] == "accepted" and not following:
+        answer["next_command"] = command_for(answer["project"], "status", "--watch")
+    elif answer["type"] == "error" and following and source.startswith("-"):
+        answer["next_command"] = following.replace(" TEXT", f" {source}")
 
 
 def _written(
@@ -128,7 +138,8 @@ def _written(
         return None, None if text is None else story_in(name or "TEXT", text)
     begun = begun if text is None else story_in(name or "TEXT", text).described.text
     whole, draft = edited(stories[0] if stories else None, begun, os.environ)
-    return draft, story_in(str(draft.path), whole)
+    with keeping(draft):
+        return draft, story_in(str(draft.path), whole)
 
 
 def _text_so_far(place: Place, project: str | None, stories: tuple[str, ...]) -> str:
@@ -170,13 +181,8 @@ def _given(
     place: Place, project: str | None, given: dict[str, Any], alone: str | None, draft: Draft | None
 ) -> Answer:
     """Give the verb; after a refusal, say where the text of the editor is."""
-    root = place.project(project)
-    try:
-        answer = _answer(place, root, given, alone)
-    except HandoffdError as error:
-        if draft is not None:
-            error.message += f"; {kept(draft)}"
-        raise
+    with keeping(draft):
+        answer = _answer(place, place.project(project), given, alone)
     if draft is not None and answer.json["type"] == "error":
         answer.json["message"] += f"; {kept(draft)}"
     elif draft is not None:

@@ -56,11 +56,11 @@ def test_a_folder_reaches_the_project_in_the_order_of_its_names(
     said = handoffd("backlog", "import", "shop", str(folder))
 
     cards, refunds = added(control).stories
-    assert ("GC-1", True, 5, ("GC-0",), "Gift cards") == (
-        cards.story, cards.given, cards.priority, cards.blocked_by, cards.described.title,
+    assert ("GC-1", 5, ("GC-0",), "Gift cards") == (
+        cards.story, cards.priority, cards.blocked_by, cards.described.title,
     )  # fmt: skip
-    assert ("", False, 0, "b-refunds", "Pay back.") == (
-        refunds.story, refunds.given, refunds.priority, refunds.described.title, refunds.described.text,
+    assert ("", 0, "b-refunds", "Pay back.") == (
+        refunds.story, refunds.priority, refunds.described.title, refunds.described.text,
     )  # fmt: skip
     assert not added(control).dry_run
     assert (0, "") == (said.code, said.err)

@@ -175,6 +175,19 @@ def test_a_file_that_is_no_text_is_one_clear_error(
     assert [] == control.supervision.given
 
 
+def test_a_refusal_names_the_file_again(control: Controlled, handoffd: Commands, here: Path) -> None:
+    """Its text is too long for a command to repeat."""
+    (here / "my story.md").write_text("Dark mode\n\nAt night.")
+    control.supervision.answer = Refusal(
+        code="STORY_IN_PROGRESS", message="US-1 runs", caller_instruction="x",
+        next_command="handoffd start {project} TEXT --queue",
+    )  # fmt: skip
+    told = handoffd("start", "shop", "--file", "my story.md")
+    assert "next: handoffd start /srv/shop --file 'my story.md' --queue\n" in told.err
+    told = handoffd("start", "shop", "Dark mode\n\nAt night.")
+    assert "next: handoffd start /srv/shop TEXT --queue\n" in told.err
+
+
 # --- standard input, and the editor ---------------------------------------------------------------------
 def run(control: Controlled, *words: str, text: str = "", env: Mapping[str, str] | None = None) -> Said:
     """Run `handoffd` as a program of its own, with a text for its standard input."""
@@ -234,7 +247,13 @@ def test_the_editor_begins_with_the_text_that_there_is(control: Controlled, tmp_
         ("", "true", "the text is empty: nothing was started"),
         ("'Dark mode'", "true", "the text is unchanged: nothing was started"),
         ("", 'echo > "$2"', "the text is empty"),
-        ("", "exit 3", "the editor ended with exit code 3"),
+        ("", "exit 3", "the editor ended with exit code 3, so nothing was started"),
+        ("", "printf '\\377' > \"$2\"", "line 1 is not UTF-8: save it as UTF-8; the text is in /"),
+        (
+            "",
+            'head -c 70000 /dev/zero | tr "\\0" x > "$2"',
+            "64 KiB is the most: shorten it; the text is in /",
+        ),
     ],
 )
 def test_a_text_that_is_not_written_starts_nothing(
