@@ -256,13 +256,18 @@ def test_the_network_can_be_left_out(here: Box, network: str, interfaces: str, u
     assert up == ("::1" in done.stdout or "00000000000000000000000000000001" in done.stdout)
 
 
-def test_a_program_that_is_not_there_is_told_apart_from_a_sandbox_that_cannot_be_made(here: Box) -> None:
-    """Both start nothing."""
-    nowhere = here.run("true", here.plan(private=("/tmp", "/no/such/place")))
+def test_what_cannot_be_made_refuses_the_start_with_the_reason(here: Box) -> None:
+    """Nothing is started with less than the plan."""
+    nowhere = here.run("echo started", here.plan(writable=("/proc/no/such/place",)))
 
-    assert 1 == nowhere.returncode
-    assert "ENOENT: no sandbox: /no/such/place" in nowhere.stderr
+    assert (1, "") == (nowhere.returncode, nowhere.stdout)
+    assert "ENOENT: no sandbox: /proc/no" in nowhere.stderr
     assert "next: handoffd doctor" in nowhere.stderr
+
+
+def test_a_home_that_was_never_made_keeps_nothing_from_starting(here: Box) -> None:
+    """Accounts of services have such ones."""
+    assert "started\n" == here.run("echo started", here.plan(private=("/no/such/home",))).stdout
 
 
 def test_landlock_alone_keeps_to_the_workspace_and_hides_homes(here: Box) -> None:
