@@ -266,7 +266,7 @@ def test_what_cannot_be_made_refuses_the_start_with_the_reason(here: Box) -> Non
 
 
 def test_a_home_that_was_never_made_keeps_nothing_from_starting(here: Box) -> None:
-    """Accounts of services have such ones."""
+    """Accounts of services name one."""
     assert "started\n" == here.run("echo started", here.plan(private=("/no/such/home",))).stdout
 
 
