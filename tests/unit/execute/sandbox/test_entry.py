@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.sandboxes import Box, accounts, box
 
 from handoffd.execute.sandbox import kernel
@@ -143,7 +144,7 @@ def test_a_link_in_place_of_a_guarded_folder_refuses_the_start(here: Box) -> Non
 
 def test_other_processes_cannot_be_seen_signalled_or_looked_into(here: Box) -> None:
     """Process 1 in there is the sandbox's own, and its end would be the run's."""
-    with subprocess.Popen(["sleep", "600"]) as sleeper:
+    with ending(subprocess.Popen(["sleep", "600"])) as sleeper:
         done = here.run(
             f"kill -0 {sleeper.pid} && echo signalled; test -e /proc/{sleeper.pid} && echo seen;"
             f"test -e /proc/1/root/proc/{sleeper.pid} && echo reached; kill -KILL 1; echo alive"
