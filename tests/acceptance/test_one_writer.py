@@ -251,7 +251,8 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
 def test_an_agent_that_locks_its_project_against_the_daemon_is_ended(tmp_path: Path) -> None:
     """It took the lock while no daemon ran. Only that process is ended, and a person gets a notice."""
     project = sample(tmp_path, executor="locker")
-    with running(tmp_path, AGENTS) as daemon:
+    own_pids = {"level": "off"}  # in a sandbox a process has another number for itself
+    with running(tmp_path, {**AGENTS, "sandbox": own_pids}) as daemon:
         daemon.verb("start", project, story="US-001")
         eventually_sync((project / ".ai/locking").exists)
         daemon.kill()

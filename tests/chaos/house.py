@@ -76,6 +76,8 @@ class House:
     def _settings(self, executors: Mapping[str, object], slots: int) -> Json:
         return {
             "state_dir": str(self.state_dir),
+            # Its agents write down, outside of their projects, which process they are.
+            "sandbox": {"level": "off"},
             "runtime_dir": str(self.runtime_dir),
             "executor": "rehearsal",
             "projects": [str(project.root) for project in self.projects],

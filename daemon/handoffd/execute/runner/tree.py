@@ -118,10 +118,10 @@ def signal_exactly(pid: int, started: int, number: int) -> None:
         os.close(pidfd)
 
 
-def sweep(root: int, number: int, spare: Collection[int] = ()) -> Sweep:
-    """Send signal `number` once to every process that is now below `root`."""
+def sweep(root: int, number: int, spare: Collection[int] = (), last: int | None = None) -> Sweep:
+    """Send signal `number` once to every process that is now below `root`, and to `last` after the others."""
     result = Sweep(set(), set())
-    members = descendants(root, spare)
+    members = sorted(descendants(root, spare), key=lambda member: member.pid == last)
     for start in range(0, len(members), _BATCH):
         _signal_batch(members[start : start + _BATCH], root, number, result)
     return result
@@ -227,7 +227,9 @@ class Family:
         self.reap()
         while not self.is_empty:
             self._hit |= self._group.kill() if self._group is not None else set()
-            result = sweep(self._me, signal.SIGKILL)
+            # With a keeper its whole namespace ends, and what is left there could not be counted.
+            keeper = None if self._kept is None else self._main
+            result = sweep(self._me, signal.SIGKILL, last=keeper)
             self._hit |= result.reached
             rest(time.monotonic() + pause_s(rounds))
             rounds += 1

@@ -35,7 +35,7 @@ GUARDED = ("hooks", "config")
 class Plan:
     """One sandbox. Paths are absolute; a deeper path wins over the one that it is in.
 
-    Missing `hidden`, `readable` and `copied` paths are skipped; missing `writable` folders are made.
+    Missing paths are skipped, but missing `writable` folders are made.
     """
 
     level: Level

@@ -146,6 +146,8 @@ class View:
         private = entry.kind == _PRIVATE
         try:
             target = self._place(entry.path, self._stage) if private else os.open(entry.path, _HANDLE)
+        except FileNotFoundError:
+            return  # an account's home, for example, which was never made
         except OSError:
             if private:
                 raise

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.sandboxes import Box, accounts, box
 
 from handoffd.execute.sandbox import kernel
@@ -143,7 +144,7 @@ def test_a_link_in_place_of_a_guarded_folder_refuses_the_start(here: Box) -> Non
 
 def test_other_processes_cannot_be_seen_signalled_or_looked_into(here: Box) -> None:
     """Process 1 in there is the sandbox's own, and its end would be the run's."""
-    with subprocess.Popen(["sleep", "600"]) as sleeper:
+    with ending(subprocess.Popen(["sleep", "600"])) as sleeper:
         done = here.run(
             f"kill -0 {sleeper.pid} && echo signalled; test -e /proc/{sleeper.pid} && echo seen;"
             f"test -e /proc/1/root/proc/{sleeper.pid} && echo reached; kill -KILL 1; echo alive"
@@ -256,13 +257,18 @@ def test_the_network_can_be_left_out(here: Box, network: str, interfaces: str, u
     assert up == ("::1" in done.stdout or "00000000000000000000000000000001" in done.stdout)
 
 
-def test_a_program_that_is_not_there_is_told_apart_from_a_sandbox_that_cannot_be_made(here: Box) -> None:
-    """Both start nothing."""
-    nowhere = here.run("true", here.plan(private=("/tmp", "/no/such/place")))
+def test_what_cannot_be_made_refuses_the_start_with_the_reason(here: Box) -> None:
+    """Nothing is started with less than the plan."""
+    nowhere = here.run("echo started", here.plan(writable=("/proc/no/such/place",)))
 
-    assert 1 == nowhere.returncode
-    assert "ENOENT: no sandbox: /no/such/place" in nowhere.stderr
+    assert (1, "") == (nowhere.returncode, nowhere.stdout)
+    assert "ENOENT: no sandbox: /proc/no" in nowhere.stderr
     assert "next: handoffd doctor" in nowhere.stderr
+
+
+def test_a_home_that_was_never_made_keeps_nothing_from_starting(here: Box) -> None:
+    """Accounts of services name one."""
+    assert "started\n" == here.run("echo started", here.plan(private=("/no/such/home",))).stdout
 
 
 def test_landlock_alone_keeps_to_the_workspace_and_hides_homes(here: Box) -> None:
