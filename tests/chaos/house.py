@@ -22,8 +22,6 @@ from typing import Any
 from tests.chaos import clones, sink
 from tests.chaos.projects import Project, make
 from tests.chaos.stories import ROUGH, Odds
-from tests.support.daemon import REPOSITORY
-from tests.support.sandboxes import is_possible
 
 from handoffd.api.client import Client
 from handoffd.errors import HandoffdError
@@ -90,11 +88,6 @@ class House:
                 "min_free_mb": 0,
             },
             "scheduling": {"min_free_memory_mb": 0},
-            "sandbox": {
-                "level": "auto" if is_possible() else "off",
-                "writable": [str(self.base)],
-                "visible": [sys.prefix, str(REPOSITORY / "daemon"), str(REPOSITORY / "config")],
-            },
         }
 
     def order(self, **more: object) -> Json:

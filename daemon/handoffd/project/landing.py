@@ -197,7 +197,7 @@ class Landings:
         return evidence
 
     def _way_back(self, story: str, note: str) -> str:
-        """Return the command that has a story made to work with what is on the branch by now."""
+        """Return the command that has an agent make a story fit the branch as it is by now."""
         state, rules, root = self._track.track.state, self.project.files.rules, self.project.root
         if state is None or state.story != story:
             return command_for(root, "start", story, "--force")

@@ -258,7 +258,7 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
 
 # --- only the whole of a story --------------------------------------------------------------------------
 async def test_a_story_that_is_not_all_on_its_branch_is_not_landed(tmp_path: Path) -> None:
-    """An agent was to commit, and did not: nothing is said to be on main."""
+    """An agent should have committed, and did not: no answer says that the story is on main."""
     async with done(tmp_path, f"{TESTED}commit: agent\n") as (here, project):
         error = await refused(here, project)
 
