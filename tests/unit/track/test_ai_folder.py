@@ -17,10 +17,12 @@ from handoffd.protocol.state import Status
 from handoffd.track.ai_folder import (
     HandoffFiles,
     append_history,
+    bring_home,
     output_path,
     prepare,
     reopenings,
     started_ns,
+    take_along,
 )
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
@@ -208,3 +210,38 @@ def test_a_running_or_unknown_run_has_its_written_start_or_none(tmp_path: Path) 
     (run_dir / EXIT).unlink()
 
     assert (BEGAN_NS, 0) == (started_ns(run_dir), started_ns(tmp_path / "d2"))
+
+
+# --- the papers of a clone --------------------------------------------------------------------------
+def test_a_clone_gets_the_papers_that_git_does_not_keep(tmp_path: Path) -> None:
+    """Settings and rules, too, for agents that read them; what the clone has already stays."""
+    root, clone = tmp_path / "shop", tmp_path / "clone"
+    for folder in (root, clone):
+        (folder / ".ai").mkdir(parents=True)
+    for name in ("CHECKLIST.md", "history.md", "handoffd.yaml", "step-rules.yaml"):
+        (root / ".ai" / name).write_text(f"{name} of the project\n")
+    (clone / ".ai/step-rules.yaml").write_text("committed\n")
+    known = take_along(root, clone)
+
+    assert known == len("history.md of the project\n")
+    assert "handoffd.yaml of the project\n" == (clone / ".ai/handoffd.yaml").read_text()
+    assert "committed\n" == (clone / ".ai/step-rules.yaml").read_text()
+    assert "CHECKLIST.md of the project\n" == (clone / ".ai/CHECKLIST.md").read_text()
+
+
+def test_what_a_clone_wrote_comes_home_once(tmp_path: Path) -> None:
+    """A history that git keeps comes with the commits instead."""
+    root, clone = tmp_path / "shop", tmp_path / "clone"
+    for folder in (root, clone):
+        (folder / ".ai").mkdir(parents=True)
+    (root / ".ai/history.md").write_text("before\n")
+    known = take_along(root, clone)
+    (clone / ".ai/history.md").write_text("before\nbdd\n")
+    known = bring_home(clone, root, known)
+    known = bring_home(clone, root, known)
+    (clone / ".ai/history.md").write_text("before\nbdd\nimpl\n")
+    bring_home(clone, root, known)
+
+    assert "before\nbdd\nimpl\n" == (root / ".ai/history.md").read_text()
+    assert take_along(root, clone) is None
+    assert bring_home(clone, root, None) is None

@@ -17,7 +17,16 @@ from tests.support.house import HAND_OVER, NOW, House, at, house, make_project, 
 from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 
-from handoffd.engine.events import Aborted, Approved, Initialised, Rejected, Retried, RolledBack, Started
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    Initialised,
+    Rejected,
+    Reopened,
+    Retried,
+    RolledBack,
+    Started,
+)
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
 from handoffd.git.clones import Clones
@@ -503,3 +512,22 @@ async def test_a_clone_sees_of_its_project_what_it_borrows(tmp_path: Path) -> No
         assert f"{state_dir}/workspaces/0a/US-1/shop" == place.folder
         assert (f"{root}/.env", f"{tmp_path}/shop/.git/objects") == place.lent
         assert (str(root), ()) == here.services.place(str(root), str(root), (".env",))[1:]
+
+
+async def test_a_reopening_is_written_where_the_history_is(tmp_path: Path) -> None:
+    """In the clone: in a project whose git keeps the history, the checkout would be in its own way."""
+    async with house(tmp_path, WORKING) as here:
+        root = in_git(tmp_path)
+        at(root, ".ai/history.md").write_text("### before\n")
+        git(Path(root), "add", "--force", ".ai/history.md")
+        assert 0 == git(Path(root), "commit", "--quiet", "-m", "history")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+            await finished(project)
+            await project.main.give(Reopened(step="impl"))
+            await eventually(lambda: shown(project)["step"] == "done")
+
+            assert "### before\n" == at(root, ".ai/history.md").read_text()
+            assert "### Reopen" in said(project, "show", "handoffd/US-001:.ai/history.md")
