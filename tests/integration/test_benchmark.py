@@ -164,7 +164,7 @@ def test_what_watching_costs(base: Path) -> None:
     assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)
 
 
-ALL = {"handoff", "rates", "decision", "status", "start", "live"}
+ALL = {"handoff", "rates", "decision", "status", "start", "live", "sandbox"}
 
 
 def whole(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:

@@ -37,6 +37,7 @@ from handoffd.engine.events import (
     ChecksFinished,
     Continued,
     DeadlinePassed,
+    Discarded,
     DispatchFailed,
     EditConfirmed,
     Event,
@@ -237,6 +238,7 @@ def verbs() -> Iterator[Event]:
         LevelChosen(level=2),
         PostChecked(passed=True),
         PostChecked(passed=False),
+        Discarded(story="US-1", kept="refs/handoffd/US-1/discarded-1"),
         Landed(story="US-1", onto="main", commit="c0" * 20),
     )
 

@@ -229,6 +229,10 @@ class MemorySupervision:
         story = request.story or "US-001"
         return LandedView(story=story, onto=request.onto or "main", commit="c2" * 20, files=3)
 
+    async def discard(self, project: str, story: str, by: str) -> str:
+        """Return the ref that keeps it."""
+        return f"refs/handoffd/{story}/discarded-20260102T030405Z"
+
     async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
         """Return the clone of a story in flight, and one that nothing keeps."""
         one = WorkspaceView(

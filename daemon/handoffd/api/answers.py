@@ -6,7 +6,6 @@ with the next command and the keys of `VerbContext`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -20,14 +19,13 @@ from handoffd.engine.views import (
     BacklogView,
     IdleSchedule,
     ProjectView,
-    Renewed,
     ScheduleView,
     SlotsView,
     SnapshotsView,
     StoryView,
     WorkspaceView,
 )
-from handoffd.errors import HandoffdError, Problem
+from handoffd.errors import Problem
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.journal.retention import Cleaned
@@ -524,6 +522,18 @@ class LandedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="lan
     next_command: str | None
 
 
+class DiscardedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="discarded"):
+    """A story whose clone and branch were removed."""
+
+    project: str
+    called: str | None
+    story: str
+    kept: str
+    """The ref that has what it did."""
+    message: str
+    caller_instruction: str
+
+
 class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="initialised"):
     """A project was prepared."""
 
@@ -567,34 +577,3 @@ class MessageAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="me
     report: str
     language: str
     caller_instruction: str
-
-
-# --- answers: a reload, and added projects -----------------------------------------------------------
-def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
-    """Return the outcome of a reload."""
-    view = renewed.settings
-    return Reloaded(
-        settings=SettingsRead(
-            file=view.file,
-            taken=not view.problems,
-            changed=view.changed,
-            restart=view.restart,
-            problems=view.problems,
-        ),
-        brought=renewed.brought,
-        let_go=renewed.let_go,
-        problems=(*map(str, view.problems), *renewed.problems),
-        warnings=warnings,
-    )
-
-
-def added_many(outcome: Mapping[str, str | HandoffdError]) -> AddedMany:
-    """Return the added projects, and why others were refused."""
-    refused = {asked: error for asked, error in outcome.items() if isinstance(error, HandoffdError)}
-    return AddedMany(
-        added=[root for root in outcome.values() if isinstance(root, str)],
-        refused=[
-            NotAdded(project=asked, code=error.code, message=error.message, hint=error.hint)
-            for asked, error in refused.items()
-        ],
-    )

@@ -391,6 +391,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "backlog_removed": lambda fact: f"{', '.join(fact['stories'])} went out of the backlog",
     "backlog_added": _added,
     "auto_continue_chosen": _auto_continue,
+    "discarded": lambda fact: f"{fact['story']} was discarded; {fact['kept']} keeps it",
     "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
     "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
     "advanced": _turn,

@@ -1,17 +1,30 @@
-"""The answers about what was done beside the engine: work by hand, tests that were tried, a landing."""
+"""The answers about what was done beside the engine: work by hand, trials, landings, a reload."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from shlex import quote
 from typing import Final
 
 from msgspec import UNSET
 
-from handoffd.api.answers import AppliedAnswer, CheckedAnswer, LandedAnswer, TriedTests
+from handoffd.api.answers import (
+    AddedMany,
+    AppliedAnswer,
+    CheckedAnswer,
+    DiscardedAnswer,
+    LandedAnswer,
+    NotAdded,
+    Reloaded,
+    SettingsRead,
+    TriedTests,
+)
 from handoffd.engine.run import PostCheck
-from handoffd.engine.views import Applied, LandedView, Tried
+from handoffd.engine.views import Applied, LandedView, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import command_for, counted
+from handoffd.errors import HandoffdError
 from handoffd.protocol.state import render_state
 
 APPLY_S: Final = 40.0
@@ -77,6 +90,16 @@ def landed(outcome: LandedView, root: str, called: str | None, following: str | 
     )  # fmt: skip
 
 
+def discarded(story: str, kept: str, root: str, called: str | None) -> DiscardedAnswer:
+    """Return the outcome of throwing away what a story has done."""
+    told = f"{story} is discarded; {kept} keeps what it did"
+    back = f"git -C {quote(root)} branch NAME {kept}"
+    return DiscardedAnswer(
+        project=root, called=called, story=story, kept=kept, message=told,
+        caller_instruction=f"{told}; to have it back: {back}",
+    )  # fmt: skip
+
+
 def _landing_in_words(landed: LandedView) -> str:
     if landed.going_on:
         return f"{landed.story} is being merged and tested"
@@ -107,4 +130,34 @@ def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:
         line=evidence.line,
         tail=evidence.tail,
         seconds=round(evidence.seconds, 1),
+    )
+
+
+def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
+    """Return the outcome of a reload."""
+    view = renewed.settings
+    return Reloaded(
+        settings=SettingsRead(
+            file=view.file,
+            taken=not view.problems,
+            changed=view.changed,
+            restart=view.restart,
+            problems=view.problems,
+        ),
+        brought=renewed.brought,
+        let_go=renewed.let_go,
+        problems=(*map(str, view.problems), *renewed.problems),
+        warnings=warnings,
+    )
+
+
+def added_many(outcome: Mapping[str, str | HandoffdError]) -> AddedMany:
+    """Return the added projects, and why others were refused."""
+    refused = {asked: error for asked, error in outcome.items() if isinstance(error, HandoffdError)}
+    return AddedMany(
+        added=[root for root in outcome.values() if isinstance(root, str)],
+        refused=[
+            NotAdded(project=asked, code=error.code, message=error.message, hint=error.hint)
+            for asked, error in refused.items()
+        ],
     )

@@ -108,6 +108,9 @@ class Supervision(Protocol):
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
 
+    async def discard(self, project: str, story: str, by: str) -> str:
+        """Remove the clone and the branch of a story; return the ref that keeps them."""
+
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story; Refused while an attempt is in flight."""
 

@@ -22,6 +22,7 @@ from handoffd.api.answers import (
     AppliedAnswer,
     CheckedAnswer,
     CleanedAnswer,
+    DiscardedAnswer,
     HandedOut,
     Initialised,
     LandedAnswer,
@@ -34,8 +35,6 @@ from handoffd.api.answers import (
     TriedTests,
     Trusted,
     VerbContext,
-    added_many,
-    reloaded,
 )
 from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed, addressed_json
@@ -47,7 +46,16 @@ from handoffd.api.folders import (
     folder_at,
     prepare_project,
 )
-from handoffd.api.outcomes import APPLY_S, applied, landed, post_checked, tried
+from handoffd.api.outcomes import (
+    APPLY_S,
+    added_many,
+    applied,
+    discarded,
+    landed,
+    post_checked,
+    reloaded,
+    tried,
+)
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
 from handoffd.api.verbs import Arguments, VerbSpec
@@ -234,6 +242,8 @@ class Service(Reads, Inspecting):
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "land":
             return await self._land(self._supervision.find(project), given, caller)
+        if verb == "discard":
+            return await self._discard(self._supervision.find(project), given["story"], caller)
         if verb == "backlog_import":
             return await self._add_stories(self._supervision.find(project), given, caller)
         if verb == "custom" and given["label"] is None:
@@ -339,6 +349,10 @@ class Service(Reads, Inspecting):
         after = await self._supervision.view(root)
         following = after.tracks[0].next_command if after.tracks else None
         return landed(view, root, after.called, following)
+
+    async def _discard(self, root: str, story: str, caller: Caller) -> DiscardedAnswer:
+        kept = await self._supervision.discard(root, story, caller.by)
+        return discarded(story, kept, root, self.names().get(root))
 
     async def _post_check(self, root: str, by: str) -> CheckedAnswer:
         return post_checked(*await self._supervision.post_check(root, by), root)

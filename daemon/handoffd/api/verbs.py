@@ -381,6 +381,14 @@ _SPECS: Final = (
         repeats=True,
     ),
     VerbSpec(
+        name="discard",
+        help="Throw away what a story has done: its clone and its branch; a ref keeps it.",
+        parameters=(
+            Parameter(name="story", type="story", required=True, help="a story that is over or aborted"),
+        ),
+        guard="always",
+    ),
+    VerbSpec(
         name="budget",
         help="Raise the budget of a project, its story or each attempt.",
         parameters=(

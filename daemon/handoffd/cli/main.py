@@ -128,7 +128,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
     "Work": (
         "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
-        "resume", "note", "use", "budget", "rollback", "reopen", "land", "confirm", "level",
+        "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm", "level",
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
@@ -178,6 +178,7 @@ budget shop --story US-001 --usd 5
 rollback shop sdd-delta --files
 reopen shop impl --note "The report is empty on Mondays"
 land shop
+discard shop US-007
 confirm shop
 level shop 1
 auto shop "continue"

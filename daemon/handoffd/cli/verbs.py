@@ -178,6 +178,7 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
     "pending": _heard,
     "missing": _heard,
     "checked": _checked,
+    "discarded": lambda answer: [plain(answer["message"])],
     "landed": lambda answer: [plain(answer["message"])],
 }
 

@@ -266,6 +266,14 @@ class Landed(Tagged, frozen=True, kw_only=True):
     by: str = "cli"
 
 
+class Discarded(Tagged, frozen=True, kw_only=True):
+    """The clone and the branch of a story were removed; the ref `kept` has what it did."""
+
+    story: str
+    kept: str
+    by: str = "cli"
+
+
 class EditConfirmed(Tagged, frozen=True, kw_only=True):
     """A person confirmed the edit of STATE.json that was held."""
 
@@ -303,7 +311,7 @@ Verb = (
     Initialised | Started | Approved | Rejected | Retried | Skipped | Aborted | Paused | Resumed | Noted
     | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised | PromptTaken
     | LevelChosen | PostChecked | Landed | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
-    | BacklogAdded
+    | BacklogAdded | Discarded
     | AutoContinueChosen
 )  # fmt: skip
 

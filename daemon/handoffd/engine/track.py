@@ -335,7 +335,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     workspace: Workspace | None = None
     """None: the project's own folder."""
     landed: bool = False
-    """Whether the branch of the story is part of the one that people work on."""
+    """Whether nothing of the story is left to land: its branch is merged, or was discarded."""
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""

@@ -31,6 +31,7 @@ from handoffd.engine.ends import aborted, stop
 from handoffd.engine.events import (
     Aborted,
     Approved,
+    Discarded,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
@@ -212,6 +213,13 @@ def landed(situation: Situation, event: Landed) -> Decision:
     track = situation.track.with_ledger(landed=True) if own else situation.track
     decision = accept(track, f"{event.story} is on {event.onto} now, at {event.commit[:12]}")
     return replace(decision, memorable=True)
+
+
+def discarded(situation: Situation, event: Discarded) -> Decision:
+    """Note that what a story has done was thrown away."""
+    own = situation.done and situation.state.story == event.story
+    track = situation.track.with_ledger(landed=True) if own else situation.track
+    return replace(accept(track, f"{event.story} is discarded; {event.kept} keeps it"), memorable=True)
 
 
 def _not_open(situation: Situation) -> Decision | None:

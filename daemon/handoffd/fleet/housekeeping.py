@@ -30,7 +30,7 @@ from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
 from handoffd.execute.run import claimed
 from handoffd.files import run_removal
-from handoffd.fleet.workspaces import Workspaces, stories_at_work
+from handoffd.fleet.workspaces import Workspaces
 from handoffd.git.labels import expired
 from handoffd.git.repository import NO_REPOSITORY
 from handoffd.git.snapshots import Snapshots, roots_with_snapshots
@@ -49,6 +49,7 @@ from handoffd.journal.retention import (
     plan,
     sizes,
 )
+from handoffd.project.landing import stories_at_work
 from handoffd.track.ai_folder import RUNS
 from handoffd.track.reach import FEW, Reach
 from handoffd.track.services import Services

@@ -310,14 +310,22 @@ class Roster:
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; who asks again while that goes on waits for the same landing."""
         with remedies(project), self._register.guest(project):
-            found = await self._workable(project)
-            landings = self._landings.get(project)
-            if landings is None or landings.project is not found:
-                landings = self._landings[project] = Landings(found, self._services)
+            landings = self._landings[project] = await self._landings_of(project)
             view = await landings.land(request, within_s)
             if not view.going_on:
                 self._landings.pop(project, None)
             return view
+
+    async def discard(self, project: str, story: str, by: str) -> str:
+        """Remove the clone and the branch of a story; return the ref that keeps them."""
+        with remedies(project), self._register.guest(project):
+            return await (await self._landings_of(project)).discard(story, by)
+
+    async def _landings_of(self, project: str) -> Landings:
+        found, landings = await self._workable(project), self._landings.get(project)
+        if landings is None or landings.project is not found:
+            landings = Landings(found, self._services)
+        return landings
 
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story, and return how that went."""

@@ -15,14 +15,13 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from handoffd.engine.track import Track
 from handoffd.engine.views import WorkspaceView
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.git.landing import FOR_LANDING
 from handoffd.journal.retention import Doomed
-from handoffd.protocol.rules import DONE
+from handoffd.project.landing import stories_at_work
 from handoffd.track.reach import Reach
 from handoffd.track.services import Services
 
@@ -124,10 +123,3 @@ class Workspaces:
 def _doomed(view: WorkspaceView) -> Doomed:
     why = f"its story is over, and all of it is on {view.branch} (retention.workspaces_days)"
     return Doomed(kind="workspace", what=view.folder, project=view.project, bytes=view.bytes, why=why)
-
-
-def stories_at_work(track: Track) -> frozenset[str | None]:
-    """Return the stories of a track that are in flight or set aside."""
-    aside = [parked.state.story for parked in track.ledger.parked]
-    state = track.state
-    return frozenset(aside if state is None or state.step == DONE else [*aside, state.story])

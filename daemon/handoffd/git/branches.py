@@ -165,6 +165,29 @@ class StoryBranch:
             note_end(self._worktree, end)
             return end
 
+    @disk_faults()
+    def discard(self, at: datetime) -> str:
+        """Take the branch away from the project; return the ref that keeps what the story has done.
+
+        Raises StoreError, too, where a person has it checked out, or has added commits.
+        """
+        end = self.commit(b"What was there when it was discarded\n", None, at) if self._clone else ""
+        with self._opened(self._worktree.limit_s) as (_, git):
+            project = repository_at(self._root)
+            known, into = end_of(project, self._ref), self._into(project, git)
+            end = end or known
+            if known:
+                self._may_move(project)
+            if end != known:
+                if known and not _follows(git, known, end):
+                    raise self._diverged(project)
+                self._bring(git, into, end, [one for one in (known, self._base) if one])
+            kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
+            into.move_ref(kept, end, "0" * len(end))
+            if known:
+                into.delete_ref(self._ref, known)
+            return kept
+
     # --- the clone -------------------------------------------------------------------------------
     @contextmanager
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:

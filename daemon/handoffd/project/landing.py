@@ -19,17 +19,17 @@ import structlog
 from anyio import to_thread
 from msgspec.structs import replace
 
-from handoffd.engine.events import Landed, TestEvidence
+from handoffd.engine.events import Discarded, Landed, TestEvidence
 from handoffd.engine.judging import green_problem
-from handoffd.engine.track import Workspace
+from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
 from handoffd.execute.run import Run, adopt
-from handoffd.git.branches import StoryBranch
+from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
-from handoffd.git.repository import as_part
+from handoffd.git.repository import as_part, repository_at
 from handoffd.git.worktree import WORKSPACES, remove_tree
 from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE
@@ -83,6 +83,31 @@ class Landings:
         if isinstance(result, HandoffdError):
             raise result
         return result
+
+    async def discard(self, story: str, by: str) -> str:
+        """Throw away what a story has done; return the ref that keeps it. Raises HandoffdError."""
+        if self._request is not None and not self._over.is_set():
+            hint = command_for(self.project.root, "land")
+            raise Refused("a story is being landed", code="LANDING", hint=hint)
+        if story in stories_at_work(self._track.track):
+            hint = command_for(self.project.root, "abort")
+            raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
+        kept = await self._asked(partial(self._thrown_away, story))
+        await self._track.give(Discarded(story=story, kept=kept, by=by))
+        return kept
+
+    def _thrown_away(self, story: str) -> str:
+        root, clone = self.project.root, self._clones.of(story)
+        project = repository_at(root)
+        where = Workspace(folder=root, branch=branch_of(project, story)) if clone is None else clone.workspace
+        if clone is None and not project.value_of(f"{HEADS}{where.branch}"):
+            hint = command_for(root, "workspaces")
+            raise Refused(f"{story} has neither a clone nor a branch", code="NO_BRANCH", hint=hint)
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        kept = StoryBranch(root, where, state_dir, environment).discard(self._services.clock.now())
+        if clone is not None:
+            self._clones.remove(clone)
+        return kept
 
     async def _carry_out(self) -> None:
         assert self._request is not None
@@ -212,6 +237,14 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
+
+
+def stories_at_work(track: Track) -> frozenset[str | None]:
+    """Return the stories of a track that are in flight or set aside; one that was aborted is neither."""
+    aside = [parked.state.story for parked in track.ledger.parked]
+    state = track.state
+    over = state is None or state.step == DONE or (track.ledger.closed and track.ledger.dispatch is None)
+    return frozenset(aside if state is None or over else [*aside, state.story])
 
 
 def _not_green(evidence: TestEvidence) -> str | None:

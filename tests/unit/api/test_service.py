@@ -12,9 +12,8 @@ from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.api.conftest import EVE, service_over
 
-from handoffd.api.answers import added_many, reloaded
 from handoffd.api.folders import after_init
-from handoffd.api.outcomes import applied, post_checked, tried
+from handoffd.api.outcomes import added_many, applied, post_checked, reloaded, tried
 from handoffd.api.service import Service
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence

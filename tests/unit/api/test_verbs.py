@@ -23,7 +23,7 @@ from handoffd.protocol.state import Reason
 def test_every_verb_has_an_event_or_does_more() -> None:
     """Its event takes the same arguments, by the same names or by an entry in a table; of declared types."""
     assert set(TYPES) == set(get_args(get_type_hints(Parameter)["type"]))
-    more = {"init", "add", "remove", "trust", "dispatch", "apply", "check", "land"}
+    more = {"init", "add", "remove", "trust", "dispatch", "apply", "check", "land", "discard"}
 
     assert more == {name for name, spec in VERBS.items() if spec.event is None}
     for name in VERBS.keys() - more - {"start", "custom"}:
@@ -37,7 +37,7 @@ def test_verbs_that_open_a_gate_are_for_people_only() -> None:
 
     assert {
         "approve", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init", "use",
-        "budget", "level", "backlog_auto", "land",
+        "budget", "level", "backlog_auto", "land", "discard",
     } == always  # fmt: skip
 
 

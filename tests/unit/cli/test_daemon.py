@@ -18,8 +18,8 @@ from tests.support.commands import Commands, environment, program, started
 from tests.support.controlled import Controlled
 from tests.support.eventually import eventually_sync
 
-from handoffd.api.answers import reloaded
 from handoffd.api.client import Client
+from handoffd.api.outcomes import reloaded
 from handoffd.cli.daemon import cause_of, report
 from handoffd.engine.views import WORKABLE, Renewed, SettingsView
 from handoffd.errors import Locked, NoDaemon, Problem

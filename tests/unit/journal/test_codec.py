@@ -135,7 +135,7 @@ def test_a_state_in_another_form_is_an_error(state: str, other: str) -> None:
 EVENTS = (
     "initialised started approved rejected retried skipped aborted paused resumed noted "
     "rolled_back reopened edit_confirmed executor_chosen limit_lifted budget_raised prompt_taken "
-    "level_chosen post_checked landed continued backlog_moved backlog_edited backlog_removed "
+    "level_chosen post_checked landed discarded continued backlog_moved backlog_edited backlog_removed "
     "auto_continue_chosen advanced dispatch_failed baseline_measured executor_started "
     "spawn_refused handoff_settled deadline_passed cap_reached executor_quiet executor_stalled "
     "interrupted executor_exited checks_finished handoff_arrived state_edited restored "

@@ -34,7 +34,7 @@ NOT_THERE = frozenset(
     {
         "add", "remove", "trust", "level", "retry", "skip", "abort", "pause", "resume", "backlog_move",
         "backlog_edit", "backlog_import", "backlog_remove", "backlog_auto", "note", "use", "budget",
-        "confirm", "land",
+        "confirm", "land", "discard",
     }
 )  # fmt: skip
 """Verbs of people who run the daemon; programs of a single project have no function for them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 from tests.unit.track.test_workspace import WORKING, in_git
 
-from handoffd.engine.events import Approved, Initialised, Landed, Reopened, Started
+from handoffd.engine.events import Aborted, Approved, Initialised, Landed, Reopened, Started
 from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.errors import Refused, StoreError
@@ -315,3 +316,66 @@ async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:
         error = await refused(here, project)
 
         assert ("NOT_IN_CLONE", f"git -C {project.root} status") == (error.code, error.hint)
+
+
+# --- throwing a story away ------------------------------------------------------------------------------
+async def test_a_discarded_story_has_neither_clone_nor_branch_and_a_ref_keeps_it(tmp_path: Path) -> None:
+    """Also what was not committed; the next command is about another story."""
+    async with done(tmp_path) as (here, project):
+        folder = project.main.workspace.folder
+        at(folder, "late.txt").write_text("not committed\n")
+        kept = await Landings(project, here.services).discard("US-001", "mei")
+
+        assert "refs/handoffd/US-001/discarded-20260131T221509Z" == kept
+        assert "not committed" == said(project, "show", f"{kept}:late.txt")
+        assert ("", False) == (
+            said(project, "branch", "--list", "handoffd/*"),
+            at(folder, "late.txt").exists(),
+        )
+        assert "" == said(project, "fsck", "--strict", "--no-dangling")
+        following = (await view_of(project, here.services.slots)).tracks[0].next_command
+        assert f"handoffd start {project.root} STORY" == following
+        assert "NO_BRANCH" == (await refused(here, project)).code
+
+
+async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> None:
+    """`gc` has removed the clone; a second time there is nothing to discard."""
+    async with done(tmp_path) as (here, project):
+        end = said(project, "rev-parse", "handoffd/US-001")
+        shutil.rmtree(Path(project.main.workspace.folder).parent)
+        landings = Landings(project, here.services)
+        assert end == said(project, "rev-parse", await landings.discard("US-001", "mei"))
+        with pytest.raises(Refused) as caught:
+            await landings.discard("US-001", "mei")
+        assert "NO_BRANCH" == caught.value.code
+
+
+async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
+    """It is aborted first; then it can be."""
+    async with done(tmp_path) as (here, project):
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        landings = Landings(project, here.services)
+        with pytest.raises(Refused) as caught:
+            await landings.discard("US-002", "mei")
+        assert ("STORY_IN_PROGRESS", f"handoffd abort {project.root}") == (
+            caught.value.code,
+            caught.value.hint,
+        )
+        await project.main.give(Aborted())
+        await landings.discard("US-002", "mei")
+        assert "handoffd/US-001" == said(project, "branch", "--list", "handoffd/*")
+
+
+async def test_commits_of_a_person_are_not_discarded(tmp_path: Path) -> None:
+    """Neither is a branch that they are on."""
+    async with done(tmp_path) as (here, project):
+        landings = Landings(project, here.services)
+        git(Path(project.root), "switch", "--quiet", "handoffd/US-001")
+        commit(project, "mine.txt", "mine\n")
+        for code, branch in (("BRANCH_CHECKED_OUT", "main"), ("BRANCH_DIVERGED", "handoffd/US-001")):
+            with pytest.raises(StoreError) as caught:
+                await landings.discard("US-001", "mei")
+            assert code == caught.value.code
+            git(Path(project.root), "switch", "--quiet", branch)
+        assert "mine" == said(project, "show", "handoffd/US-001:mine.txt")

@@ -27,6 +27,7 @@ from handoffd.api.answers import (
     AppliedAnswer,
     CheckedAnswer,
     CleanedAnswer,
+    DiscardedAnswer,
     EventsAnswer,
     HandedOut,
     Health,
@@ -241,7 +242,7 @@ _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a 
 
 _SHAPES: Final[Mapping[str, Any]] = {
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
-    "apply": AppliedAnswer, "check": CheckedAnswer, "land": LandedAnswer,
+    "apply": AppliedAnswer, "check": CheckedAnswer, "land": LandedAnswer, "discard": DiscardedAnswer,
 }  # fmt: skip
 """Types of the answers of verbs, but for verbs that answer with a result of the engine."""
 
