@@ -73,7 +73,7 @@ async def test_a_verb_is_answered_after_its_commit(here: House) -> None:
 
 async def test_a_granted_slot_is_not_lost_to_a_verb(tmp_path: Path) -> None:
     """Even if both come at the same moment."""
-    async with house(tmp_path, slots=1) as here, track_in(here) as track:
+    async with house(tmp_path, "sleep 600", slots=1) as here, track_in(here) as track:
         slots, other, woken = here.services.slots, bid("/srv/other"), list[str]()
         slots.occupy(other)
         await track.give(Started(story="US-001"))
@@ -84,6 +84,8 @@ async def test_a_granted_slot_is_not_lost_to_a_verb(tmp_path: Path) -> None:
 
         await eventually(lambda: shown(here)["status"] == "running")
         assert [] == woken
+        await track.give(Aborted())
+        await eventually(lambda: not track.attempts.live)
 
 
 async def test_an_attempt_at_a_limit_waits_without_a_slot(tmp_path: Path) -> None:
