@@ -104,7 +104,7 @@ class Roster:
 
     async def run(self, watching: Watching) -> None:
         """Run the loop of every project, until cancelled."""
-        await to_thread.run_sync(finish_landings, self._services)
+        await finish_landings(self._services)
         try:
             await self._loops.run(watching)
         finally:

@@ -35,7 +35,7 @@ from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
-from handoffd.track.reach import Reach
+from handoffd.track.reach import Reach, resolved
 from handoffd.track.services import Services
 from handoffd.track.workspace import set_up
 
@@ -253,11 +253,30 @@ def _not_green(evidence: TestEvidence) -> str | None:
     return evidence.fault or green_problem(evidence)
 
 
-def finish_landings(services: Services) -> None:
-    """Finish the landings that an earlier daemon has begun; blocks, for as long as git takes for these.
+async def finish_landings(services: Services, limit_s: float = LIMIT_S) -> None:
+    """Finish the landings that an earlier daemon has begun; a project that does not answer keeps its own.
 
     Of one that was cut off before its tests had passed, nothing stays.
     """
+    await to_thread.run_sync(_clear_tests, services)
+    async with anyio.create_task_group() as tasks:
+        for root in await to_thread.run_sync(cut_off, services.settings.state_dir):
+            tasks.start_soon(_finish, root, services, limit_s)
+
+
+async def _finish(root: str, services: Services, limit_s: float) -> None:
+    landing = Landing(root, services.settings.state_dir, services.environment)
+    merge, why = None, None
+    try:
+        await resolved(root)  # on a dead mount, that takes a few seconds
+        merge = await Reach(root, services.asking).asked(landing.finish, limit_s)
+    except HandoffdError as error:
+        why = error.message
+    log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)
+
+
+def _clear_tests(services: Services) -> None:
+    """Remove what landings that were cut off have left of their tests; blocks."""
     state_dir = services.settings.state_dir
     for clone in clones_in(state_dir):
         if clone.story.startswith(FOR_LANDING):
@@ -269,9 +288,3 @@ def finish_landings(services: Services) -> None:
     for half in (state_dir / WORKSPACES).glob(f"*/{as_part(FOR_LANDING)}*"):
         with suppress(HandoffdError):
             remove_tree(half)
-    for root in cut_off(state_dir):
-        try:
-            merge, why = Landing(root, state_dir, services.environment).finish(), None
-        except HandoffdError as error:
-            merge, why = None, error.message
-        log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)

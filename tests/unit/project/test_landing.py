@@ -206,7 +206,9 @@ async def test_a_landing_that_an_earlier_daemon_has_begun_is_finished(tmp_path: 
         note.with_name("landing.json").write_text(
             f'{{"ref": "{merge.ref}", "was": "{merge.was}", "commit": "{merge.commit}", "files": 1}}'
         )
-        finish_landings(here.services)
+        await finish_landings(here.services, limit_s=0)  # the project does not answer
+        assert merge.was == said(project, "rev-parse", "main")
+        await finish_landings(here.services)
 
         assert merge.commit == said(project, "rev-parse", "main")
         assert (await land(here, project)).already
@@ -250,7 +252,7 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         clone = clones.make("@landing-1", (), where, here.clock.now())
         half = Path(clone.workspace.folder).parent.with_name("%40landing-2")
         half.mkdir()
-        finish_landings(here.services)
+        await finish_landings(here.services)
 
         assert not half.exists()
         assert ["US-001"] == [one.story for one in clones_in(state_dir)]
