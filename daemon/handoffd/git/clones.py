@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -167,6 +168,16 @@ class Clones:
         home = self._folder(clone.story)
         _clear(home)
         shutil.rmtree(shadow_of(clone.workspace.folder, self._state_dir), ignore_errors=True)
+
+    def remove_halves(self, prefix: str, at: Moment) -> None:
+        """Remove clones of stories so named that were cut off while they were made: they have no note yet."""
+        for home in self._folder(prefix).parent.glob(f"{as_part(prefix)}*"):
+            if not (home / _FILE).exists():
+                story = unquote(home.name)
+                place = Workspace(
+                    kind="clone", folder=self._worktree(repository_at(self._root), story).folder
+                )
+                self.remove(Clone(root=self._root, story=story, workspace=place, made_at=at))
 
     def _folder(self, story: str) -> Path:
         digest = digest_of(os.fsencode(self._root))[:16]

@@ -285,6 +285,10 @@ def _clear_tests(services: Services) -> None:
                 run.stop()
             with suppress(HandoffdError):
                 Clones(clone.root, state_dir, services.environment).remove(clone)
+    for root in {clone.root for clone in clones_in(state_dir)}:
+        with suppress(HandoffdError):
+            clones = Clones(root, state_dir, services.environment)
+            clones.remove_halves(FOR_LANDING, services.clock.now())
     for half in (state_dir / WORKSPACES).glob(f"*/{as_part(FOR_LANDING)}*"):
         with suppress(HandoffdError):
             remove_tree(half)

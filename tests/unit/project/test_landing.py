@@ -252,6 +252,8 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         clone = clones.make("@landing-1", (), where, here.clock.now())
         half = Path(clone.workspace.folder).parent.with_name("%40landing-2")
         half.mkdir()
+        left = "refs/handoffd/%40landing-2/base"
+        said(project, "update-ref", left, "main")
         await finish_landings(here.services)
 
         assert not half.exists()
