@@ -243,7 +243,8 @@ async def test_an_outcome_that_was_never_asked_for_keeps_no_other_story(tmp_path
                 await landings.land(LandingRequest(story="US-002"), 60)
             return caught.value.code == "NOT_DONE"
 
-        await eventually(is_asked_for_itself)
+        told: bool = await eventually(is_asked_for_itself)
+        assert told
 
 
 async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path: Path) -> None:
