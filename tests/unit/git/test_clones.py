@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -349,7 +350,7 @@ def test_a_branch_called_handoffd_is_in_the_way(project: Path, make: Make, packe
         make()
 
     assert "NO_CLONE" == caught.value.code
-    assert 0 == subprocess.run(caught.value.hint or "", shell=True, check=False).returncode
+    assert 0 == subprocess.run(shlex.split(caught.value.hint or ""), check=False).returncode
     make()
 
 

@@ -187,11 +187,11 @@ def test_a_projects_own_values_win_and_its_lists_are_added() -> None:
 
 def test_many_projects_are_hidden_by_the_folders_that_they_are_in() -> None:
     """Each mount costs time; but nothing at the top of the machine is hidden as a whole."""
-    few = tuple(f"/work/all/p{number}" for number in range(MOST_HIDDEN))
-    many = (*few, "/work/all/more", "/alone", "/other", "/far/away/one")
+    few = tuple(f"/srv/all/p{number}" for number in range(MOST_HIDDEN))
+    many = (*few, "/srv/all/more", "/alone", "/other", "/far/away/one")
 
     assert few == folded(few)
-    assert ("/work/all", "/alone", "/other", "/far/away/one") == folded(many)
+    assert ("/srv/all", "/alone", "/other", "/far/away/one") == folded(many)
 
 
 def test_a_command_needs_its_programs_folder_its_links_and_what_it_names(tmp_path: Path) -> None:
