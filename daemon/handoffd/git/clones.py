@@ -169,15 +169,15 @@ class Clones:
         _clear(home)
         shutil.rmtree(shadow_of(clone.workspace.folder, self._state_dir), ignore_errors=True)
 
-    def remove_halves(self, prefix: str, at: Moment) -> None:
-        """Remove clones of stories so named that were cut off while they were made: they have no note yet."""
+    def remove_all(self, prefix: str, at: Moment) -> None:
+        """Remove the clones of stories so named, also a half-made one, which has no note yet."""
         for home in self._folder(prefix).parent.glob(f"{as_part(prefix)}*"):
-            if not (home / _FILE).exists():
-                story = unquote(home.name)
-                place = Workspace(
-                    kind="clone", folder=self._worktree(repository_at(self._root), story).folder
-                )
-                self.remove(Clone(root=self._root, story=story, workspace=place, made_at=at))
+            self.remove(_read(home / _FILE, self._state_dir) or self._half(unquote(home.name), at))
+
+    def _half(self, story: str, at: Moment) -> Clone:
+        folder = self._worktree(repository_at(self._root), story).folder
+        place = Workspace(kind="clone", folder=folder)
+        return Clone(root=self._root, story=story, workspace=place, made_at=at)
 
     def _folder(self, story: str) -> Path:
         digest = digest_of(os.fsencode(self._root))[:16]
@@ -195,6 +195,22 @@ def clones_in(state_dir: Path) -> tuple[Clone, ...]:
     notes = (state_dir / WORKSPACES).glob(f"*/*/{_FILE}")
     found = [one for note in notes if (one := _read(note, state_dir)) is not None]
     return tuple(sorted(found, key=lambda one: (one.root, one.story)))
+
+
+def roots_with(state_dir: Path, prefix: str) -> frozenset[str]:
+    """Return the projects that have something of clones of stories so named. Blocks.
+
+    What was cut off before it had a note is found by other clones of its project; without one, it is removed.
+    """
+    roots = set[str]()
+    for home in (state_dir / WORKSPACES).glob(f"*/{as_part(prefix)}*"):
+        known = [
+            one for note in home.parent.glob(f"*/{_FILE}") if (one := _read(note, state_dir)) is not None
+        ]
+        roots.update(one.root for one in known)
+        if not known:
+            remove_tree(home)
+    return frozenset(roots)
 
 
 def root_of_clone(path: Path, state_dir: Path) -> str | None:

@@ -24,13 +24,12 @@ from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.engine.wording import command_for
-from handoffd.errors import HandoffdError, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
-from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.clones import Clone, Clones, clones_in, roots_with
 from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
-from handoffd.git.repository import as_part, repository_at
-from handoffd.git.worktree import WORKSPACES, remove_tree
+from handoffd.git.repository import repository_at
 from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE
 from handoffd.track.checks import Checks
@@ -258,37 +257,31 @@ async def finish_landings(services: Services, limit_s: float = LIMIT_S) -> None:
 
     Of one that was cut off before its tests had passed, nothing stays.
     """
-    await to_thread.run_sync(_clear_tests, services)
+    state_dir = services.settings.state_dir
+    begun = await to_thread.run_sync(lambda: {*cut_off(state_dir), *roots_with(state_dir, FOR_LANDING)})
     async with anyio.create_task_group() as tasks:
-        for root in await to_thread.run_sync(cut_off, services.settings.state_dir):
+        for root in begun:
             tasks.start_soon(_finish, root, services, limit_s)
 
 
 async def _finish(root: str, services: Services, limit_s: float) -> None:
-    landing = Landing(root, services.settings.state_dir, services.environment)
     merge, why = None, None
     try:
-        await resolved(root)  # on a dead mount, that takes a few seconds
-        merge = await Reach(root, services.asking).asked(landing.finish, limit_s)
+        with suppress(NotFound):  # of a project that is gone, its clone goes, too
+            await resolved(root)  # a dead mount is given up after a few seconds
+        merge = await Reach(root, services.asking).asked(partial(_finished, root, services), limit_s)
     except HandoffdError as error:
         why = error.message
     log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)
 
 
-def _clear_tests(services: Services) -> None:
-    """Remove what landings that were cut off have left of their tests; blocks."""
-    state_dir = services.settings.state_dir
+def _finished(root: str, services: Services) -> Merge | None:
+    """End the tests of a landing that was cut off, or move the branch if these had passed; blocks."""
+    state_dir, environment = services.settings.state_dir, services.environment
     for clone in clones_in(state_dir):
-        if clone.story.startswith(FOR_LANDING):
-            run = adopt(services.run_dir(clone.setup)) if clone.setup is not None else None
+        if clone.root == root and clone.story.startswith(FOR_LANDING) and clone.setup is not None:
+            run = adopt(services.run_dir(clone.setup))
             if isinstance(run, Run):
                 run.stop()
-            with suppress(HandoffdError):
-                Clones(clone.root, state_dir, services.environment).remove(clone)
-    for root in {clone.root for clone in clones_in(state_dir)}:
-        with suppress(HandoffdError):
-            clones = Clones(root, state_dir, services.environment)
-            clones.remove_halves(FOR_LANDING, services.clock.now())
-    for half in (state_dir / WORKSPACES).glob(f"*/{as_part(FOR_LANDING)}*"):
-        with suppress(HandoffdError):
-            remove_tree(half)
+    Clones(root, state_dir, environment).remove_all(FOR_LANDING, services.clock.now())
+    return Landing(root, state_dir, environment).finish()

@@ -256,11 +256,13 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         clone = clones.make("@landing-1", (), where, here.clock.now())
         half = Path(clone.workspace.folder).parent.with_name("%40landing-2")
         half.mkdir()
+        unknown = state_dir / "workspaces/0123456789abcdef/%40landing-3"
+        unknown.mkdir(parents=True)
         left = "refs/handoffd/%40landing-2/base"
         said(project, "update-ref", left, "main")
         await finish_landings(here.services)
 
-        assert not half.exists()
+        assert (False, False) == (half.exists(), unknown.exists())
         assert ["US-001"] == [one.story for one in clones_in(state_dir)]
         assert "@landing" not in said(project, "for-each-ref").replace("%40", "@")
 
