@@ -8,20 +8,16 @@ changed. The two take turns, so that a busy machine slows both.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from tests.benchmarks.handoff_latency import count_of
-from tests.benchmarks.measures import machine, summary
-from tests.benchmarks.rows import Row, ratio, table
-from tests.benchmarks.snapshots import CHANGED, lap, repository
+from tests.benchmarks.measures import summary
+from tests.benchmarks.rows import Row, ratio
+from tests.benchmarks.snapshots import CHANGED, lap, measured, repository
 from tests.support.repositories import git
 
 from handoffd.clock import SystemClock
@@ -64,22 +60,8 @@ def rows(base: Path, files: int, rounds: int) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="clones", description=str(__doc__).splitlines()[0])
-    parser.add_argument("--files", default="1000,50000", help="how many files, with commas between")
-    parser.add_argument("--rounds", type=count_of, default=10, help="clones and commits of each (10)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="handoffd-bench-") as folder:
-        base = Path(folder)
-        on = machine(base)
-        found = {int(files): rows(base, int(files), given.rounds) for files in given.files.split(",")}
-    if given.json:
-        told = {str(files): [row.as_json() for row in some] for files, some in found.items()}
-        print(json.dumps({"machine": on, "files": told}, indent=2))
-    else:
-        print("\n".join(table(f"{files:,} files, {on}", some) for files, some in found.items()))
-    return 0
+    """Measure clones and print."""
+    return measured("clones", str(__doc__).splitlines()[0], rows, 10, arguments)
 
 
 if __name__ == "__main__":

@@ -77,24 +77,35 @@ def lap(work: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when a goal is missed and `--check` was given."""
-    parser = argparse.ArgumentParser(prog="snapshots", description=str(__doc__).splitlines()[0])
+def measured(
+    name: str,
+    purpose: str,
+    measure: Callable[[Path, int, int], list[Row]],
+    rounds: int,
+    arguments: Sequence[str] | None,
+) -> int:
+    """Measure repositories of several sizes and print; 1 when a goal is missed and `--check` was given."""
+    parser = argparse.ArgumentParser(prog=name, description=purpose)
     parser.add_argument("--files", default="1000,50000", help="how many files, with commas between")
-    parser.add_argument("--rounds", type=count_of, default=15, help="snapshots of each (15)")
+    parser.add_argument("--rounds", type=count_of, default=rounds, help=f"{name} of each ({rounds})")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="handoffd-bench-") as folder:
         base = Path(folder)
         on = machine(base)
-        found = {int(files): rows(base, int(files), given.rounds) for files in given.files.split(",")}
+        found = {int(files): measure(base, int(files), given.rounds) for files in given.files.split(",")}
     if given.json:
         told = {str(files): [row.as_json() for row in some] for files, some in found.items()}
         print(json.dumps({"machine": on, "files": told}, indent=2))
     else:
         print("\n".join(table(f"{files:,} files, {on}", some) for files, some in found.items()))
     return 1 if given.check and any(row.met is False for some in found.values() for row in some) else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure snapshots and print."""
+    return measured("snapshots", str(__doc__).splitlines()[0], rows, 15, arguments)
 
 
 if __name__ == "__main__":

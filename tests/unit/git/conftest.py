@@ -20,10 +20,8 @@ from handoffd.git.clones import Clone, Clones
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A repository with one commit of `kept`, `below/one` and .gitignore."""
-    root = tmp_path / "projects/shop"
+def first_commit(root: Path) -> Path:
+    """Make a repository with one commit of `kept`, `below/one` and .gitignore."""
     (root / "below").mkdir(parents=True)
     (root / ".gitignore").write_text("*.log\n")
     (root / "kept").write_text("kept\n")
@@ -31,6 +29,18 @@ def project(tmp_path: Path) -> Path:
     for words in (("init", "--quiet", "-b", "main"), ("add", "--all"), ("commit", "--quiet", "-m", "first")):
         assert 0 == git(root, *words)
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with one commit of `kept`, `below/one` and .gitignore."""
+    return first_commit(tmp_path / "shop")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The same, in a folder of projects."""
+    return first_commit(tmp_path / "projects/shop")
 
 
 @pytest.fixture

@@ -51,20 +51,6 @@ def names(root: Path, one: Snapshot) -> list[str]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A repository with one commit of `kept`, `below/one` and .gitignore."""
-    root = tmp_path / "shop"
-    (root / "below").mkdir(parents=True)
-    (root / ".gitignore").write_text("*.log\n")
-    (root / "kept").write_text("kept\n")
-    (root / "below/one").write_text("one\n")
-    assert 0 == git(root, "init", "--quiet", "--initial-branch", "main")
-    assert 0 == git(root, "add", "--all")
-    assert 0 == git(root, "commit", "--quiet", "-m", "first")
-    return root
-
-
-@pytest.fixture
 def here(tmp_path: Path, root: Path) -> Snapshots:
     """The snapshots of the repository."""
     return Snapshots(str(root), tmp_path / "state", dict(os.environ))
