@@ -91,7 +91,8 @@ class Landings:
         if story in stories_at_work(self._track.track):
             hint = command_for(self.project.root, "abort")
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
-        kept = await self._asked(partial(self._thrown_away, story))
+        with self._track.place.taken(story):  # who starts it meanwhile gets a new one
+            kept = await self._asked(partial(self._thrown_away, story))
         await self._track.give(Discarded(story=story, kept=kept, by=by))
         return kept
 

@@ -8,7 +8,8 @@ up: `status` warns, and the next one has it all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shlex import join
@@ -79,6 +80,8 @@ class TrackWorkspace:
         self._made_for: str | None = None
         """The story that a clone was made for just now; any other may be of an earlier start."""
         self._making_for: str | None = None
+        self._taken: str | None = None
+        """The story whose clone is being removed."""
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track learns it."""
         self.trouble: str | None = None
@@ -114,6 +117,9 @@ class TrackWorkspace:
         if not self._may_lack(track):
             return None
         story = _story_of(track)
+        if self._taken == story:
+            action = command_for(self._key.project, "workspaces")
+            return Shortage(why=f"the clone of {story} is being removed", action=action)
         if self._making is not None and self._making_for != story:
             self._give_up()
         if self._failed is not None:
@@ -130,6 +136,16 @@ class TrackWorkspace:
         what = "its clone" if self._making_for == story else f"the clone of {self._making_for}"
         what = f"{what} {self._making}"
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
+
+    @contextmanager
+    def taken(self, story: str) -> Iterator[None]:
+        """Have no attempt begin in the clone of a story, which is being removed."""
+        self._taken = story
+        try:
+            yield
+        finally:
+            self._taken = None
+            self._worker.wake()
 
     def _give_up(self) -> None:
         """End the set-up of a clone whose story is not the one in flight any more."""

@@ -24,6 +24,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
+from handoffd.git.worktree import Worktree
 from handoffd.project.landing import Landings, finish_landings
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
@@ -375,6 +376,22 @@ async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
         await project.main.give(Aborted())
         await landings.discard("US-002", "mei")
         assert "handoffd/US-001" == said(project, "branch", "--list", "handoffd/*")
+
+
+async def test_a_story_that_is_started_while_it_is_discarded_waits_for_a_new_clone(tmp_path: Path) -> None:
+    """Its agent would have worked in a folder that goes."""
+    async with done(tmp_path) as (here, project), anyio.create_task_group() as tasks:
+        folder, state_dir = project.main.workspace.folder, here.services.settings.state_dir
+        at(folder, "late.txt").write_text("not committed\n")
+        with Worktree(folder, state_dir, dict(os.environ)).locked(5):
+            tasks.start_soon(Landings(project, here.services).discard, "US-001", "mei")
+            await anyio.wait_all_tasks_blocked()
+            await project.main.give(Started(story="US-001", force=True))
+            await eventually(lambda: "is being removed" in str(project.main.shortage))
+        await eventually(lambda: shown(project)["step"] == "review")
+
+        assert (True, False) == (at(folder, "work.txt").exists(), at(folder, "late.txt").exists())
+        assert "not committed" in said(project, "log", "-p", "--all", "--", "late.txt")
 
 
 async def test_commits_of_a_person_are_not_discarded(tmp_path: Path) -> None:
