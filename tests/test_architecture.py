@@ -56,7 +56,7 @@ FLOOR, CEILING, FUSED, FUNCTION_LINES = 60, 600, 500, 60
 PACKAGE_FILES = range(3, 21)
 MOST_FILES = 293
 """Beside the `__init__` of the packages. A new subject gets a file, and an old one gives one up."""
-FLOORS, ARROWS = 7, 67
+FLOORS, ARROWS = 7, 70
 WORDS = 2500
 """Inside a package: modules that lead down behind one another, and imports."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}

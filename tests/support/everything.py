@@ -69,7 +69,11 @@ from handoffd.engine.events import (
     SpawnRefused,
     Started,
     StateEdited,
+    StoryClosed,
+    StoryOpened,
     TestEvidence,
+    TrackClosed,
+    TrackOpened,
 )
 from handoffd.engine.run import FREE_REPEATS, End, Exit, Finding, PostCheck, Silence, Usage
 from handoffd.engine.track import Fault, HeldEdit, Ledger, Limit, Parked, Phase, Queued, StopReason, Track
@@ -154,6 +158,7 @@ def ledgers() -> Iterator[Ledger]:
         faults=(gone,),
     )
     yield Ledger(automatic=True, paused_by="mei")
+    yield Ledger(automatic=True, backlog=(Queued(story="US-2"),), beside=(Queued(story="US-3"),))
     yield Ledger(automatic=True, closed=True)
     yield Ledger(handed_out="d7")
     yield Ledger(automatic=True, limited=(LIMIT,), executor=("claude", "codex"))
@@ -240,6 +245,10 @@ def verbs() -> Iterator[Event]:
         PostChecked(passed=False),
         Discarded(story="US-1", kept="refs/handoffd/US-1/discarded-1"),
         Landed(story="US-1", onto="main", commit="c0" * 20),
+        StoryOpened(story="US-2", parallel=2),
+        StoryClosed(story="US-3", done=True),
+        TrackOpened(project="shop", entry=Queued(story="US-2")),
+        TrackClosed(why="its story is landed"),
     )
 
 

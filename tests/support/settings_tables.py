@@ -123,6 +123,13 @@ _MEANINGS: Mapping[str, str] = {
     "workspace.setup": "What makes a clone ready, as an argv list: `[npm, ci]`.",
     "workspace.setup_min": "Minutes that it may take.",
     "workspace.link": "What a clone gets of the project's folder that is not in git, as links: `[.env]`.",
+    "stories.parallel": (
+        "Most of its stories that are worked on at once, each in a clone of its own (`workspace: clone`)."
+        " More than 1 makes `auto_continue` the default."
+    ),
+    "stories.waiting": (
+        "Most of its stories that may wait, for a person, a limit or a budget, while the next one is begun."
+    ),
     "commit": (
         "When the daemon commits on a story's branch: after each `step`, at the end of the `story`, never"
         " (`none`; in a clone `agent`: what agents commit). Without it, `step` in a clone, else `none`."

@@ -163,7 +163,13 @@ class MemorySupervision:
         self.lifted.append((account, by))
         return Lifted(projects=tuple(self.projects), problems=self.unlifted)
 
-    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+    async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
+        """Return that it is for the only track there is."""
+        return None
+
+    async def give(
+        self, project: str, verb: Verb, request: str | None = None, story: str | None = None
+    ) -> Result:
         """Keep the verb; a project that is initialised has a track from then on."""
         self.given.append((project, verb))
         if isinstance(verb, Initialised):

@@ -94,7 +94,19 @@ def spec_of(verb: str) -> VerbSpec:
 def event_of(spec: VerbSpec, given: Arguments, by: str) -> Verb:
     """Return the engine's event for a verb, from checked arguments; `by` is the name to record."""
     assert spec.event is not None
-    return _KINDS[spec.event](**_OTHERWISE.get(spec.name, dict)(given), by=by)
+    apart = {parameter.name for parameter in spec.parameters if parameter.addresses}
+    told = {name: value for name, value in given.items() if name not in apart}
+    return _KINDS[spec.event](**_OTHERWISE.get(spec.name, dict)(told), by=by)
+
+
+def meant_by(spec: VerbSpec, given: Arguments) -> str | None:
+    """Return the story that a verb is for, where it was named; None: the one in flight, or the project."""
+    named = any(parameter.name == "story" for parameter in spec.parameters)
+    return given["story"] if named and spec.event not in _OF_THE_BACKLOG else None
+
+
+_OF_THE_BACKLOG: Final = frozenset({"started", "backlog_moved", "backlog_edited"})
+"""Events whose story is none in flight."""
 
 
 def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:

@@ -21,6 +21,7 @@ from handoffd.api.answers import HistoryEvent, HistoryGap, Run, StepAndStatus, U
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
+from handoffd.engine.track import own_story
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
@@ -53,23 +54,24 @@ def event_answer(event: StoredEvent, names: Names = NO_NAMES) -> HistoryEvent:
         before=_standing(event.before),
         after=_standing(event.after),
         event=event.event,
-        result=addressed_json(event.result, event.key.project),
+        result=addressed_json(event.result, event.key.project, own_story(event.key)),
         orders=event.orders,
     )
 
 
-def addressed_json(result: Json, root: str) -> Json:
-    """Return a result of the engine as JSON, with the root filled in: the engine knows no paths."""
+def addressed_json(result: Json, root: str, story: str | None = None) -> Json:
+    """Return a result of the engine as JSON, with the root filled in: the engine knows no paths.
+
+    `story` is one with a track of its own.
+    """
     told = {name: result.get(name) for name in _TEXTS}
-    return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
+    return {**result, **{name: for_project(text, root, story) for name, text in told.items() if text}}
 
 
-def addressed(result: Result, root: str) -> Result:
-    """Return a result of the engine with the root filled in."""
+def addressed(result: Result, root: str, story: str | None = None) -> Result:
+    """Return a result of the engine with the root, and a story with a track of its own, filled in."""
     told = {name: getattr(result, name, None) for name in _TEXTS}
-    return replace(
-        result, **{name: for_project(text, root) for name, text in told.items() if text is not None}
-    )
+    return replace(result, **{name: for_project(text, root, story) for name, text in told.items() if text})
 
 
 _TEXTS: Final = ("caller_instruction", "message", "next_command")
@@ -393,6 +395,10 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "auto_continue_chosen": _auto_continue,
     "discarded": lambda fact: f"{fact['story']} was discarded; {fact['kept']} keeps it",
     "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
+    "story_opened": lambda fact: f"{fact['story']} of the backlog got a track of its own",
+    "story_closed": lambda fact: f"the track of {fact['story']} has ended",
+    "track_opened": lambda fact: f"the track of {fact['entry']['story']} began",
+    "track_closed": lambda fact: f"the track has ended: {fact['why']}",
     "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
     "advanced": _turn,
     "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",

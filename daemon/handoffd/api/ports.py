@@ -87,10 +87,18 @@ class Supervision(Protocol):
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its journal stay. Refused while it runs."""
 
-    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+    async def give(
+        self, project: str, verb: Verb, request: str | None = None, story: str | None = None
+    ) -> Result:
         """Give a verb to the engine and return the result.
 
-        `request` is its idempotency key, committed together with the event.
+        `request` is its idempotency key, committed together with the event; `story` names the one meant.
+        """
+
+    async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
+        """Return the story with a track of its own that a verb is for; None: it is for another track.
+
+        Raises Refused (AMBIGUOUS) where it could be for several, and `story` names none.
         """
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:

@@ -36,7 +36,7 @@ from handoffd.api.answers import (
     Trusted,
     VerbContext,
 )
-from handoffd.api.arguments import checked, event_of, spec_of, usage
+from handoffd.api.arguments import checked, event_of, meant_by, spec_of, usage
 from handoffd.api.events import addressed, addressed_json
 from handoffd.api.folders import (
     SETTINGS,
@@ -63,6 +63,7 @@ from handoffd.clock import Clock
 from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
+from handoffd.engine.track import own_story
 from handoffd.engine.views import LandingRequest
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
@@ -250,8 +251,8 @@ class Service(Reads, Inspecting):
             given["label"] = f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
         if verb in {"start", "custom"}:
             return await self._start(await self._ready(project), event_of(spec, given, caller.by), caller)
-        root = self._supervision.find(project)
-        return await self._give(root, event_of(spec, given, caller.by), caller.request)
+        root, event = self._supervision.find(project), event_of(spec, given, caller.by)
+        return await self._give(root, event, caller.request, meant_by(spec, given))
 
     async def _check_executors(self, names: tuple[str, ...]) -> None:
         """Raise Refused for an unknown name, and when none of the executors is installed."""
@@ -326,13 +327,15 @@ class Service(Reads, Inspecting):
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         return await self._supervision.give(root, replace(event, bootstrapped=bootstrapped))
 
-    async def _give(self, root: str, verb: Verb, request: str | None) -> Json:
-        return await self._told(root, await self._supervision.give(root, verb, request))
+    async def _give(self, root: str, verb: Verb, request: str | None, story: str | None = None) -> Json:
+        own = await self._supervision.meant(root, verb, story)
+        return await self._told(root, await self._supervision.give(root, verb, request, own or story), own)
 
     async def recalled(self, seq: int) -> Json:
         """Return the answer to an earlier verb by its event's number: its result, and the next command."""
         (event,) = await self.journal.events(seq - 1, None, 1)
-        return await self._with_next(event.key.project, addressed_json(event.result, event.key.project))
+        root, own = event.key.project, own_story(event.key)
+        return await self._with_next(root, addressed_json(event.result, root, own), own)
 
     async def _hand_out(self, root: str, by: str) -> Json:
         result, prompt = await self._supervision.hand_out(root, by)
@@ -372,16 +375,17 @@ class Service(Reads, Inspecting):
         within_s = APPLY_S if self.daemon else None
         return applied(await self._supervision.apply(root, within_s), root, self.names().get(root))
 
-    async def _told(self, root: str, of_engine: Result) -> Json:
-        """Return the engine's result with the next command for a person.
+    async def _told(self, root: str, of_engine: Result, own: str | None = None) -> Json:
+        """Return the engine's result with the next command for a person; `own`: of a story's own track.
 
         After a refusal that is the engine's advice; otherwise it follows from the track's current state.
         """
-        return await self._with_next(root, plain(addressed(of_engine, root)))
+        return await self._with_next(root, plain(addressed(of_engine, root, own)), own)
 
-    async def _with_next(self, root: str, result: Json) -> Json:
+    async def _with_next(self, root: str, result: Json, own: str | None = None) -> Json:
         view = await self._supervision.view(root)
-        track = view.tracks[0] if view.tracks else None
+        found = [track for track in view.tracks if track.track == own] or view.tracks[:1]
+        track = found[0] if found else None
         if result["type"] != "error":
             result["next_command"] = track.next_command if track is not None else command_for(root, "init")
         if result["type"] == "blocked" and result["next_command"]:

@@ -39,6 +39,8 @@ class Parameter:
     """Whether an empty text is refused: an unset variable in a script must not open a gate."""
     forces: bool = False
     """Whether a flag overrides a warning, or writes over something."""
+    addresses: bool = False
+    """Whether it says which story the verb is for; its event does not have it."""
     trailing: bool = False
     """Of stories: on a command line, the words after the required ones."""
 
@@ -77,6 +79,9 @@ TAKE = Parameter(name="take", type="flag", help="also take the project away from
 _NOTE = Parameter(name="note", type="text", help="text for the next prompt")
 _WHOSE_GATE = Parameter(
     name="story", type="story", guards=True, help="refuse unless this story is the one that waits"
+)
+_WHICH = Parameter(
+    name="story", type="story", addresses=True, help="the story that is meant, where several are in flight"
 )
 _FORCE = Parameter(name="force", type="flag", forces=True, help="do it despite warnings")
 _FILES = Parameter(
@@ -222,23 +227,27 @@ _SPECS: Final = (
     VerbSpec(
         name="retry",
         help="Retry the current step with all its attempts.",
+        parameters=(_WHICH,),
         guard="always",
         event="retried",
     ),
     VerbSpec(
         name="skip",
         help="Pass the current step without evidence; recorded as such.",
+        parameters=(_WHICH,),
         guard="always",
         event="skipped",
     ),
     VerbSpec(
         name="abort",
         help="End the executor and close the story.",
+        parameters=(_WHICH,),
         event="aborted",
     ),
     VerbSpec(
         name="pause",
         help="Stop dispatching; a running step still ends normally.",
+        parameters=(_WHICH,),
         event="paused",
         adds=True,
         repeats=True,
@@ -246,6 +255,7 @@ _SPECS: Final = (
     VerbSpec(
         name="resume",
         help="End a pause: dispatch again, and start the next queued story.",
+        parameters=(_WHICH,),
         guard="always",
         event="resumed",
         adds=True,
@@ -331,7 +341,7 @@ _SPECS: Final = (
     VerbSpec(
         name="note",
         help="Add a note to the next prompt.",
-        parameters=(Parameter(name="text", type="text", required=True, help="the note"),),
+        parameters=(Parameter(name="text", type="text", required=True, help="the note"), _WHICH),
         event="noted",
         adds=True,
     ),
@@ -345,6 +355,7 @@ _SPECS: Final = (
                 required=True,
                 help="NAME; NAME,NAME in order of preference; auto; or default, as in the settings",
             ),
+            _WHICH,
         ),
         guard="always",
         event="executor_chosen",
@@ -358,6 +369,7 @@ _SPECS: Final = (
             _FILES,
             _OVER,
             _FORCE,
+            _WHICH,
         ),
         guard="forced",
         event="rolled_back",
@@ -365,7 +377,11 @@ _SPECS: Final = (
     VerbSpec(
         name="reopen",
         help="Reopen a finished story.",
-        parameters=(Parameter(name="step", type="step", required=True, help="the step to start at"), _NOTE),
+        parameters=(
+            Parameter(name="step", type="step", required=True, help="the step to start at"),
+            _NOTE,
+            _WHICH,
+        ),
         guard="always",
         event="reopened",
     ),
@@ -403,6 +419,7 @@ _SPECS: Final = (
     VerbSpec(
         name="confirm",
         help="Accept the pending edit of STATE.json.",
+        parameters=(_WHICH,),
         guard="always",
         event="edit_confirmed",
     ),

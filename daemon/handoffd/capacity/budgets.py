@@ -34,13 +34,20 @@ _REMEMBERED: Final = timedelta(days=31)
 """How far back the sums of days are read: a corrected clock is rarely set back further."""
 
 
+_NOTHING: Final = Usage()
+
+
 class Flight(Struct, kw_only=True):
-    """A run that is spending. `track` and `caps` tell how its track and its project's settings are now."""
+    """A run that is spending. `track` and `caps` tell how its track and its project's settings are now.
+
+    `beside` tells what the project's other tracks have used.
+    """
 
     key: TrackKey
     track: Callable[[], Track]
     caps: Callable[[], ProjectCaps]
     post: Callable[[Event], None]
+    beside: Callable[[], Usage] = Usage
     usage: Usage = Usage()
     ending: bool = False
     """Whether its end was asked for."""
@@ -118,14 +125,17 @@ class Budgets:
         self._add(unheard)
 
     # --- what follows ------------------------------------------------------------------------------
-    def over(self, key: TrackKey, track: Track, project: ProjectCaps) -> Finding | None:
+    def over(
+        self, key: TrackKey, track: Track, project: ProjectCaps, beside: Usage | None = None
+    ) -> Finding | None:
         """Return the cap that lets nothing more be started for a track, if one is used up.
 
+        `beside` is what the project's other tracks have used.
         That of each attempt is the one that ended its last run: the next one would end the same way.
         """
         if (held := self._held(track, project)) is not None:
             return held
-        found = self._findings(key, track, project, Usage())
+        found = self._findings(key, track, project, track.ledger.spent + (beside or Usage()))
         self._tell_of(found, key, track)
         return next((finding for finding in found if finding.over), None)
 
@@ -169,7 +179,8 @@ class Budgets:
         return self._flights
 
     def _judge(self, dispatch: str, flight: Flight) -> None:
-        found = self._findings(flight.key, flight.track(), flight.caps(), flight.usage)
+        spent = flight.track().ledger.spent + flight.beside()
+        found = self._findings(flight.key, flight.track(), flight.caps(), spent, flight.usage)
         self._tell_of(found, flight.key, flight.track())
         ends = (finding for finding in found if finding.over and self._ends(finding.scope))
         reached = next(ends, None)
@@ -181,9 +192,12 @@ class Budgets:
         return scope == "attempt" or self._caps.on_cap == "stop"
 
     def _findings(
-        self, key: TrackKey, track: Track, project: ProjectCaps, attempt: Usage
+        self, key: TrackKey, track: Track, project: ProjectCaps, booked: Usage, attempt: Usage = _NOTHING
     ) -> tuple[Finding, ...]:
-        """Return the caps of a track that are near or reached. `attempt`: what its own run has used."""
+        """Return the caps of a track that are near or reached.
+
+        `booked` is what ended runs of its project have used, `attempt` what its own run has used.
+        """
         caps = caps_in_force(self._caps, project, track.ledger.granted)
         if not caps:
             return ()
@@ -194,7 +208,7 @@ class Budgets:
         spent: Mapping[Scope, Usage] = {
             "attempt": attempt,
             "story": track.ledger.facts.usage + attempt,
-            "project": reduce(add, here, track.ledger.spent),
+            "project": reduce(add, here, booked),
             "day": self._days.get(self._day, Usage()) + running,
             "daemon": self._booked + running,
         }

@@ -28,7 +28,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from handoffd.engine import dispatching, ends, judging, limits, starting, verbs
+from handoffd.engine import beside, dispatching, ends, judging, limits, starting, verbs
 from handoffd.engine.decision import (
     CHECK_TABLE,
     Basis,
@@ -92,6 +92,10 @@ from handoffd.engine.events import (
     SpawnRefused,
     Started,
     StateEdited,
+    StoryClosed,
+    StoryOpened,
+    TrackClosed,
+    TrackOpened,
 )
 from handoffd.engine.track import Ledger, Track
 from handoffd.engine.verbs import notice_given_up
@@ -144,6 +148,9 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
         "backlog_removed": same,
         "backlog_added": same,
         "auto_continue_chosen": same,
+        "story_opened": same,
+        "story_closed": same,
+        "track_closed": _set(),
         "continued": AT_REST,  # the same holds where the backlog's next one was set aside
         "restored": same,
         "state_edited": ANY,
@@ -157,6 +164,7 @@ _GATE: Final = {"approved": _set(OK), "rejected": _set(F)}
 TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     None: {
         "initialised": _set(P),
+        "track_opened": _set(P),
         "state_edited": ANY,
     },
     P: {
@@ -186,6 +194,8 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
         "backlog_removed": _set(R),
         "backlog_added": _set(R),
         "auto_continue_chosen": _set(R),
+        "story_opened": _set(R),
+        "story_closed": _set(R),
         "prompt_taken": _set(R, T),
         "advanced": _set(R),
         "baseline_measured": _set(R, H),
@@ -281,16 +291,21 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     Restored: verbs.restored,
     NoticeGivenUp: notice_given_up,
     CauseEnded: ends.cause_ended,
+    StoryOpened: beside.open_story,
+    StoryClosed: beside.close_story,
+    TrackOpened: beside.open_track,
+    TrackClosed: beside.close_track,
 }
 """What decides on each kind of event, once `TRANSITIONS` has let it through."""
 
 
 def diagram() -> str:
     """Return the table as a Mermaid state diagram; facts that change no status are left out."""
-    lines = ["stateDiagram-v2", "    [*] --> pending: initialised"]
+    lines = ["stateDiagram-v2", "    [*] --> pending: initialised, track_opened"]
     for status, facts in TRANSITIONS.items():
         if status is None:
             continue
+        lines += [f"    {status} --> [*]: {fact}" for fact, targets in facts.items() if not targets]
         arrows: dict[Status, list[str]] = {}
         for fact, targets in facts.items():
             if fact in _FROM_OUTSIDE:

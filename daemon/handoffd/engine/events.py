@@ -7,13 +7,14 @@ A person's verb is an event, too: they gave it, and `decide` may refuse it. Ever
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from handoffd.engine.run import End, Exit, Finding, PostCheck, Silence
-from handoffd.engine.track import Standby, Tagged, Workspace
+from handoffd.engine.run import Cap, End, Exit, Finding, PostCheck, Scope, Silence, Usage
+from handoffd.engine.track import Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
@@ -73,6 +74,8 @@ class Started(Tagged, frozen=True, kw_only=True):
     names_story: bool = False
     """Whether the answer names the story, and warns of one that nothing describes; False: of a release that
     did not."""
+    beside: bool = False
+    """Whether the story may have a track of its own while another one is in flight."""
     by: str = "cli"
 
 
@@ -550,11 +553,46 @@ class Restored(Tagged, frozen=True, kw_only=True):
     owner: str | None = None
 
 
+# --- stories side by side -----------------------------------------------------------------------------
+class StoryOpened(Tagged, frozen=True, kw_only=True):
+    """A story of the backlog gets a track of its own: `parallel` of a project may be worked on at once."""
+
+    story: str
+    parallel: int
+
+
+class StoryClosed(Tagged, frozen=True, kw_only=True):
+    """The track of a story has ended; `done`: the story is done, not given up. `spent` is what that used."""
+
+    story: str
+    done: bool
+    spent: Usage = Usage()
+
+
+class TrackOpened(Tagged, frozen=True, kw_only=True):
+    """A track begins with a story that was the `entry` of the backlog, in the project of that name.
+
+    `described` is what a person said that it shall bring, `granted` what was granted to the project.
+    """
+
+    project: str
+    entry: Queued
+    described: StoryText | None = None
+    granted: Mapping[Scope, Cap] = field(default_factory=dict)
+
+
+class TrackClosed(Tagged, frozen=True, kw_only=True):
+    """The track of a story has ended; `why` in words."""
+
+    why: str
+
+
 # --- all of them --------------------------------------------------------------------------------------
 Fact = (
     Advanced | DispatchFailed | BaselineMeasured | ExecutorStarted | SpawnRefused | HandoffSettled
     | DeadlinePassed | CapReached | ExecutorQuiet | ExecutorStalled | Interrupted | ExecutorExited
     | ChecksFinished | HandoffArrived | StateEdited | Restored | NoticeGivenUp | CauseEnded
+    | StoryOpened | StoryClosed | TrackOpened | TrackClosed
 )  # fmt: skip
 
 Event = Verb | Fact

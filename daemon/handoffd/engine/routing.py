@@ -39,6 +39,7 @@ from handoffd.engine.track import (
     Queued,
     SinceReview,
     Track,
+    is_beside,
     lasting,
     startable,
     unmet,
@@ -314,7 +315,7 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
         auto_continue=project.auto_continue, review=project.review, texts=project.texts,
-        workspace=project.workspace or parked.ledger.workspace,
+        workspace=project.workspace or parked.ledger.workspace, beside=project.beside,
     )  # fmt: skip
 
 
@@ -390,6 +391,8 @@ def blockers(track: Track, entry: Queued) -> tuple[Blocker, ...]:
 def _kind(track: Track, story: str) -> BlockerKind:
     state, ledger = track.state, track.ledger
     if state is not None and state.story == story and state.step != DONE and not ledger.closed:
+        return "in_flight"
+    if is_beside(ledger, story):
         return "in_flight"
     if entry_of(ledger, story) is not None:
         return "queued"

@@ -61,6 +61,7 @@ from handoffd.engine.track import (
     Parked,
     Queued,
     Track,
+    is_beside,
     next_parked,
     parked_of,
     startable,
@@ -102,6 +103,8 @@ def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) 
     parks = event.task_type == "custom" and event.schedule is None  # only a person's task is worth that
     if not running and (event.force or parks):
         return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=True)
+    if event.beside and not event.force and situation.state.story not in {None, event.story}:
+        return _queue_beside(situation, entries)
     return _in_the_way(situation, event, running=running)
 
 
@@ -198,10 +201,8 @@ def _queued(track: Track, entries: tuple[Queued, ...]) -> Track:
 
 def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
     track = _queued(situation.track, entries)
-    names = ", ".join(entry.story for entry in entries)
+    names, why = ", ".join(entry.story for entry in entries), _waiting_in_words(track, entries)
     verb = "waits" if len(entries) == 1 else "wait"
-    waits = [f"{one.story} {what}" for one in entries if (what := waits_in_words(track, one)) is not None]
-    why = f": {'; '.join(waits)}" if waits else ""
     if not situation.in_flight and situation.state.status is not Status.RUNNING:
         return accept(
             track, f"{names} {verb} in the backlog{why}", do="it starts when it can and is asked to"
@@ -211,6 +212,20 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
     by_itself = all(needs_nobody(track.ledger, entry, auto_continue=go_on) for entry in entries)
     how = "it starts by itself" if by_itself else "`continue` starts the next one"
     return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
+
+
+def _queue_beside(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
+    """Queue stories that get tracks of their own while the one in flight goes on."""
+    track = _queued(situation.track, entries)
+    names, why = ", ".join(entry.story for entry in entries), _waiting_in_words(track, entries)
+    verb = "starts" if len(entries) == 1 else "start"
+    message = f"{names} {verb} beside {situation.state.story} when there is room (stories.parallel){why}"
+    return accept(track, message)
+
+
+def _waiting_in_words(track: Track, entries: Iterable[Queued]) -> str:
+    waits = [f"{one.story} {what}" for one in entries if (what := waits_in_words(track, one)) is not None]
+    return f": {'; '.join(waits)}" if waits else ""
 
 
 def _aside_in_words(situation: Situation, event: Started) -> tuple[str, str]:
@@ -243,7 +258,7 @@ def _set_aside(situation: Situation, event: Started) -> Situation:
     ledger = situation.ledger
     parked = Parked(
         state=situation.state,
-        ledger=replace(ledger, parked=(), backlog=(), stories_done=(), texts={}, dispatch=None),
+        ledger=replace(ledger, parked=(), backlog=(), stories_done=(), texts={}, beside=(), dispatch=None),
         give_back=event.task_type == "custom" and not event.force,
     )
     others = tuple(p for p in ledger.parked if p.state.story != situation.state.story)
@@ -264,6 +279,9 @@ def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, .
     if (refused := no_circle(situation, entries) or _too_much(situation, entries, texts)) is not None:
         return refused
     for entry in entries:
+        if is_beside(situation.ledger, entry.story):
+            message = f"{entry.story} is in flight in a track of its own"
+            return refuse(situation, "ALREADY_RUNNING", message, command("status"))
         if not event.force and (refused := _not_startable(situation, event, entry.story)) is not None:
             return refused
     return None

@@ -73,7 +73,8 @@ def known_stories(track: Track) -> tuple[str, ...]:
     ledger = track.ledger
     here = track.state.story if track.state is not None else None
     waiting, aside = (one.story for one in ledger.backlog), (one.state.story for one in ledger.parked)
-    known = (*ledger.stories_done, *waiting, *aside, here, *ledger.texts)
+    beside = (one.story for one in ledger.beside)
+    known = (*ledger.stories_done, *waiting, *aside, *beside, here, *ledger.texts)
     return tuple(dict.fromkeys(name for name in known if name is not None))
 
 

@@ -330,6 +330,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     stories_done: tuple[str, ...] = ()
     backlog: tuple[Queued, ...] = ()
     parked: tuple[Parked, ...] = ()
+    beside: tuple[Queued, ...] = ()
+    """The stories that were given tracks of their own, in that order; only `main` has such."""
     texts: Mapping[str, StoryText] = field(default_factory=dict)
     """What people said that stories shall bring, by story, the latest last; also of the latest that ended."""
     workspace: Workspace | None = None
@@ -450,6 +452,11 @@ class TrackKey(NamedTuple):
     track: str = "main"
 
 
+def own_story(key: TrackKey) -> str | None:
+    """Return the story whose own track it is; None for the track that each project has."""
+    return None if key.track == "main" else key.track
+
+
 # --- stories that wait, and stories set aside ---------------------------------------------------------
 def unmet(entry: Queued, ledger: Ledger) -> tuple[str, ...]:
     """Return the stories that must be done before `entry` starts and are not done in the journal."""
@@ -469,6 +476,11 @@ def next_parked(track: Track) -> Parked | None:
 def parked_of(ledger: Ledger, story: str) -> Parked | None:
     """Return a story as it was set aside; None when it was not."""
     return next((parked for parked in ledger.parked if parked.state.story == story), None)
+
+
+def is_beside(ledger: Ledger, story: str | None) -> bool:
+    """Return whether a story has a track of its own."""
+    return any(one.story == story for one in ledger.beside)
 
 
 def working_on(ledger: Ledger, story: str | None) -> Ledger:
@@ -497,6 +509,7 @@ def with_texts(track: Track, texts: Mapping[str, StoryText]) -> Track:
     known = {story: text for story, text in ledger.texts.items() if story not in texts} | dict(texts)
     alive = {one.story for one in ledger.backlog} | {one.state.story for one in ledger.parked} | set(texts)
     alive |= {track.state.story} if track.state is not None else set()
+    alive |= {one.story for one in ledger.beside}
     room, titles = MOST_KEPT, MOST_TITLES
     for story in [story for story in reversed(known) if story not in alive]:
         room, titles = room - len(known[story].text), titles - 1
@@ -520,9 +533,9 @@ def lasting(ledger: Ledger) -> Ledger:
         automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
         self_paused=ledger.self_paused, faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
-        parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
+        parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=granted_to_project(ledger),
         auto_continue=ledger.auto_continue, review=ledger.review, workspace=own_place(ledger),
-        texts=ledger.texts,
+        texts=ledger.texts, beside=ledger.beside,
     )  # fmt: skip
 
 
@@ -532,7 +545,8 @@ def own_place(ledger: Ledger) -> Workspace | None:
     return None if where is not None and where.branch is not None else where
 
 
-def _only_project(ledger: Ledger) -> dict[Scope, Cap]:
+def granted_to_project(ledger: Ledger) -> dict[Scope, Cap]:
+    """Return what a person has granted to the whole project."""
     return {scope: cap for scope, cap in ledger.granted.items() if scope == "project"}
 
 

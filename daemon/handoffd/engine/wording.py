@@ -27,9 +27,19 @@ def command(verb: str, *words: str) -> str:
     return " ".join(("handoffd", verb, PROJECT, *map(quote, words)))
 
 
-def addressed(text: str, root: str) -> str:
-    """Return a template, or a sentence that holds some, for the project at `root`."""
+def addressed(text: str, root: str, story: str | None = None) -> str:
+    """Return a template, or a sentence that holds some, for the project at `root`.
+
+    `story` is one with a track of its own: the verbs that are for one story then name it.
+    """
+    if story is not None:
+        for verb in _OF_ONE_STORY:
+            text = text.replace(f"handoffd {verb} {PROJECT}", f"handoffd {verb} {PROJECT} --story {story}")
     return text.replace(PROJECT, quote(root))
+
+
+_OF_ONE_STORY = ("abort", "confirm", "note", "pause", "reopen", "resume", "retry", "rollback", "skip", "use")
+"""Verbs that are for the story in flight; the others are for the project, or always name a story."""
 
 
 def command_for(root: str, verb: str, *words: str) -> str:

@@ -90,6 +90,22 @@ def write_project_file(
         return replace_at(folder, root / relative, content, durable=durable, over=over, written_at=written_at)
 
 
+def remove_project_file(root: Path, relative: str) -> None:
+    """Remove the file at `relative` below the root, if there is one; a link goes, not what it leads to.
+
+    Raises StoreError like `read_project_file`, and when it is a folder.
+    """
+    with open_parent(root, relative) as folder:
+        if folder is None:
+            return
+        try:
+            os.unlink(relative.rpartition("/")[2], dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error("remove", root / relative, error) from error
+
+
 def append_project_file(root: Path, relative: str, text: str) -> None:
     """Append `text` to the file at `relative` below the root, creating it when missing.
 

@@ -275,10 +275,12 @@ class Roster:
             raise _runs(root)
         await self._services.journal.remove_project(root, self._services.clock.now())
 
-    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+    async def give(
+        self, project: str, verb: Verb, request: str | None = None, story: str | None = None
+    ) -> Result:
         """Let the engine decide a verb, after a look at the disk, and return the result.
 
-        `request` is its idempotency key.
+        `request` is its idempotency key; `story` names the one that is meant, where there are several.
 
         Raises HandoffdError when the project cannot be used: the verb would have to overwrite a broken
         file that a person must repair first, or be judged by rules that could not be read.
@@ -290,7 +292,12 @@ class Roster:
                 raise Refused(
                     message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
                 )
-            return (await found.main.give(verb, request)).result
+            return await found.stories.give(verb, request, story)
+
+    async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
+        """Return the story with a track of its own that a verb is for; None: it is for another track."""
+        with self._register.guest(project):
+            return (await self._loops.awake(project)).stories.meant(verb, story)
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
         """Hand the next attempt to a person or another program; return its prompt if there is one."""

@@ -26,6 +26,8 @@ from handoffd.git.repository import Repository
 FAILED = "GIT_FAILED"
 TOO_SLOW = "GIT_TOO_SLOW"
 
+ATTRIBUTES = "attributes"
+"""The file in the shadow with attributes of ours; those of the repository go before them."""
 _MOST_OUTPUT = 64 * 1024 * 1024
 _END_S = 1.0
 """How long git may take to remove its unfinished files when it is asked to end."""
@@ -86,9 +88,11 @@ class Git:
             "GIT_WORK_TREE": self._repository.top,
             "GIT_OBJECT_DIRECTORY": os.path.join(self._repository.common, "objects"),
             "GIT_INDEX_FILE": str(self._shadow / index),
-            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": "core.excludesFile",
             "GIT_CONFIG_VALUE_0": self._ignoring(),
+            "GIT_CONFIG_KEY_1": "core.attributesFile",
+            "GIT_CONFIG_VALUE_1": str(self._shadow / ATTRIBUTES),
             **self._shallow(),
         }
 

@@ -23,7 +23,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of, end_of
-from handoffd.git.command import Git
+from handoffd.git.command import ATTRIBUTES, Git
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.worktree import Worktree, disk_faults
 
@@ -35,6 +35,8 @@ MOVED = "BRANCH_MOVED"
 FOR_LANDING = "@landing-"
 """How the name begins of a clone in which merged files are tested; no story's does."""
 
+_UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
+"""Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _NOTE = "landing.json"
 _MOST_NAMED = 10
 
@@ -98,6 +100,7 @@ class Landing:
             return was
         if git.is_so("merge-base", "--is-ancestor", was, end):
             return end
+        replace_text(self._worktree.shadow / ATTRIBUTES, _UNITED)
         words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end)
         try:
             told = git.run(*words, fine=(0, 1))

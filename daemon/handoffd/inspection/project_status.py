@@ -18,7 +18,7 @@ from msgspec import Struct
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.files.rooted import read_project_file
-from handoffd.files.state_file import read_state
+from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.framework import Framework, detect_framework, memory_summary, read_memory
 from handoffd.inspection.own_files import book_of, shipped_layers, table_of
 from handoffd.protocol.rules import DONE, Rule, RuleBook
@@ -60,25 +60,26 @@ class ProjectStatus(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def state_of(root: str) -> State:
-    """Return the state of the project at `root`.
+def state_of(root: str, story: str | None = None) -> State:
+    """Return the state of the project at `root`, or of a `story` with a track of its own.
 
     Raises Refused (NOT_INITIALIZED), InvalidFile for a STATE.json that means nothing, StoreError for
     one that cannot be read.
     """
-    parsed = parsed_state(root)
+    own = parsed_state(root, story) if story is not None else None
+    parsed = own or parsed_state(root)
     if parsed is None:
         message = f"{root} has no STATE.json: nothing is in hand there"
         raise Refused(message, code="NOT_INITIALIZED", hint=command_for(root, "init"))
     return parsed.state
 
 
-def parsed_state(root: str) -> ParsedState | None:
-    """Return the project's STATE.json, near-misses normalised; None without one. It is never written.
+def parsed_state(root: str, track: str = MAIN) -> ParsedState | None:
+    """Return the STATE of a project's track, near-misses normalised; None without one. It is never written.
 
     Raises InvalidFile and StoreError.
     """
-    seen = read_state(Path(root))
+    seen = read_state(Path(root), track)
     return None if seen is None else parse_state(seen.text)
 
 

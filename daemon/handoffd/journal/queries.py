@@ -64,11 +64,13 @@ class Row(NamedTuple):
 def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[StoredTrack]:
     """Yield every track as committed last, by project and name; of these roots or of all.
 
+    The track of a story that has ended is left out.
+
     One that does not fit its last event is yielded as `unsound`, and not left out: a track that went missing
     without a word would be started afresh. So is one with an order that cannot be read.
     """
     garbled = garbled_orders(db, roots)
-    for key, body, seq, digest, at, amiss, vouched in held_against(db, roots):
+    for key, body, seq, digest, at, amiss, vouched in held_against(db, roots, ended=False):
         unsound = amiss or garbled.get(key)
         yield StoredTrack(
             key=key,
@@ -80,8 +82,15 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
         )
 
 
-def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[Row]:
-    """Yield the rows of the tracks, each held against its last event, and the rows that are gone."""
+def held_against(
+    db: sqlite3.Connection, roots: Sequence[str] | None = None, *, ended: bool = True
+) -> Iterator[Row]:
+    """Yield the rows of the tracks, each held against its last event, and the rows that are gone.
+
+    Without `ended`, only tracks that have a STATE, and the first of each project: many may have ended.
+    """
+    lives = "" if ended else "AND" if roots is not None else "WHERE"
+    lives += "" if ended else " (t.track = 'main' OR t.step IS NOT NULL)"
     # A journal that was put back is older than the files: they are not overtaken by its last decision.
     rows = db.execute(
         f"""SELECT t.project, t.track, t.body, t.seq, t.digest, iif(e.kind = 'restored', NULL, e.at),
@@ -89,7 +98,7 @@ def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> 
         EXISTS (SELECT 1 FROM events WHERE project = t.project AND seq > t.seq AND track = t.track),
         {_left(db)}, t.digest IS NOT coalesce(e.digest, t.digest),
         (t.step, t.status) IS NOT (e.step_after, e.status_after)
-        FROM tracks AS t LEFT JOIN events AS e ON e.seq = t.seq {among("t.project", roots)}
+        FROM tracks AS t LEFT JOIN events AS e ON e.seq = t.seq {among("t.project", roots)} {lives}
         ORDER BY t.project, t.track""",  # noqa: S608  (fixed texts, and a question mark for each root)
         roots or (),
     )

@@ -127,7 +127,7 @@ def approve_review(root: Root, note: str | None = None, *, story: str | None = N
     Raises Refused (WRONG_STEP, WRONG_STORY, INSIDE_EXECUTOR).
     """
     accepted(verb("approve", root, note=note, story=story))
-    return state_of(path_of(root))
+    return state_of(path_of(root), story)
 
 
 def reject_review(
@@ -139,27 +139,36 @@ def reject_review(
     INSIDE_EXECUTOR).
     """
     accepted(verb("reject", root, reason=str(reason), note=note, story=story))
-    return state_of(path_of(root))
+    return state_of(path_of(root), story)
 
 
-def rollback(root: Root, step: str, *, force: bool = False, files: bool = False, over: bool = False) -> State:
+def rollback(
+    root: Root,
+    step: str,
+    *,
+    force: bool = False,
+    files: bool = False,
+    over: bool = False,
+    story: str | None = None,
+) -> State:
     """Go back to an earlier step; with `files`, also to the files as they were before it.
 
-    `over`: also of files that not only attempts have changed since.
+    `over`: also of files that not only attempts have changed since. `story`: the one that is meant,
+    where several are in flight.
 
     Raises Refused (INVALID_TARGET, ROLLBACK_FORWARD, NEEDS_FORCE; NO_SNAPSHOT, FILES_EDITED, FILTERED_FILES).
     """
-    accepted(verb("rollback", root, step=step, force=force, files=files, over=over))
-    return state_of(path_of(root))
+    accepted(verb("rollback", root, step=step, force=force, files=files, over=over, story=story))
+    return state_of(path_of(root), story)
 
 
-def reopen(root: Root, step: str, note: str | None = None) -> State:
-    """Take a story that is done up again at `step`.
+def reopen(root: Root, step: str, note: str | None = None, story: str | None = None) -> State:
+    """Take a story that is done up again at `step`; `story` names it, where several are there.
 
     Raises Refused (NOT_DONE, INVALID_TARGET, REOPEN_TO_DONE).
     """
-    accepted(verb("reopen", root, step=step, note=note))
-    return state_of(path_of(root))
+    accepted(verb("reopen", root, step=step, note=note, story=story))
+    return state_of(path_of(root), story)
 
 
 # --- what only reads ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
 from handoffd.engine.notice import Notice
 from handoffd.engine.run import SHARED, Finding
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.track import Track, TrackKey, own_story
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import addressed, command_for, repair_command
 from handoffd.errors import Problem
@@ -59,7 +59,7 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         kind=order.notice,
         text=order.text,
         why=order.why,
-        action=addressed(order.action, root) if order.action else None,
+        action=addressed(order.action, root, own_story(pending.key)) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
     )

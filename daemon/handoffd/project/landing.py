@@ -8,7 +8,7 @@ that asks again while a landing goes on waits for the same one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from shlex import quote
@@ -19,11 +19,12 @@ import structlog
 from anyio import to_thread
 from msgspec.structs import replace
 
+from handoffd.engine.decision import to_land
 from handoffd.engine.events import Discarded, Landed, TestEvidence
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
@@ -51,7 +52,7 @@ class Landings:
 
     def __init__(self, project: Project, services: Services) -> None:
         self.project = project
-        self._track = project.main
+        self._of = project.stories.of
         self._services = services
         self._git = Landing(project.root, services.settings.state_dir, services.environment)
         self._clones = Clones(project.root, services.settings.state_dir, services.environment)
@@ -65,8 +66,8 @@ class Landings:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
         if self._request is None or (self._over.is_set() and self._request != request):
             self._request, self._result, self._over = request, None, asyncio.Event()
-            if self._track.lasting:
-                self._track.begin("landing", self._carry_out)
+            if self.project.main.lasting:
+                self.project.main.begin("landing", self._carry_out)
             else:
                 await self._carry_out()
         elif self._request != request:
@@ -88,12 +89,12 @@ class Landings:
         if self._request is not None and not self._over.is_set():
             hint = command_for(self.project.root, "land")
             raise Refused("a story is being landed", code="LANDING", hint=hint)
-        if story in stories_at_work(self._track.track):
-            hint = command_for(self.project.root, "abort")
+        if any(story in stories_at_work(one.track) for one in self.project.tracks.values()):
+            hint = command_for(self.project.root, "abort", "--story", story)
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
-        with self._track.place.taken(story):  # who starts it meanwhile gets a new one
+        with self._of(story).place.taken(story):  # who starts it meanwhile gets a new one
             kept = await self._asked(partial(self._thrown_away, story))
-        await self._track.give(Discarded(story=story, kept=kept, by=by))
+        await self._of(story).give(Discarded(story=story, kept=kept, by=by))
         return kept
 
     def _thrown_away(self, story: str) -> str:
@@ -122,19 +123,24 @@ class Landings:
 
     def _story(self, story: str | None) -> str:
         """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
-        state, ledger = self._track.track.state, self._track.track.ledger
-        done = {*ledger.stories_done}
-        if state is not None and state.step == DONE and state.story is not None:
-            done.add(state.story)
-            story = story or state.story
-        if story in done:
+        tracks = [one.track for one in self.project.tracks.values()]
+        ended = [one.state.story for one in tracks if one.state and one.state.step == DONE]
+        unlanded = [one.state.story for one in tracks if one.state and to_land(one) is not None]
+        if story is None and len(ended) > 0:
+            story = (unlanded or ended)[0] if len(unlanded or ended) == 1 else None
+        if story is not None and (story in ended or story in self.project.stories_done()):
             return story
-        flying = state is not None and state.story is not None and state.step != DONE
+        raise self._unsaid(story, [name for name in unlanded if name is not None])
+
+    def _unsaid(self, story: str | None, unlanded: Sequence[str]) -> Refused:
         why = f"{story} is not done" if story is not None else "no story is done"
-        if flying and state is not None and story in {None, state.story}:
-            why = f"{state.story} is in flight"
+        flying = self._of(story).track.state
+        if unlanded and story is None:
+            why = f"{first_few(tuple(unlanded))} are done"
+        elif flying is not None and flying.step != DONE and flying.story and story in {None, flying.story}:
+            why = f"{flying.story} is in flight"
         hint = command_for(self.project.root, "land", "--story", "STORY")
-        raise Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
+        return Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
 
     async def _landed(self, request: LandingRequest, story: str) -> LandedView:
         await self._asked(partial(self._must_be_whole, story))
@@ -151,7 +157,9 @@ class Landings:
                     raise
                 log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
                 continue
-            await self._track.give(Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by))
+            await self._of(story).give(
+                Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by)
+            )
             return LandedView(
                 story=story, onto=merge.onto, commit=merge.commit, files=merge.files, tests=tests,
                 already=already,
@@ -160,7 +168,8 @@ class Landings:
 
     def _must_be_whole(self, story: str) -> None:
         """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""
-        state, where = self._track.track.state, self._track.track.ledger.workspace
+        track = self._of(story).track
+        state, where = track.state, track.ledger.workspace
         if state is not None and state.story == story and where is not None and where.kind == "root":
             why = f"{story} worked in {self.project.root} itself: its files are there"
             raise Refused(why, code="NOT_IN_CLONE", hint=f"git -C {quote(self.project.root)} status")
@@ -175,17 +184,14 @@ class Landings:
             raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(clone.workspace.folder)} status")
 
     def _onto(self, story: str) -> str | None:
-        state, where, clone = (
-            self._track.track.state,
-            self._track.track.ledger.workspace,
-            self._clones.of(story),
-        )
+        track, clone = self._of(story).track, self._clones.of(story)
+        state, where = track.state, track.ledger.workspace
         if clone is not None:
             return clone.workspace.onto
         return where.onto if where is not None and state is not None and state.story == story else None
 
     def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
-        text = self._track.track.ledger.texts.get(story)
+        text = self._of(story).track.ledger.texts.get(story)
         title = f": {text.title}" if text is not None else ""
         message = f"Land {story}{title}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(
             errors="replace"
@@ -204,9 +210,8 @@ class Landings:
         clone = await to_thread.run_sync(self._checkout, merge)
         try:
             place = clone.workspace
-            checks = Checks(
-                self._track.key, self.project, self._services, self._track.attempts.live, lambda: place
-            )
+            track = self._of(story)
+            checks = Checks(track.key, self.project, self._services, track.attempts.live, lambda: place)
             await set_up(clone, self._clones, checks, settings.workspace, self._services)
             rule = self.project.files.rules.steps.get("verify")
             limit_s = (rule.check_timeout_min if rule is not None else 10) * 60
@@ -223,7 +228,7 @@ class Landings:
 
     def _way_back(self, story: str, note: str) -> str:
         """Return the command that has an agent make a story fit the branch as it is by now."""
-        state, rules, root = self._track.track.state, self.project.files.rules, self.project.root
+        state, rules, root = self._of(story).track.state, self.project.files.rules, self.project.root
         if state is None or state.story != story:
             return command_for(root, "start", story, "--force")
         path = rules.path(state.task_type)

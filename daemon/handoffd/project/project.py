@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import reduce
 from operator import add
@@ -16,13 +17,23 @@ from typing import Protocol
 from weakref import proxy
 
 import anyio
+import anyio.abc
 import structlog
 from anyio import to_thread
+from anyio.abc import TaskStatus
 from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.ends import time_limit_min
-from handoffd.engine.events import DeadlinePassed, Event, ExecutorQuiet, ExecutorStalled, Interrupted
+from handoffd.engine.events import (
+    DeadlinePassed,
+    Event,
+    ExecutorQuiet,
+    ExecutorStalled,
+    Interrupted,
+    TrackClosed,
+    TrackOpened,
+)
 from handoffd.engine.run import Silence, Usage
 from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
@@ -36,6 +47,7 @@ from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
+from handoffd.project.stories import Stories
 from handoffd.protocol.state import Status
 from handoffd.track.attempts import content_bytes, is_at_rest
 from handoffd.track.committed_state import CommittedState, unsound_in
@@ -67,7 +79,7 @@ class Rest(Protocol):
 
 
 class Project:
-    """One root. Its tracks exist from the start; `run` gives them their loops, once."""
+    """One root and its tracks, which get their loops from `run`."""
 
     def __init__(
         self, root: str, services: Services, stored: tuple[StoredTrack, ...], trusted: Trusted | None = None
@@ -85,9 +97,11 @@ class Project:
         self.leaving = False
         """Whether it leaves as soon as nothing of it runs: the settings no longer name it."""
         known = {entry.key.track: entry for entry in stored}
-        self.tracks: Mapping[str, TrackSupervisor] = {
-            name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
-        }
+        self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
+        """By name; `main` is first. Others come and go with their stories."""
+        self.stories = Stories(proxy(self))
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._loops: dict[str, anyio.CancelScope] = {}
         self.reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.set)
         self._folder, self._health = self.reconciler.folder, self.reconciler.health
 
@@ -106,7 +120,8 @@ class Project:
 
     def is_aborted(self, key: TrackKey) -> bool:
         """Return whether the dispatch in flight of a track was ordered to end permanently."""
-        dispatch = self.tracks[key.track].track.ledger.dispatch
+        track = self.tracks.get(key.track)
+        dispatch = track.track.ledger.dispatch if track is not None else None
         return dispatch is not None and dispatch.stop is StopReason.ABORT
 
     @property
@@ -157,6 +172,15 @@ class Project:
         """What its runs have used, as far as their ends are known here."""
         return reduce(add, (track.track.ledger.spent for track in self.tracks.values()), Usage())
 
+    def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
+        """Have room for an attempt of a track that is about to begin; in words, why there is none."""
+        return self.stories.room_for(key.track)
+
+    def spent_beside(self, key: TrackKey) -> Usage:
+        """Return what the runs of its other tracks have used, as far as their ends are known here."""
+        others = (track.track.ledger.spent for track in self.tracks.values() if track.key != key)
+        return reduce(add, others, Usage())
+
     @property
     def main(self) -> TrackSupervisor:
         """The track that a project has by default."""
@@ -189,18 +213,62 @@ class Project:
             while not self.files.loaded:  # by whose rules, with which tests? Nothing is judged before
                 await self._next_hint()
                 await self.look()
-            async with anyio.create_task_group() as tasks:
-                for track in self.tracks.values():
+            async with anyio.create_task_group() as self._tasks:
+                for track in tuple(self.tracks.values()):
                     track.occupy()  # by now it is known which group it belongs to
                     mine = tuple(order for order in pending if order.key == track.key)
-                    await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
+                    await self._tasks.start(self._attend, track, mine, name=self._loop_of(track))
                 self.begun.set()
+                await self._tend()
                 while await self._next_hint(rest):
                     await self.look()
-                tasks.cancel_scope.cancel()  # it rests: nothing that could be lost goes on in them
+                    await self._tend()
+                self._tasks.cancel_scope.cancel()  # it rests: nothing that could be lost goes on in them
         finally:
+            self._tasks = None
+            self._loops.clear()
             self.begun.clear()
             self.close()
+
+    async def _attend(
+        self, track: TrackSupervisor, pending: tuple[PendingEffect, ...], *, task_status: TaskStatus[None]
+    ) -> None:
+        """Run the loop of a track, which ends before that of the project when its story is over."""
+        with anyio.CancelScope() as self._loops[track.key.track]:
+            await track.run(pending, task_status=task_status)
+
+    def _loop_of(self, track: TrackSupervisor) -> str:
+        return f"track {track.key.track} of {self.root}"
+
+    # --- tracks that come and go -----------------------------------------------------------------
+    async def _tend(self) -> None:
+        try:
+            await self.stories.tend()
+        except HandoffdError as error:  # the next look tries again
+            log.warning("tracks not tended", project=self.root, error=error.message)
+
+    async def open_track(self, name: str, first: TrackOpened) -> None:
+        """Begin a track with its first event. Raises HandoffdError where that is not recorded."""
+        track = self._track(name, None)
+        await track.give(first)
+        self.tracks[name] = track
+        if self._tasks is not None:
+            await self._tasks.start(self._attend, track, (), name=self._loop_of(track))
+
+    async def close_track(self, name: str, last: TrackClosed) -> None:
+        """End a track with its last event. Raises HandoffdError where that is not recorded."""
+        track = self.tracks[name]
+        await track.give(last)
+        if (loop := self._loops.pop(name, None)) is not None:
+            loop.cancel()
+        track.close()
+        del self.tracks[name]
+        await self.reconciler.remove_state(name)
+
+    def stirred(self) -> None:
+        """Take note that a track has decided something: another one may begin or end with that."""
+        if self.stories.in_play:
+            self._hints.set()
 
     def post(self, track: str, event: Event) -> None:
         """Post an event to a track; ignored if the track is unknown."""
@@ -281,7 +349,7 @@ class Project:
     async def end_executors(self, by: str) -> None:
         """End all our processes in it, and dispatch nothing more."""
         self.ending = True
-        for track in self.tracks.values():
+        for track in tuple(self.tracks.values()):
             dispatch = track.track.ledger.dispatch
             if dispatch is None:
                 for run in tuple(track.attempts.live.values()):  # the set-up of a clone
@@ -305,7 +373,7 @@ class Project:
         """Take the project's lock if need be, and look at everything that others may have written."""
         await self.reconciler.look()
         if self.begun.is_set() and self.workable:
-            for track in self.tracks.values():
+            for track in tuple(self.tracks.values()):
                 await track.look_at_faults()  # its own files may name another executor
 
     async def has_unfinished_git(self) -> bool:
@@ -329,7 +397,7 @@ class Project:
     async def poll(self) -> None:
         """Find overdue and idle attempts, and everything else that no hint reports."""
         if self.begun.is_set():
-            for track in self.tracks.values():
+            for track in tuple(self.tracks.values()):
                 track.remind()
                 await track.look_at_faults()
                 await track.place.keep_again(track.track)

@@ -27,7 +27,8 @@ from handoffd.files.atomic import sweep_temporaries
 from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
-from handoffd.files.state_file import MAIN, read_state
+from handoffd.files.rooted import remove_project_file
+from handoffd.files.state_file import MAIN, read_state, state_name
 from handoffd.git.repository import unfinished_in
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
 from handoffd.project.external_changes import Before, ExternalChanges
@@ -103,7 +104,7 @@ class Reconciler:
             except HandoffdError as error:
                 if not self.over:
                     self.health.mark_error(error)
-        for track in self._tracks.values():
+        for track in tuple(self._tracks.values()):
             track.wake()
 
     async def _look_around(self) -> None:
@@ -126,7 +127,8 @@ class Reconciler:
             await self._look_around()
             return
         for name, seen in found.states.items():
-            await self._changes.at(self._tracks[name], seen, before[name])
+            if (track := self._tracks.get(name)) is not None and name in before:
+                await self._changes.at(track, seen, before[name])
         if found.error is not None:
             raise found.error
         await self._mark_as_found()
@@ -205,7 +207,7 @@ class Reconciler:
         The folder is marked as ours when that is recorded: a crash before changes nothing.
         """
         event = Restored(overtaken=True, by="another handoffd", owner=former)
-        for name, track in self._tracks.items():
+        for name, track in tuple(self._tracks.items()):
             ledger, seen, ours = track.track.ledger, found.states.get(name), track.committed.digest
             if track.track.state is None:
                 continue
@@ -284,6 +286,11 @@ class Reconciler:
         main = self._tracks[MAIN]
         if self._files.settings.auto and main.track.state is not None and not main.track.ledger.automatic:
             await main.give(Resumed(by="auto: true"))
+
+    async def remove_state(self, track: str) -> None:
+        """Remove the STATE file of a track that has ended; one that stays says nothing any more."""
+        with suppress(StoreError):
+            await self._reach.asked(partial(remove_project_file, Path(self._root), state_name(track)))
 
     async def has_unfinished_git(self) -> bool:
         """Return whether the repository is in the middle of a merge or the like, and mark that.

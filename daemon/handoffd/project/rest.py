@@ -132,12 +132,19 @@ def outline_of(stored: StoredTrack) -> Outline:
         key=stored.key,
         name=state.project if state is not None else None,
         automatic=ledger.automatic or state is None,
-        quiet=stored.unsound is None and is_quiet(stored.track),
+        quiet=stored.unsound is None and is_quiet(stored.track) and not _may_open(stored.track),
         digest=stored.digest if state is not None else None,
         spent=ledger.spent if ledger.spent != _NOTHING_SPENT else _NOTHING_SPENT,
         limited=ledger.limited,
         faults=stored.track.passing_faults,
     )
+
+
+def _may_open(track: Track) -> bool:
+    """Return whether stories may be given tracks of their own, which a project at rest does not do."""
+    where, ledger = track.ledger.workspace, track.ledger
+    in_clone = where is not None and where.kind == "clone"
+    return ledger.automatic and bool(ledger.beside or (in_clone and ledger.backlog))
 
 
 # --- what is in its folder -----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from handoffd.capacity.slots import Slots
 from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
 from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
-from handoffd.engine.track import Ledger, Queued, Track, parked_of
+from handoffd.engine.track import Ledger, Queued, Track, own_story, parked_of
 from handoffd.engine.views import (
     BacklogView,
     Peek,
@@ -236,7 +236,7 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
         return repair_command(project.root, project.condition)
     if project.files.held and following == command("retry"):
         following = f"{command('trust')} && {following}"  # the edit may repair it
-    return addressed(following, project.root) if following else None
+    return addressed(following, project.root, own_story(track.key)) if following else None
 
 
 _BY_ANOTHER = frozenset({None, command("dispatch"), command("start", "STORY")})

@@ -20,7 +20,14 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
-from handoffd.settings.model import ProjectCaps, ProjectSandbox, ProjectSettings, Settings, StoryWorkspace
+from handoffd.settings.model import (
+    ProjectCaps,
+    ProjectSandbox,
+    ProjectSettings,
+    Settings,
+    StoriesSettings,
+    StoryWorkspace,
+)
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files
 from handoffd.settings.sources import (
@@ -179,6 +186,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "commit": settings.commit,
         "commit_author": settings.commit_author,
         **{f"workspace.{name}": getattr(settings.workspace, name) for name in StoryWorkspace.model_fields},
+        **{f"stories.{name}": getattr(settings.stories, name) for name in StoriesSettings.model_fields},
         **{f"caps.{name}": getattr(settings.caps, name) for name in ProjectCaps.model_fields},
         **{f"sandbox.{name}": getattr(settings.sandbox, name) for name in ProjectSandbox.model_fields},
         "test.command": settings.test.command,

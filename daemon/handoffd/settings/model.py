@@ -457,6 +457,16 @@ SpelledWorkspace = Annotated[
 ]
 """One word alone is its kind."""
 
+
+class StoriesSettings(_Section):
+    """How many stories of the project are in flight at once; more than one needs clones."""
+
+    parallel: int = Field(1, ge=1, le=64)
+    """Most stories that are worked on at once."""
+    waiting: int = Field(5, ge=0, le=1_000)
+    """Most stories that may wait, for a person for instance, while the next one is begun."""
+
+
 Commits = Literal["step", "story", "agent", "none"]
 _AUTHOR = r"^[^<>\x00-\x1f]{1,200} <[^<>\s]{1,200}>$"
 
@@ -489,6 +499,8 @@ class ProjectSettings(_Section):
     """Whether the files of its stories are kept as refs of its git repository."""
     workspace: SpelledWorkspace = StoryWorkspace()
     """Where its stories work."""
+    stories: StoriesSettings = StoriesSettings()
+    """How many of its stories are in flight at once."""
     commit: Commits | None = None
     """When the daemon commits on the branch of a story; None: `step` in a clone, `none` in the root."""
     commit_author: str | None = Field(None, pattern=_AUTHOR)

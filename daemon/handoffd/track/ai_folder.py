@@ -202,12 +202,12 @@ def take_along(root: Path, clone: Path) -> int | None:
     return 0 if history is None else len(history.content)
 
 
-def bring_home(clone: Path, root: Path, known: int | None) -> int | None:
+def bring_home(clone: Path, root: Path, known: int | None, *, ticked: bool) -> int | None:
     """Give a project what was written in the papers of a clone; `known` and the result as of `take_along`.
 
-    Raises StoreError.
+    `ticked`: the checklist, too; that of one story among several stays in its clone. Raises StoreError.
     """
-    checklist = read_project_file(clone, CHECKLIST, MAX_BYTES)
+    checklist = read_project_file(clone, CHECKLIST, MAX_BYTES) if ticked else None
     if checklist is not None:
         write_project_file(root, CHECKLIST, checklist.content, durable=False)
     history = read_project_file(clone, HISTORY, MAX_BYTES) if known is not None else None

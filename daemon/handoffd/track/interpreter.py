@@ -56,6 +56,7 @@ class Interpreter:
 
     def __init__(self, key: TrackKey, home: Home, services: Services, inbox: Inbox) -> None:
         self._key = key
+        self._home = home
         self._files = home.files
         self._services = services
         self._inbox = inbox
@@ -175,6 +176,7 @@ class Interpreter:
             key=self._key,
             track=lambda: self._inbox.track,
             caps=lambda: self._files.settings.caps,
+            beside=lambda: self._home.spent_beside(self._key),
             post=self._inbox.post,  # which holds the track for as long as the run is counted
         )
 

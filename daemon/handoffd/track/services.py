@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
 from handoffd.engine.events import Event
+from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import command_for
 from handoffd.errors import Locked, StoreError
@@ -234,12 +235,17 @@ class Home(Protocol):
     def workable(self) -> bool:
         """Whether anything may be dispatched in it."""
 
-    @property
-    def running(self) -> bool:
-        """Whether an attempt of ours is in flight in any of its tracks."""
-
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
+
+    def stirred(self) -> None:
+        """Take note that a track has decided something: another one may begin or end with that."""
+
+    def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
+        """Have room for an attempt of a track that is about to begin; in words, why there is none."""
+
+    def spent_beside(self, key: TrackKey) -> Usage:
+        """Return what the project's other tracks have used."""
 
     async def has_unfinished_git(self) -> bool:
         """Return whether its repository is in the middle of a merge or the like; marks the project then."""

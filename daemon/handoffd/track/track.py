@@ -30,12 +30,14 @@ from handoffd.engine.limits import news_of
 from handoffd.engine.run import End
 from handoffd.engine.story_texts import named
 from handoffd.engine.track import Track, Workspace
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
 from handoffd.execute.registry import is_unknown
 from handoffd.journal.codec import decode_event, encode
 from handoffd.journal.records import PendingEffect
+from handoffd.protocol.rules import RuleBook
 from handoffd.track.attempts import Attempts
 from handoffd.track.committed_state import CommittedState
 from handoffd.track.inbox import Question, Questions, must_not_be_lost
@@ -71,6 +73,8 @@ class TrackSupervisor:
         self._questions = Questions()
         self._alone = asyncio.Lock()
         """Held while a verb decides without a loop, so that one is not begun meanwhile."""
+        self._rules: RuleBook | None = None
+        """By what the attempt in flight was begun, and will be judged; None: there is none, or not known."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -239,15 +243,22 @@ class TrackSupervisor:
 
     async def _decide(self, event: Event, question: Question) -> Decision:
         event = await self._turns.informed(named(self.track, event), self.track)
-        decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+        decision = decide(self.track, event, self._rules_in_force(), self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost
         if isinstance(event, RolledBack) and event.files:
             event = await self.snapshots.bring_back(self.track, event, decision)
-            decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+            decision = decide(self.track, event, self._rules_in_force(), self._services.clock.now())
         await self._keep(event, decision)
         await self._commit(event, decision, question)
         return decision
+
+    def _rules_in_force(self) -> RuleBook:
+        """Return the step table to decide by: an edit takes effect at the track's own next turn."""
+        if self.track.ledger.dispatch is None:
+            return self._files.rules
+        self._rules = self._rules or self._files.rules
+        return self._rules
 
     async def _keep(self, event: Event, decision: Decision) -> None:
         """Keep what is in the files before a decision takes effect after which they may change."""
@@ -269,10 +280,12 @@ class TrackSupervisor:
             question.request if question else None,
             partial(self._turns.look_ahead, decision.track) if ends else None,
         )
+        self._rules = decision.basis.rules if decision.basis and decision.track.ledger.dispatch else None
         if question is not None:
             question.decision = decision  # whatever ends the track from here on, this is the answer
         if self.committed.left_alone:
             self._home.touched()
+        self._home.stirred()
         if self._tasks is None or not self._may_go_on():
             self._give_back()
         elif ends:
@@ -319,6 +332,15 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)  # only a track with a slot may try the account
             self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn
+        with self._home.room_for(self.key) as crowd:
+            if crowd is None:
+                await self._begin(event, decision)
+                return
+        self._shortage = Shortage(why=crowd, action=command_for(self.key.project, "status"))
+        self._stand_back()
+
+    async def _begin(self, event: Advanced, decision: Decision) -> None:
+        """Begin the attempt of a turn: its files first, then the decision."""
         try:
             staged = await self._turns.stage(event, decision)
         except HandoffdError as error:
@@ -418,6 +440,14 @@ class TrackSupervisor:
     def shortage(self) -> Shortage | None:
         """Why the turn it has starts nothing, if the machine is the reason."""
         return self._shortage if self._may_go_on() else None
+
+    @property
+    def held_up(self) -> bool:
+        """Whether its story waits for an account, or for another story to be done or landed."""
+        state = self.track.state
+        if state is None or not self._may_go_on():
+            return False
+        return self.limited is not None or self.place.unlanded or bool(self._turns.unmet(self.track))
 
     @property
     def limited(self) -> str | None:

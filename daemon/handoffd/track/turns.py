@@ -96,7 +96,7 @@ class Turns:
 
         In one visit to a thread: the next executor waits for it.
         """
-        texts = None if self._home.running else read_texts(Path(self._key.project))
+        texts = read_texts(Path(self._key.project)) if track.ledger.dispatch is None else None
         where = self._of_turn(track)
         return texts, HandoffFiles(where.folder).mark(), where
 
@@ -150,10 +150,10 @@ class Turns:
 
     async def taken(self, track: Track, by: str) -> PromptTaken:
         """Return that a person or tool takes the prompt of the next turn. Raises StoreError like `next`."""
-        if not self._home.running:
+        if track.ledger.dispatch is None:
             await self._files.refresh()
         return PromptTaken(
-            dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by, keeps_gate=True,
+            dispatch=dispatch_id(self._services.clock), unmet=self.unmet(track), by=by, keeps_gate=True,
             reopenings=await self._reopenings(track),
         )  # fmt: skip
 
@@ -193,7 +193,7 @@ class Turns:
             account=choice.account,
             group=self._files.settings.group,
             mark=mark,
-            unmet=self._unmet(track),
+            unmet=self.unmet(track),
             baseline=baseline,
             over=self.over(track),
             auto_continue=self.auto_continue(track),
@@ -208,7 +208,7 @@ class Turns:
             return 0
         return await to_thread.run_sync(reopenings, self._key.project)
 
-    def _unmet(self, track: Track) -> tuple[str, ...]:
+    def unmet(self, track: Track) -> tuple[str, ...]:
         """Return the stories that must be done before the track goes on, and are not."""
         assert track.state is not None
         done = self._home.stories_done()
@@ -220,7 +220,8 @@ class Turns:
 
     def over(self, track: Track) -> Finding | None:
         """Return the cap that lets nothing more be started for the track, if one does."""
-        return self._services.budgets.over(self._key, track, self._files.settings.caps)
+        beside = self._home.spent_beside(self._key)
+        return self._services.budgets.over(self._key, track, self._files.settings.caps, beside)
 
 
 def _is_others(track: Track) -> bool:
@@ -236,8 +237,10 @@ def dispatches(decision: Decision) -> bool:
 def goes_on_by_itself(ledger: Ledger, project: ProjectSettings, daemon: Settings) -> bool:
     """Return whether the next story starts without being asked for: a person's choice, else the settings'.
 
-    The project's own settings go before the daemon's.
+    The project's own settings go before the daemon's. Several at once are wanted where they are allowed.
     """
     if ledger.auto_continue is not None:
         return ledger.auto_continue
-    return daemon.auto_continue if project.auto_continue is None else project.auto_continue
+    if project.auto_continue is not None:
+        return project.auto_continue
+    return daemon.auto_continue or project.stories.parallel > 1

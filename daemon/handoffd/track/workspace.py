@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from shlex import join
@@ -23,7 +24,7 @@ from handoffd.capacity.machine import Shortage
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event
 from handoffd.engine.run import last_line
-from handoffd.engine.track import Track, TrackKey, Workspace
+from handoffd.engine.track import Track, TrackKey, Workspace, own_story
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
@@ -35,6 +36,7 @@ from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.landing import lacking
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
+from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
@@ -84,6 +86,8 @@ class TrackWorkspace:
         """The story whose clone is being removed."""
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track learns it."""
+        self.unlanded = False
+        """Whether it waits for the landing of another story."""
         self.trouble: str | None = None
         """Why the last commit was not made, or is not in the project's repository, in words."""
         self._owed: Callable[[], str | None] | None = None
@@ -115,6 +119,7 @@ class TrackWorkspace:
         Raises HandoffdError, once, where it cannot be made.
         """
         if not self._may_lack(track):
+            self.unlanded = False
             return None
         story = _story_of(track)
         if self._taken == story:
@@ -127,7 +132,9 @@ class TrackWorkspace:
             if self._making_for == story:
                 raise failed
         if self._making is None:
-            if (unlanded := await to_thread.run_sync(self._unlanded, track)) is not None:
+            unlanded = await to_thread.run_sync(self._unlanded, track)
+            self.unlanded = unlanded is not None
+            if unlanded is not None:
                 return unlanded
             if not await to_thread.run_sync(self._lacks, track):
                 return None
@@ -211,8 +218,19 @@ class TrackWorkspace:
             clone = self._clones.make(story, self._files.settings.workspace.link, before, now)
             history = take_along(Path(self._key.project), Path(clone.workspace.folder))
             clone = self._clones.note(replace(clone, history=history))
+            if own_story(self._key) is not None:
+                self._lay_checklist(track, clone, now)
             reached("after_clone")
         return clone
+
+    def _lay_checklist(self, track: Track, clone: Clone, now: datetime) -> None:
+        """Give the clone of one story among several a checklist of its own."""
+        state, rules = track.state, self._files.rules
+        if state is not None:
+            steps = rules.path_from(state.task_type, state.step)
+            language = self._files.settings.language or self._services.settings.language
+            text = checklist(clone.story, steps, rules, language)
+            write_checklist(clone.workspace.folder, clone.story, text, now)
 
     def _must_be_apart(self) -> None:
         """Raise HandoffdError where the tests in a clone would run the code of the project's own folder."""
@@ -279,7 +297,8 @@ class TrackWorkspace:
         if clone is None:
             return
         folder = Path(clone.workspace.folder)
-        history = bring_home(folder, Path(self._key.project), clone.history)
+        ticked = own_story(self._key) is None
+        history = bring_home(folder, Path(self._key.project), clone.history, ticked=ticked)
         if history != clone.history:
             self._clones.note(replace(clone, history=history))
 

@@ -114,7 +114,7 @@ def test_a_verb_becomes_an_event_with_its_arguments(verb: str, given: dict[str, 
     [
         ("approve", {"nope": 1}, "unknown argument 'nope' (allowed: note, story)"),
         ("approve", {"story": ""}, "story is empty: name one, or leave it out"),
-        ("retry", {"note": "x"}, "unknown argument 'note' (allowed: none)"),
+        ("retry", {"note": "x"}, "unknown argument 'note' (allowed: story)"),
         ("start", {}, "story is missing: its id, e.g. US-001"),
         ("note", {"text": ""}, "text is missing: the note"),
         ("note", {"text": 5}, f"text must be a text of at most {MAX_TEXT} characters"),

@@ -16,7 +16,7 @@ from handoffd.api.arguments import checked, event_of
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decide import RULES, TRANSITIONS, decide, diagram
 from handoffd.engine.decision import Notify, Refusal, Result, next_command, way_on
-from handoffd.engine.events import Event, Fact, Initialised, PromptTaken, Started, Verb
+from handoffd.engine.events import Event, Fact, Initialised, PromptTaken, Started, TrackClosed, Verb
 from handoffd.engine.track import HeldEdit, Ledger, Phase, Queued, Track
 from handoffd.engine.wording import addressed
 from handoffd.protocol.state import Reason, Status
@@ -50,6 +50,9 @@ def answer(track: Track, event: Event) -> Answer:
     if isinstance(decision.result, Refusal):
         assert after is track, (event, decision.why)
         assert len(notices) == len(decision.effects), event
+        return Answer(track, event, decision.result, notices, None)
+    if isinstance(event, TrackClosed):
+        assert Track() == after
         return Answer(track, event, decision.result, notices, None)
     assert after.state is not None
     assert_sound(after)
@@ -167,7 +170,7 @@ def test_facts_and_tracks_are_frozen() -> None:
 def test_the_diagram_draws_every_status_and_every_arrow_once() -> None:
     """It is the table, line by line, and the same every time."""
     lines = diagram().splitlines()
-    assert ["stateDiagram-v2", "    [*] --> pending: initialised"] == lines[:2]
+    assert ["stateDiagram-v2", "    [*] --> pending: initialised, track_opened"] == lines[:2]
     arrows = [line.split(":")[0].strip() for line in lines[1:]]
     assert len(arrows) == len(set(arrows))
     named = {word for arrow in arrows for word in arrow.split(" --> ")}

@@ -107,6 +107,20 @@ def test_what_is_there_already_is_not_landed_again(root: Path, landing: Landing)
     assert merge.was == merge.commit == said(root, "rev-parse", "main").strip()
 
 
+@pytest.mark.parametrize("paper", ["PROJECT_MEMORY.md", ".ai/history.md"])
+def test_stories_that_add_to_the_same_paper_do_not_conflict(root: Path, landing: Landing, paper: str) -> None:
+    """Each story ends with such lines, at the same place; both are kept."""
+    (root / ".ai").mkdir()
+    (root / paper).write_text("# Shop\n")
+    commit(root, "papers")
+    for story in ("US-2", "US-3"):
+        branch(root, story, **{paper: f"# Shop\n- {story} is done\n"})
+    landed(landing, "US-2")
+    landed(landing, "US-3")
+
+    assert "# Shop\n- US-2 is done\n- US-3 is done\n" == (root / paper).read_text()
+
+
 def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landing) -> None:
     """The files are named, and the command that merges by hand."""
     (root / "kept").write_text("mine\n")

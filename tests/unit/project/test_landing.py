@@ -369,7 +369,7 @@ async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
         landings = Landings(project, here.services)
         with pytest.raises(Refused) as caught:
             await landings.discard("US-002", "mei")
-        assert ("STORY_IN_PROGRESS", f"handoffd abort {project.root}") == (
+        assert ("STORY_IN_PROGRESS", f"handoffd abort {project.root} --story US-002") == (
             caught.value.code,
             caught.value.hint,
         )

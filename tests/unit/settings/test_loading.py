@@ -319,7 +319,7 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
         "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, sandbox, snapshots, "
-        "workspace, commit, commit_author)",
+        "workspace, stories, commit, commit_author)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -338,6 +338,7 @@ def test_all_but_the_language_needs_trust() -> None:
         "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
+        "stories: {parallel: 2, waiting: 1}, "
         "commit_author: J <j@x>, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",

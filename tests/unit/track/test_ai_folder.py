@@ -237,11 +237,11 @@ def test_what_a_clone_wrote_comes_home_once(tmp_path: Path) -> None:
     (root / ".ai/history.md").write_text("before\n")
     known = take_along(root, clone)
     (clone / ".ai/history.md").write_text("before\nbdd\n")
-    known = bring_home(clone, root, known)
-    known = bring_home(clone, root, known)
+    known = bring_home(clone, root, known, ticked=True)
+    known = bring_home(clone, root, known, ticked=True)
     (clone / ".ai/history.md").write_text("before\nbdd\nimpl\n")
-    bring_home(clone, root, known)
+    bring_home(clone, root, known, ticked=True)
 
     assert "before\nbdd\nimpl\n" == (root / ".ai/history.md").read_text()
     assert take_along(root, clone) is None
-    assert bring_home(clone, root, None) is None
+    assert bring_home(clone, root, None, ticked=True) is None

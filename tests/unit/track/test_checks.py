@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.house import House, at, make_project
 
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
+from handoffd.engine.run import Usage
 from handoffd.engine.track import TrackKey, Workspace
 from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
@@ -26,7 +28,6 @@ class Yard:
 
     ending = False
     workable = True
-    running = False
 
     def __init__(self, files: ProjectFiles) -> None:
         self.files = files
@@ -38,6 +39,17 @@ class Yard:
 
     def touched(self) -> None:
         """Do nothing."""
+
+    def stirred(self) -> None:
+        """Do nothing."""
+
+    def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
+        """Return that there is room."""
+        return nullcontext()
+
+    def spent_beside(self, key: TrackKey) -> Usage:
+        """Return nothing."""
+        return Usage()
 
     async def has_unfinished_git(self) -> bool:
         """Return False."""

@@ -137,11 +137,13 @@ class _Slow(MemorySupervision):
         self.begun = threading.Event()
         self.may_end = threading.Event()
 
-    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+    async def give(
+        self, project: str, verb: Verb, request: str | None = None, story: str | None = None
+    ) -> Result:
         """Wait for the test."""
         self.begun.set()
         await to_thread.run_sync(self.may_end.wait, 60)
-        return await super().give(project, verb, request)
+        return await super().give(project, verb, request, story)
 
 
 def test_two_at_once_are_one(supervision: MemorySupervision) -> None:

@@ -1,0 +1,115 @@
+"""Stories side by side: which of the backlog gets a track of its own, and how such a track begins and ends.
+
+A project's track `main` has its backlog, and works on a story itself. A story that gets another track leaves
+the backlog with that, and is in the ledger of `main` (`beside`) until its track has ended. So the ledger says
+which tracks there must be, and what a crash has cut off is done again. Before the first event of a
+story's track, and after its last, it has no STATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from handoffd.engine.decision import Decision, Situation, accept, ground, refuse, to_land
+from handoffd.engine.events import StoryClosed, StoryOpened, TrackClosed, TrackOpened
+from handoffd.engine.routing import begin, entry_of, unasked, without
+from handoffd.engine.track import Ledger, Queued, Track, unmet, with_done, with_texts
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import State, Status
+
+Standing = Literal["free", "works", "waits", "over"]
+"""Of a track: it has no story in flight; it works on one; the story waits for a person, a limit, a budget or
+another story; or it is over, but for its landing."""
+
+_FOR_A_PERSON = frozenset({Status.NEEDS_HUMAN, Status.TIMEOUT})
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """How many stories of a project may be worked on at once, and how many may wait."""
+
+    parallel: int
+    waiting: int
+
+
+# --- which story is next ------------------------------------------------------------------------------
+def standing_of(track: Track, *, held_up: bool = False) -> Standing:
+    """Return the standing of a track; `held_up`: something outside it keeps it from its turn."""
+    state, ledger = track.state, track.ledger
+    if ledger.dispatch is not None:
+        return "works"
+    if state is None or state.story is None:
+        return "free"
+    if state.step == DONE or ledger.closed:
+        return "free" if to_land(track) is None else "over"
+    waits = ledger.paused_by or ledger.held_edit or ledger.capped or state.status in _FOR_A_PERSON
+    return "waits" if waits or held_up else "works"
+
+
+def next_beside(
+    desk: Track, standings: Sequence[Standing], room: Room, *, auto_continue: bool
+) -> Queued | None:
+    """Return the story that gets a track of its own now; None while there is no room, or none can start.
+
+    `desk` is the track `main`; `standings` has one for each track, `main` first. While that has no story in
+    flight it takes the next one itself.
+    """
+    if standings[0] in {"free", "over"} or standings.count("works") >= room.parallel:
+        return None
+    if standings.count("waits") > room.waiting:
+        return None
+    upcoming = unasked(desk.ledger, auto_continue=auto_continue)
+    if upcoming is None or not (upcoming.bootstrapped or desk.ledger.stories_done):
+        return None  # the bootstrap of a project is one story's, and the others build on it
+    return upcoming
+
+
+# --- of the track that has the backlog ----------------------------------------------------------------
+def open_story(situation: Situation, event: StoryOpened) -> Decision:
+    """Take a story out of the backlog: a track of its own begins with it."""
+    entry = entry_of(situation.ledger, event.story)
+    if entry is None or unmet(entry, situation.ledger):
+        return refuse(situation, "STALE_FACT", f"{event.story} cannot be started from the backlog")
+    ledger = situation.ledger
+    track = situation.track.with_ledger(
+        backlog=without(ledger.backlog, (event.story,)), beside=(*ledger.beside, entry)
+    )
+    decision = accept(track, f"{event.story} starts in a track of its own")
+    return decision.because(ground("stories.parallel", event.parallel))
+
+
+def close_story(situation: Situation, event: StoryClosed) -> Decision:
+    """Take note that the track of a story has ended, and of what is kept of it."""
+    ledger = situation.ledger
+    beside = tuple(entry for entry in ledger.beside if entry.story != event.story)
+    if len(beside) == len(ledger.beside):
+        return refuse(situation, "STALE_FACT", f"{event.story} has no track of its own")
+    kept = with_done(ledger, (event.story,) if event.done else ())
+    track = situation.track.with_ledger(
+        beside=beside, stories_done=kept.stories_done, spent=ledger.spent + event.spent
+    )
+    return accept(track, f"{event.story} is {'done' if event.done else 'given up'}, and its track has ended")
+
+
+# --- of a story's own track ---------------------------------------------------------------------------
+def open_track(situation: Situation, event: TrackOpened) -> Decision:
+    """Begin the track of a story at its first step."""
+    fresh = Track(
+        state=State(project=event.project), ledger=Ledger(automatic=True, granted=dict(event.granted))
+    )
+    started, _ = begin(situation.at(fresh), event.entry, bootstrapped=True)
+    if event.described is not None:
+        started = with_texts(started, {event.entry.story: event.described})
+    assert started.state is not None
+    message = f"{event.entry.story} starts at {started.state.step}, beside others"
+    return accept(started, message)  # its checklist is made with its clone: the project's is another story's
+
+
+def close_track(situation: Situation, event: TrackClosed) -> Decision:
+    """End the track of a story: of its last events only the journal tells."""
+    if situation.ledger.dispatch is not None:
+        return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs")
+    ended = accept(situation.track, f"the track of {situation.state.story} has ended: {event.why}")
+    return Decision(track=Track(), result=ended.result, why=ended.why)

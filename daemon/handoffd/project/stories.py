@@ -1,0 +1,253 @@
+"""The stories of one project that have tracks of their own: opening, closing, finding the one meant.
+
+What there must be is in the ledger of `main`, so that each look can make it so, whatever a crash has cut off.
+Nothing here waits for a track that waits for another one: it is the project's loop that opens and closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from handoffd.engine.beside import Room, Standing, next_beside, standing_of
+from handoffd.engine.decision import Decision, Refusal, Result
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    BudgetRaised,
+    Discarded,
+    EditConfirmed,
+    ExecutorChosen,
+    Landed,
+    LevelChosen,
+    Noted,
+    Paused,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    Started,
+    StoryClosed,
+    StoryOpened,
+    TrackClosed,
+    TrackOpened,
+    Verb,
+)
+from handoffd.engine.track import Queued, Track, granted_to_project, is_beside, own_story, text_of
+from handoffd.engine.wording import command_for, first_few
+from handoffd.errors import Refused
+from handoffd.files.state_file import MAIN
+from handoffd.protocol.rules import DONE
+from handoffd.settings.model import ProjectSettings
+from handoffd.track.services import Files
+from handoffd.track.track import TrackSupervisor
+
+_OF_ONE_STORY = (
+    Approved | Rejected | Retried | Skipped | Aborted | Noted | ExecutorChosen | RolledBack | Reopened
+    | EditConfirmed | Landed | Discarded
+)  # fmt: skip
+"""What people ask of one story; anything else is asked of the project, and of its backlog."""
+_OF_EVERY_TRACK = Paused | Resumed | LevelChosen
+
+
+class Tracks(Protocol):
+    """The project, as far as its stories go."""
+
+    root: str
+    files: Files
+    tracks: Mapping[str, TrackSupervisor]
+
+    @property
+    def workable(self) -> bool:
+        """Whether anything may be dispatched in it."""
+
+    async def open_track(self, name: str, first: TrackOpened) -> None:
+        """Begin a track with its first event."""
+
+    async def close_track(self, name: str, last: TrackClosed) -> None:
+        """End a track with its last event."""
+
+
+class Stories:
+    """Gives stories of the backlog tracks of their own, and ends a track when its story is over."""
+
+    def __init__(self, project: Tracks) -> None:
+        self._project = project
+        self._beginning: set[str] = set()
+        """The tracks of which an attempt is about to begin."""
+
+    @property
+    def _desk(self) -> TrackSupervisor:
+        return self._project.tracks[MAIN]
+
+    @property
+    def _others(self) -> tuple[TrackSupervisor, ...]:
+        return tuple(track for name, track in self._project.tracks.items() if name != MAIN)
+
+    @property
+    def in_play(self) -> bool:
+        """Whether more than one story of the project can be in flight."""
+        return bool(self._others) or works_beside(self._project.files.settings, self._desk.track)
+
+    async def tend(self) -> None:
+        """Close the tracks of stories that are over, and open those for which there is room now.
+
+        Raises HandoffdError where the journal cannot be written: the next look tries again.
+        """
+        if not self.in_play and not self._desk.track.ledger.beside:
+            return
+        for track in self._others:
+            if (why := self._over(track)) is not None:
+                await self._close(track, why)
+        for opened in self._desk.track.ledger.beside:
+            if opened.story not in self._project.tracks:  # a crash came between its two events
+                await self._begin(opened)
+        while (entry := self._next()) is not None:
+            parallel = self._project.files.settings.stories.parallel
+            decision = await self._desk.give(StoryOpened(story=entry.story, parallel=parallel))
+            if isinstance(decision.result, Refusal):
+                return
+            await self._begin(entry)
+
+    # --- opening ---------------------------------------------------------------------------------
+    def _next(self) -> Queued | None:
+        settings, desk = self._project.files.settings, self._desk
+        if not self._project.workable or not works_beside(settings, desk.track):
+            return None
+        room = Room(parallel=settings.stories.parallel, waiting=settings.stories.waiting)
+        standings = [self._standing(track) for track in (desk, *self._others)]
+        return next_beside(desk.track, standings, room, auto_continue=desk.continues)
+
+    def _standing(self, track: TrackSupervisor) -> Standing:
+        return standing_of(track.track, held_up=track.held_up)
+
+    async def _begin(self, entry: Queued) -> None:
+        desk = self._desk.track
+        assert desk.state is not None
+        ledger, text = desk.ledger, text_of(desk.ledger, entry.story)
+        first = TrackOpened(
+            project=desk.state.project, entry=entry, described=text, granted=granted_to_project(ledger)
+        )
+        await self._project.open_track(entry.story, first)
+
+    @contextmanager
+    def room_for(self, name: str) -> Iterator[str | None]:
+        """Have room for an attempt of a track that is about to begin; in words, why there is none."""
+        if (crowd := self._crowd(name)) is not None:
+            yield crowd
+            return
+        self._beginning.add(name)
+        try:
+            yield None
+        finally:
+            self._beginning.discard(name)
+
+    def _crowd(self, name: str) -> str | None:
+        """Return which other stories leave a track no room, in words; None while there is some."""
+        others = [track for key, track in self._project.tracks.items() if key != name]
+        busy = [one for one in others if one.track.ledger.dispatch or one.key.track in self._beginning]
+        if not others or len(busy) < self._project.files.settings.stories.parallel:
+            return None
+        stories = tuple(one.track.state.story or "" for one in busy if one.track.state is not None)
+        are = "is" if len(stories) == 1 else "are"
+        return f"{first_few(stories)} {are} worked on, and no more at once (stories.parallel)"
+
+    # --- closing ---------------------------------------------------------------------------------
+    def _over(self, track: TrackSupervisor) -> str | None:
+        """Return why the track of a story has come to its end, in words; None while it has not."""
+        if not is_beside(self._desk.track.ledger, track.key.track):
+            return "nothing is known of its story"
+        standing = standing_of(track.track)
+        if standing == "free":
+            return "its story is landed, or was given up"
+        return None
+
+    async def _close(self, track: TrackSupervisor, why: str) -> None:
+        state, name = track.track.state, track.key.track
+        if is_beside(self._desk.track.ledger, name):
+            done = state is not None and state.step == DONE
+            spent = track.track.ledger.spent
+            await self._desk.give(StoryClosed(story=name, done=done, spent=spent))
+        await self._project.close_track(name, TrackClosed(why=why))
+
+    # --- finding the one meant -------------------------------------------------------------------
+    async def give(self, verb: Verb, request: str | None, story: str | None) -> Result:
+        """Let the tracks that a verb is meant for decide it; return the answer to show.
+
+        `story` names the one that is meant. Raises Refused where more than one could be.
+        """
+        if isinstance(verb, Started) and self._desk.continues:
+            verb = replace(verb, beside=works_beside(self._project.files.settings, self._desk.track))
+        decisions = [await track.give(verb, request) for track in self._meant(verb, story)]
+        return _to_show(decisions)
+
+    def meant(self, verb: Verb, story: str | None) -> str | None:
+        """Return the story with a track of its own that a verb is for; None: it is for another track.
+
+        Raises Refused where it could be for several.
+        """
+        found = self._meant(verb, story)
+        return own_story(found[0].key) if len(found) == 1 else None
+
+    def _meant(self, verb: Verb, story: str | None) -> tuple[TrackSupervisor, ...]:
+        named = story or _story_of(verb)
+        if not self._others:
+            return (self._desk,)
+        if named is not None and isinstance(verb, _OF_ONE_STORY | _OF_EVERY_TRACK | BudgetRaised):
+            return (self.of(named),)
+        if isinstance(verb, _OF_EVERY_TRACK) or (isinstance(verb, BudgetRaised) and verb.scope == "project"):
+            return (self._desk, *self._others)
+        if isinstance(verb, _OF_ONE_STORY | BudgetRaised):
+            return (self._only(verb),)
+        return (self._desk,)
+
+    def of(self, story: str | None) -> TrackSupervisor:
+        """Return the track that works on a story; `main` where none does."""
+        return self._project.tracks.get(story or MAIN, self._desk)
+
+    def _only(self, verb: Verb) -> TrackSupervisor:
+        """Return the only track that a verb could be meant for. Raises Refused where there are several."""
+        fits = [track for track in (self._desk, *self._others) if _may_be_meant(track.track, verb)]
+        if len(fits) > 1:
+            stories = [track.track.state.story or "" for track in fits if track.track.state is not None]
+            raise Refused(
+                f"{first_few(tuple(stories))} are in flight: say which one is meant",
+                code="AMBIGUOUS", hint=command_for(self._project.root, "status") + "  # then: --story STORY",
+            )  # fmt: skip
+        return fits[0] if fits else self._desk
+
+
+def works_beside(settings: ProjectSettings, desk: Track) -> bool:
+    """Return whether stories of a project may have tracks of their own: each needs a clone."""
+    return settings.workspace.kind == "clone" and desk.state is not None and desk.ledger.automatic
+
+
+def _story_of(verb: Verb) -> str | None:
+    return verb.story if isinstance(verb, Approved | Rejected | Landed | Discarded | BudgetRaised) else None
+
+
+def _may_be_meant(track: Track, verb: Verb) -> bool:
+    """Return whether a verb for one story could be for the one of a track."""
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None:
+        return False
+    match verb:
+        case EditConfirmed():
+            return ledger.held_edit is not None
+        case Reopened() | Landed() | Discarded():
+            return state.step == DONE
+        case Approved() | Rejected():
+            return ledger.gate is not None
+        case _:
+            return state.step != DONE and not ledger.closed
+
+
+def _to_show(decisions: Iterable[Decision]) -> Result:
+    """Return the first result that is not a refusal, else the first."""
+    results = [decision.result for decision in decisions]
+    return next((result for result in results if not isinstance(result, Refusal)), results[0])

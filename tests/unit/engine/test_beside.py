@@ -1,0 +1,194 @@
+"""Stories side by side, as values: which one gets a track of its own, how that begins and ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.playbook import Playbook, dispatched, state_at, track_at
+
+from handoffd.engine.beside import Room, Standing, next_beside, standing_of
+from handoffd.engine.decision import Accepted, Refusal
+from handoffd.engine.events import Started, StoryClosed, StoryOpened, TrackClosed, TrackOpened
+from handoffd.engine.routing import waits_in_words
+from handoffd.engine.run import Cap, Finding, Scope, Usage
+from handoffd.engine.track import HeldEdit, Ledger, Queued, Track, Workspace, text_of
+from handoffd.protocol.state import Status
+from handoffd.protocol.story_text import StoryText
+
+THREE_AT_ONCE = Room(parallel=3, waiting=5)
+CAPPED = Finding(scope="story", unit="usd", cap=1.0, spent=1.0)
+BRANCH = Workspace(folder="/c", kind="clone", branch="handoffd/US-1", base="0")
+
+
+def at_impl(*backlog: Queued, **ledger: object) -> Track:
+    """Return a track `main` that works on US-1, with a backlog."""
+    values = {"automatic": True, "backlog": backlog, **ledger}
+    return track_at("impl", ledger=Ledger(**values))  # type: ignore[arg-type]
+
+
+def chosen(desk: Track, *others: Standing, room: Room = THREE_AT_ONCE, own: Standing = "works") -> str | None:
+    """Return the story that gets a track of its own."""
+    entry = next_beside(desk, (own, *others), room, auto_continue=True)
+    return None if entry is None else entry.story
+
+
+# --- the standing of a track ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("track", "standing"),
+    [
+        (Track(), "free"),
+        (track_at("bdd", story=None), "free"),
+        (track_at("done", Status.PASS), "free"),
+        (track_at("done", Status.PASS, ledger=Ledger(workspace=BRANCH, landed=True)), "free"),
+        (track_at("done", Status.PASS, ledger=Ledger(workspace=BRANCH)), "over"),
+        (track_at("impl", ledger=Ledger(closed=True)), "free"),
+        (dispatched("impl"), "works"),
+        (track_at("impl"), "works"),
+        (track_at("impl", Status.FAILING), "works"),
+        (track_at("review", Status.NEEDS_HUMAN), "waits"),
+        (track_at("impl", Status.TIMEOUT), "waits"),
+        (track_at("impl", ledger=Ledger(paused_by="mei")), "waits"),
+        (track_at("impl", ledger=Ledger(capped=CAPPED)), "waits"),
+        (track_at("impl", ledger=Ledger(held_edit=HeldEdit(state=state_at(), why="?"))), "waits"),
+    ],
+)
+def test_the_standing_of_a_track(track: Track, standing: Standing) -> None:
+    """What runs works, also where it is paused; a story in a clone is not over before it is landed."""
+    assert standing == standing_of(track)
+
+
+def test_a_track_that_something_holds_up_waits() -> None:
+    """But not one whose attempt runs."""
+    assert "waits" == standing_of(track_at("impl"), held_up=True)
+    assert "works" == standing_of(dispatched("impl"), held_up=True)
+
+
+# --- which story is next --------------------------------------------------------------------------------
+def test_the_first_that_can_start_is_next_while_there_is_room() -> None:
+    """In the order of the backlog; `main` counts, too."""
+    desk = at_impl(Queued(story="US-2", blocked_by=("US-1",)), Queued(story="US-3"), Queued(story="US-4"))
+    assert "US-3" == chosen(desk)
+    assert "US-3" == chosen(desk, "works")
+    assert chosen(desk, "works", "works") is None
+    assert "US-3" == chosen(desk, "works", "waits", "over")
+
+
+def test_a_story_that_waits_makes_room_for_the_next_one() -> None:
+    """Also with one at a time; but a limited number may wait."""
+    desk, one = at_impl(Queued(story="US-2")), Room(parallel=1, waiting=2)
+    assert chosen(desk, room=one) is None
+    assert "US-2" == chosen(desk, room=one, own="waits")
+    assert "US-2" == chosen(desk, "waits", room=one, own="waits")
+    assert chosen(desk, "waits", "waits", room=one, own="waits") is None
+
+
+@pytest.mark.parametrize("own", ["free", "over"])
+def test_a_project_without_a_story_in_flight_takes_the_next_one_itself(own: Standing) -> None:
+    """As it has always done."""
+    assert chosen(at_impl(Queued(story="US-2")), own=own) is None
+
+
+@pytest.mark.parametrize("ledger", [{"automatic": False}, {"paused_by": "mei"}, {"closed": True}])
+def test_nothing_is_begun_where_people_dispatch_or_have_stopped_it(ledger: dict[str, object]) -> None:
+    """Level 1, a pause, an abort."""
+    assert chosen(at_impl(Queued(story="US-2"), **ledger)) is None
+
+
+def test_no_story_is_begun_beside_the_bootstrap_of_a_project() -> None:
+    """Its papers are one story's work, and the others build on them."""
+    new = Queued(story="US-2", bootstrapped=False)
+    assert chosen(at_impl(new)) is None
+    assert "US-2" == chosen(at_impl(new, stories_done=("US-0",)))
+
+
+@given(
+    st.lists(st.sampled_from(["free", "works", "waits", "over"]), max_size=8),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+def test_no_more_are_at_work_or_wait_than_there_is_room_for(
+    others: list[Standing], parallel: int, waiting: int
+) -> None:
+    """Whatever the other tracks do; what is over takes no room."""
+    found = chosen(at_impl(Queued(story="US-2")), *others, room=Room(parallel=parallel, waiting=waiting))
+    room = 1 + others.count("works") < parallel and others.count("waits") <= waiting
+    assert room is (found is not None)
+
+
+# --- what the track with the backlog remembers ----------------------------------------------------------
+def opened(*backlog: Queued) -> Playbook:
+    """Return a project that works on US-1, and from whose backlog US-2 got a track of its own."""
+    return Playbook(at_impl(*backlog)).given(StoryOpened(story="US-2", parallel=3))
+
+
+def test_a_story_leaves_the_backlog_for_its_own_track() -> None:
+    """And is known as in flight: to a story that waits for it, and to a person who asks for it again."""
+    later = Queued(story="US-3", blocked_by=("US-2",))
+    play = opened(Queued(story="US-2", priority=7), later)
+    assert ((later,), ("US-2",)) == (play.ledger.backlog, tuple(one.story for one in play.ledger.beside))
+    assert "waits for US-2 (in flight)" == waits_in_words(play.track, later)
+    for force in (False, True):
+        again = play.given(Started(story="US-2", queue=True, force=force)).decision.result
+        assert isinstance(again, Refusal)
+        assert ("ALREADY_RUNNING", "US-2 is in flight in a track of its own") == (again.code, again.message)
+
+
+@pytest.mark.parametrize("entry", [None, Queued(story="US-2", blocked_by=("US-9",))])
+def test_a_story_that_cannot_start_by_now_gets_no_track(entry: Queued | None) -> None:
+    """A person took it out meanwhile, or had it wait for another one."""
+    play = opened(*([] if entry is None else [entry]))
+    assert isinstance(play.decision.result, Refusal)
+    assert () == play.ledger.beside
+
+
+def test_when_its_track_has_ended_a_story_is_done_or_given_up() -> None:
+    """What it has used stays with the project; a second word about it changes nothing."""
+    for done in (True, False):
+        play = opened(Queued(story="US-2"))
+        closed = StoryClosed(story="US-2", done=done, spent=Usage(input_tokens=5))
+        play.given(closed)
+        assert ((), done, 5) == (
+            play.ledger.beside, "US-2" in play.ledger.stories_done, play.ledger.spent.input_tokens,
+        )  # fmt: skip
+        assert isinstance(play.given(closed).decision.result, Refusal)
+        assert 5 == play.ledger.spent.input_tokens
+
+
+def test_a_story_that_is_set_aside_does_not_take_those_beside_it_along() -> None:
+    """They belong to the project, whatever `main` works on."""
+    play = opened(Queued(story="US-2"))
+    play.given(Started(story="FIX", task_type="custom", instruction="repair it"))
+    assert ("FIX", ["US-2"]) == (play.state.story, [one.story for one in play.ledger.beside])
+    assert () == play.ledger.parked[0].ledger.beside
+
+
+def test_a_start_while_another_story_is_in_flight_is_queued_where_there_are_clones() -> None:
+    """It says that the story starts beside it; in the project's own folder it is refused as ever."""
+    play = Playbook(at_impl()).given(Started(story="US-2", beside=True))
+    assert isinstance(play.decision.result, Accepted)
+    assert "US-2 starts beside US-1 when there is room" in play.decision.result.message
+    assert ["US-2"] == [entry.story for entry in play.ledger.backlog]
+    assert isinstance(Playbook(at_impl()).given(Started(story="US-2")).decision.result, Refusal)
+
+
+# --- a story's own track --------------------------------------------------------------------------------
+def test_a_track_begins_with_its_story_and_ends_with_nothing() -> None:
+    """As it was in the backlog, with its text; at level 2, past the bootstrap."""
+    entry = Queued(story="US-2", priority=3, executor=("codex",), complexity="L", instruction="mind the gap")
+    text = StoryText(title="Gap", text="Mind it.")
+    granted: dict[Scope, Cap] = {"project": Cap(usd=9.0)}
+    play = Playbook().given(TrackOpened(project="shop", entry=entry, described=text, granted=granted))
+    play.expect(story="US-2", step="bdd", status=Status.PENDING, human_note="mind the gap")
+    ledger = play.ledger
+    assert (True, ("codex",), "L", granted) == (
+        ledger.automatic, ledger.executor, ledger.complexity, ledger.granted,
+    )  # fmt: skip
+    assert text == text_of(ledger, "US-2")
+    play.given(TrackClosed(why="its story is landed"))
+    assert Track() == play.track
+
+
+def test_a_track_does_not_end_while_its_executor_runs() -> None:
+    """The end of that must be recorded somewhere."""
+    assert isinstance(Playbook(dispatched("impl")).given(TrackClosed(why="?")).decision.result, Refusal)

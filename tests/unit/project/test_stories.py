@@ -1,0 +1,244 @@
+"""Stories side by side under a running project: opened, told apart, landed, closed; also over a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually
+from tests.support.house import HAND_OVER, House, at, house
+from tests.unit.project.living import living
+from tests.unit.track.test_workspace import in_git
+
+from handoffd.engine.decision import Accepted, Refusal, Result
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    Initialised,
+    Noted,
+    Paused,
+    Resumed,
+    Started,
+    StoryClosed,
+    StoryOpened,
+    Verb,
+)
+from handoffd.engine.views import LandingRequest
+from handoffd.errors import Refused
+from handoffd.project.landing import Landings
+from handoffd.project.project import Project
+from handoffd.project.status import view_of
+from handoffd.protocol.state import State
+
+SIDE_BY_SIDE = "workspace: clone\nstories: {parallel: 3}\n"
+AT_ONCE = f"""\
+echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
+touch "$HOME/at-$HANDOFFD_STORY-$HANDOFFD_STEP"
+until test -e "$HOME/go"; do sleep 0.02; done
+{HAND_OVER}"""
+"""Waits for the test before it hands over."""
+FREELY = f"""\
+echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
+{HAND_OVER}"""
+
+
+@asynccontextmanager
+async def beside(
+    base: Path, agent: str = FREELY, settings: str = SIDE_BY_SIDE, stories: int = 3
+) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project with stories that were started one after the other."""
+    async with house(base, agent) as here, living(here, in_git(base, settings)) as project:
+        await project.main.give(Initialised(project="shop"))
+        for number in range(1, stories + 1):
+            assert isinstance(await given(project, Started(story=f"US-{number:03}")), Accepted)
+        yield here, project
+
+
+async def given(project: Project, verb: Verb, story: str | None = None) -> Result:
+    """Give a verb as people do, and return the answer."""
+    return await project.stories.give(verb, None, story)
+
+
+def step_of(project: Project, story: str) -> str | None:
+    """Return the step that the STATE file of a story's own track says; None without one."""
+    file = at(project.root, f".ai/states/{story}.json")
+    return str(json.loads(file.read_text())["step"]) if file.exists() else None
+
+
+def main_state(project: Project) -> State:
+    """Return what STATE.json says, of the story that the project's first track works on."""
+    state = project.main.track.state
+    assert state is not None
+    return state
+
+
+async def all_at(project: Project, step: str, *stories: str) -> None:
+    """Wait until stories with tracks of their own are at a step."""
+    await eventually(lambda: [step] * len(stories) == [step_of(project, story) for story in stories])
+
+
+async def test_stories_are_worked_on_at_once_in_clones_of_their_own(tmp_path: Path) -> None:
+    """Each agent finds its story alone; the backlog is empty, and STATE.json is the first story's."""
+    async with beside(tmp_path, AT_ONCE) as (_, project):
+        at_work = [tmp_path / f"at-US-{number:03}-bdd" for number in (1, 2, 3)]
+        await eventually(lambda: all(file.exists() for file in at_work))
+        (tmp_path / "go").touch()
+        await all_at(project, "review", "US-002", "US-003")
+        folders = {name: track.workspace.folder for name, track in project.tracks.items()}
+        assert 3 == len({*folders.values()})
+        assert at(folders["US-003"], "US-003.txt").exists()
+        assert not at(folders["US-003"], "US-002.txt").exists()
+        assert () == project.main.track.ledger.backlog
+        assert "# US-002" in at(folders["US-002"], ".ai/CHECKLIST.md").read_text()
+        assert "# US-001" in at(project.root, ".ai/CHECKLIST.md").read_text()
+
+
+async def test_a_verb_is_for_the_story_that_is_named_or_the_only_one_it_fits(tmp_path: Path) -> None:
+    """Of two gates one must be named; a note is for the story whose track it is."""
+    async with beside(tmp_path, stories=2) as (_, project):
+        await all_at(project, "review", "US-002")
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        with pytest.raises(Refused) as caught:
+            await given(project, Approved())
+        assert ("AMBIGUOUS", True) == (caught.value.code, "US-001, US-002" in caught.value.message)
+        assert isinstance(await given(project, Noted(text="cents"), "US-002"), Accepted)
+        own = project.tracks["US-002"].track.state
+        assert own is not None
+        assert ("cents", None) == (own.human_note, main_state(project).human_note)
+        assert isinstance(await given(project, Approved(story="US-002")), Accepted)
+        await all_at(project, "done", "US-002")
+        assert isinstance(await given(project, Approved()), Accepted)  # one gate is left
+        await eventually(lambda: main_state(project).step == "done")
+
+
+async def test_status_names_each_story_and_the_command_for_it(tmp_path: Path) -> None:
+    """Also where a verb is for the story in flight: then it says which."""
+    async with beside(tmp_path, stories=2) as (here, project):
+        await all_at(project, "review", "US-002")
+        await given(project, Paused(by="mei"), "US-002")
+        views = {one.track: one for one in (await view_of(project, here.services.slots)).tracks}
+        assert ["main", "US-002"] == list(views)
+        assert f"handoffd resume {project.root} --story US-002" == views["US-002"].next_command
+        assert project.main.track.ledger.paused_by is None
+
+
+async def test_a_pause_of_the_project_is_one_of_all_its_stories(tmp_path: Path) -> None:
+    """And so is its end; nothing more is begun meanwhile."""
+    async with beside(tmp_path, stories=2) as (_, project):
+        await all_at(project, "review", "US-002")
+        await given(project, Paused(by="mei"))
+        assert ["mei", "mei"] == [one.track.ledger.paused_by for one in project.tracks.values()]
+        await given(project, Started(story="US-003", queue=True))
+        await project.stories.tend()
+        assert "US-003" not in project.tracks
+        await given(project, Resumed(by="mei"))
+        assert [None, None] == [one.track.ledger.paused_by for one in project.tracks.values()][:2]
+        await all_at(project, "review", "US-003")
+
+
+async def test_a_landed_story_gives_its_track_back_and_lets_those_who_wait_for_it_begin(
+    tmp_path: Path,
+) -> None:
+    """Its STATE file goes; the backlog's next one, which built on it, has its files."""
+    async with beside(tmp_path, stories=2) as (here, project):
+        await given(project, Started(story="US-003", blocked_by=("US-002",), queue=True))
+        await all_at(project, "review", "US-002")
+        await given(project, Approved(story="US-002"))
+        await all_at(project, "done", "US-002")
+        assert "US-003" not in project.tracks
+        request = LandingRequest(story="US-002", by="mei")
+        await Landings(project, here.services).land(request, 60)
+        await all_at(project, "review", "US-003")
+        assert (False, None) == ("US-002" in project.tracks, step_of(project, "US-002"))
+        assert ("US-002",) == project.main.track.ledger.stories_done
+        assert at(project.tracks["US-003"].workspace.folder, "US-002.txt").exists()
+
+
+async def test_a_story_that_is_aborted_makes_room_and_can_be_started_again(tmp_path: Path) -> None:
+    """It is not done; its track begins anew."""
+    async with beside(tmp_path, AT_ONCE, stories=2) as (_, project):
+        await eventually((tmp_path / "at-US-002-bdd").exists)
+        await given(project, Aborted(), "US-002")
+        await eventually(lambda: "US-002" not in project.tracks)
+        assert () == project.main.track.ledger.stories_done
+        (tmp_path / "go").touch()
+        assert isinstance(await given(project, Started(story="US-002")), Accepted)
+        await all_at(project, "review", "US-002")
+
+
+async def test_only_so_many_are_worked_on_at_once_but_one_that_waits_makes_room(tmp_path: Path) -> None:
+    """With one at a time the second begins when the first is at its gate; then that has to wait."""
+    settings = "workspace: clone\nauto_continue: true\nstories: {parallel: 1}\n"
+    async with beside(tmp_path, AT_ONCE, settings, stories=2) as (here, project):
+        await eventually((tmp_path / "at-US-001-bdd").exists)
+        assert ["main"] == list(project.tracks)
+        (tmp_path / "go").touch()
+        await all_at(project, "review", "US-002")
+        (tmp_path / "go").unlink()
+        await given(project, Approved(story="US-002"))
+        await eventually((tmp_path / "at-US-002-impl").exists)
+        await given(project, Approved(story="US-001"))
+        await eventually(lambda: project.main.shortage is not None)
+        (first, _) = (await view_of(project, here.services.slots)).tracks
+        assert "US-002 is worked on, and no more at once (stories.parallel)" == first.waits_for
+        (tmp_path / "go").touch()
+        await eventually(lambda: main_state(project).step == "done")
+
+
+async def test_a_crash_between_the_backlog_and_the_track_loses_no_story(tmp_path: Path) -> None:
+    """The backlog's track has let it go, and its own has not begun: the next daemon begins it."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await given(project, Started(story="US-001"))
+            await eventually(lambda: project.main.track.ledger.gate == "review")
+        offline = Project(root, here.services, await here.journal.tracks([root]))
+        await offline.main.give(Started(story="US-002", queue=True))
+        await offline.main.give(StoryOpened(story="US-002", parallel=3))
+        offline.dismiss()
+        stored = await here.journal.tracks([root])
+        assert ["main"] == [one.key.track for one in stored]
+        async with living(here, root, stored) as project:
+            await all_at(project, "review", "US-002")
+            again = StoryOpened(story="US-002", parallel=3)
+            assert isinstance((await project.main.give(again)).result, Refusal)
+
+
+async def test_a_crash_between_the_ends_of_a_story_leaves_no_track(tmp_path: Path) -> None:
+    """Its backlog knows that it is done, and the journal has its track still; an ended one is not loaded."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await given(project, Started(story="US-001"))
+            await given(project, Started(story="US-002"))
+            await all_at(project, "review", "US-002")
+        offline = Project(root, here.services, await here.journal.tracks([root]))
+        await offline.main.give(StoryClosed(story="US-002", done=True))
+        offline.dismiss()
+        stored = await here.journal.tracks([root])
+        assert ["US-002", "main"] == [one.key.track for one in stored]
+        async with living(here, root, stored) as project:
+            await eventually(lambda: "US-002" not in project.tracks)
+            assert step_of(project, "US-002") is None
+        assert ["main"] == [one.key.track for one in await here.journal.tracks([root])]
+
+
+async def test_an_edit_of_the_step_table_takes_effect_at_each_tracks_own_next_turn(tmp_path: Path) -> None:
+    """While the other one's agent is at work: that one is judged by the table it was begun by."""
+    async with beside(tmp_path, AT_ONCE, stories=2) as (_, project):
+        await eventually((tmp_path / "at-US-001-bdd").exists)
+        await eventually((tmp_path / "at-US-002-bdd").exists)
+        table = at(project.root, ".ai/step-rules.yaml")
+        table.write_text(table.read_text().replace("bdd: {next_on_pass: review", "bdd: {next_on_pass: impl"))
+        await project.trust()
+        begun = project.main._rules_in_force()
+        assert ("review", "impl") == (
+            begun.steps["bdd"].next_on_pass, project.files.rules.steps["bdd"].next_on_pass,
+        )  # fmt: skip
+        (tmp_path / "go").touch()
+        await all_at(project, "done", "US-002")
