@@ -395,6 +395,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "auto_continue_chosen": _auto_continue,
     "discarded": lambda fact: f"{fact['story']} was discarded; {fact['kept']} keeps it",
     "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
+    "landing_refused": lambda fact: f"{fact['story']} could not be landed: {fact['why']}",
     "story_opened": lambda fact: f"{fact['story']} of the backlog got a track of its own",
     "story_closed": lambda fact: f"the track of {fact['story']} has ended",
     "track_opened": lambda fact: f"the track of {fact['entry']['story']} began",

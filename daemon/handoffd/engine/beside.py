@@ -48,6 +48,13 @@ def standing_of(track: Track, *, held_up: bool = False) -> Standing:
     return "waits" if waits or held_up else "works"
 
 
+def may_land(track: Track) -> bool:
+    """Return whether the daemon may land the story of a track, which is done, by itself."""
+    ledger = track.ledger
+    held = ledger.paused_by or ledger.held_edit or ledger.unlanded is not None
+    return to_land(track) is not None and ledger.automatic and not held
+
+
 def next_beside(
     desk: Track, standings: Sequence[Standing], room: Room, *, auto_continue: bool
 ) -> Queued | None:

@@ -75,6 +75,7 @@ from handoffd.engine.events import (
     Initialised,
     Interrupted,
     Landed,
+    LandingRefused,
     LevelChosen,
     LimitLifted,
     Noted,
@@ -216,6 +217,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     },
     OK: {
         **_resting(OK),
+        "landing_refused": _set(OK, P),
         "resumed": AT_REST,
         "reopened": _set(P),
         "prompt_taken": AT_REST | {R},
@@ -266,6 +268,7 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     LevelChosen: verbs.choose_level,
     PostChecked: verbs.post_checked,
     Landed: verbs.landed,
+    LandingRefused: verbs.landing_refused,
     Discarded: verbs.discarded,
     Continued: starting.go_on,
     BacklogMoved: starting.move,

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from handoffd.engine.run import Cap, End, Exit, Finding, PostCheck, Scope, Silence, Usage
-from handoffd.engine.track import Queued, Standby, Tagged, Workspace
+from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
@@ -194,17 +194,6 @@ class Noted(Tagged, frozen=True, kw_only=True):
 
     text: str
     by: str = "cli"
-
-
-class BroughtBack(Struct, frozen=True, kw_only=True):
-    """How the files of a story were brought back."""
-
-    snapshot: str
-    """The ref of the files as they are now."""
-    kept: str
-    """The ref of the files as they were until then."""
-    files: int
-    """How many of them have changed."""
 
 
 class RolledBack(Tagged, frozen=True, kw_only=True):
@@ -569,6 +558,17 @@ class StoryClosed(Tagged, frozen=True, kw_only=True):
     spent: Usage = Usage()
 
 
+class LandingRefused(Tagged, frozen=True, kw_only=True):
+    """The daemon could not land a story by itself; `why` in words.
+
+    `note` tells an agent what would help; None: that is a person's business.
+    """
+
+    story: str
+    why: str
+    note: str | None = None
+
+
 class TrackOpened(Tagged, frozen=True, kw_only=True):
     """A track begins with a story that was the `entry` of the backlog, in the project of that name.
 
@@ -592,7 +592,7 @@ Fact = (
     Advanced | DispatchFailed | BaselineMeasured | ExecutorStarted | SpawnRefused | HandoffSettled
     | DeadlinePassed | CapReached | ExecutorQuiet | ExecutorStalled | Interrupted | ExecutorExited
     | ChecksFinished | HandoffArrived | StateEdited | Restored | NoticeGivenUp | CauseEnded
-    | StoryOpened | StoryClosed | TrackOpened | TrackClosed
+    | StoryOpened | StoryClosed | TrackOpened | TrackClosed | LandingRefused
 )  # fmt: skip
 
 Event = Verb | Fact

@@ -208,6 +208,17 @@ class Workspace(Struct, frozen=True, kw_only=True):
     """The branch that was checked out in the project then: `main`."""
 
 
+class BroughtBack(Struct, frozen=True, kw_only=True):
+    """How the files of a story were brought back."""
+
+    snapshot: str
+    """The ref of the files as they are now."""
+    kept: str
+    """The ref of the files as they were until then."""
+    files: int
+    """How many of them have changed."""
+
+
 # --- what the ledger holds ----------------------------------------------------------------------------
 class Facts(Struct, frozen=True, kw_only=True):
     """What later prompts need from earlier steps of the same story."""
@@ -338,6 +349,10 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """None: the project's own folder."""
     landed: bool = False
     """Whether nothing of the story is left to land: its branch is merged, or was discarded."""
+    unlanded: str | None = None
+    """Why the daemon could not land the story, where a person has to."""
+    resolves: int = 0
+    """How often the story was taken up again because it could not be landed."""
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""

@@ -8,6 +8,7 @@ confirms it, and while an executor runs every edit is undone. Starts and the bac
 from __future__ import annotations
 
 from datetime import UTC
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -36,6 +37,7 @@ from handoffd.engine.events import (
     ExecutorChosen,
     Initialised,
     Landed,
+    LandingRefused,
     LevelChosen,
     Noted,
     NoticeGivenUp,
@@ -215,6 +217,29 @@ def landed(situation: Situation, event: Landed) -> Decision:
     return replace(decision, memorable=True)
 
 
+MOST_RESOLVES: Final = 2
+"""How often a story is taken up again by itself because it could not be landed."""
+
+
+def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
+    """Have an agent make a story fit the branch that it will land on; after two tries a person has to."""
+    state, ledger = situation.state, situation.ledger
+    if not situation.done or state.story != event.story:
+        return refuse(situation, "STALE_FACT", f"{event.story} is at work again")
+    if event.note is not None and ledger.resolves < MOST_RESOLVES:
+        path, rules = situation.rules.path(state.task_type), situation.rules.steps
+        step = next((one for one in path if rules[one].tests == "green"), path[0])
+        reopened = reopen(situation, Reopened(step=step, note=event.note, entry=2, by="stories.land"))
+        track = reopened.track.with_ledger(resolves=ledger.resolves + 1)
+        return replace(reopened, track=track).because(ground("stories.land", "auto"))
+    message = f"{event.story} could not be landed: {event.why}"
+    track = situation.track.with_ledger(unlanded=event.why)
+    action = command("land", "--story", event.story)  # it says what to do first
+    told = notice(track, "needs_human", message, why="it is done, and its branch is kept", action=action)
+    decision = accept(track, message, do=f"a person has to: {action}")
+    return replace(decision, result=replace(decision.result, next_command=action)).also(told)
+
+
 def discarded(situation: Situation, event: Discarded) -> Decision:
     """Note that what a story has done was thrown away."""
     own = situation.done and situation.state.story == event.story
@@ -336,7 +361,7 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
         situation.track.with_state(reopened_from=event.step, completed_at=None), event.step, situation.rules
     )
     track = moved_by_person(entered.with_note(event.note)).with_ledger(
-        escalated=False, stories_done=_others_done(situation), landed=False
+        escalated=False, stories_done=_others_done(situation), landed=False, unlanded=None
     )
     order = AppendHistory(text=_entry_of(situation, event))
     return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)

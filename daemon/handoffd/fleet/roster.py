@@ -44,7 +44,7 @@ from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.notify.sink_workers import GivenUp
-from handoffd.project.landing import Landings, finish_landings
+from handoffd.project.landing import finish_landings
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
@@ -83,8 +83,6 @@ class Roster:
         """When the poll last made progress, by the monotonic clock; None before the first poll."""
         self._views = Views(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
-        self._landings: dict[str, Landings] = {}
-        """What is being landed, by root."""
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -317,22 +315,12 @@ class Roster:
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; who asks again while that goes on waits for the same landing."""
         with remedies(project), self._register.guest(project):
-            landings = self._landings[project] = await self._landings_of(project)
-            view = await landings.land(request, within_s)
-            if not view.going_on:
-                self._landings.pop(project, None)
-            return view
+            return await (await self._workable(project)).landings.land(request, within_s)
 
     async def discard(self, project: str, story: str, by: str) -> str:
         """Remove the clone and the branch of a story; return the ref that keeps them."""
         with remedies(project), self._register.guest(project):
-            return await (await self._landings_of(project)).discard(story, by)
-
-    async def _landings_of(self, project: str) -> Landings:
-        found, landings = await self._workable(project), self._landings.get(project)
-        if landings is None or landings.project is not found:
-            landings = Landings(found, self._services)
-        return landings
+            return await (await self._workable(project)).landings.discard(story, by)
 
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story, and return how that went."""

@@ -46,7 +46,9 @@ NO_CLONE = "NO_CLONE"
 MAKE_LIMIT_S = 600.0
 """How long it may take to lay out all files of a clone."""
 
-_IDENTITY = ("user.name", "user.email")
+_IDENTITY = (("user.name", "handoffd"), ("user.email", "handoffd@localhost"))
+"""Who commits in a clone where neither its project nor a person's own settings say: an agent may have to."""
+_HOME = ("HOME", "XDG_CONFIG_HOME")
 _CONFIG = "[core]\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n[gc]\n\tauto = 0\n"
 _GITLINK = b"160000 "
 
@@ -115,7 +117,8 @@ class Clones:
         folder = worktree.folder
         branch = before.branch if before is not None and before.branch else branch_of(project, story)
         shutil.rmtree(worktree.shadow, ignore_errors=True)
-        _lay_out(top, project, branch, worktree.program())
+        home = {name: self._environment[name] for name in _HOME if name in self._environment}
+        _lay_out(top, project, branch, worktree.program(), home)
         with worktree.opened(MAKE_LIMIT_S) as (repository, git):
             tip, base = _ends(project, git, f"{HEADS}{branch}", before)
             _check_out(repository, git, f"{HEADS}{branch}", tip)
@@ -185,8 +188,11 @@ class Clones:
 
 
 _FILE = "clone.json"
-_HANDED_OVER = (".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md")
-"""What an agent that commits by itself leaves out. A history that git keeps already is not a new file."""
+_HANDED_OVER = (
+    ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md", ".ai/handoffd.yaml",
+    ".ai/step-rules.yaml",
+)  # fmt: skip
+"""What an agent that commits by itself leaves out. A file that git keeps already is not a new one."""
 _MOST_RULES = 1024 * 1024
 
 
@@ -239,8 +245,11 @@ def _may_have_branches(project: Repository) -> None:
         raise StoreError(why, code=NO_CLONE, hint=hint)
 
 
-def _lay_out(top: Path, project: Repository, branch: str, program: str) -> None:
-    """Write what git needs to take a folder for a repository, by hand: no template, no settings of others."""
+def _lay_out(top: Path, project: Repository, branch: str, program: str, home: Mapping[str, str]) -> None:
+    """Write what git needs to take a folder for a repository, by hand: no template, no settings of others.
+
+    `home` are the variables by which git finds the settings of the daemon's own account.
+    """
     git, own = top / ".git", os.path.join(project.common, "config")
     for name in ("objects/info", "refs/heads", "info"):
         (git / name).mkdir(parents=True)
@@ -248,8 +257,9 @@ def _lay_out(top: Path, project: Repository, branch: str, program: str) -> None:
     if setting(program, ("--file", own), "extensions.objectFormat", {}) == "sha256":
         lines += "[extensions]\n\tobjectformat = sha256\n"
     lines = f"[core]\n\trepositoryformatversion = {int('extensions' in lines)}\n{lines}"
-    known = [(key, setting(program, ("--file", own), key, {})) for key in _IDENTITY]
-    lines += "".join(f"[user]\n\t{key.split('.')[1]} = {_quoted(value)}\n" for key, value in known if value)
+    for key, fallback in _IDENTITY:
+        told = setting(program, ("--file", own), key, {}) or setting(program, ("--global",), key, home)
+        lines += f"[user]\n\t{key.split('.')[1]} = {_quoted(told or fallback)}\n"
     (git / "config").write_text(lines)
     lend(project, git)
     (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")

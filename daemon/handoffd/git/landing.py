@@ -57,6 +57,16 @@ class Merge(Struct, frozen=True, kw_only=True):
         return self.ref.removeprefix(HEADS)
 
 
+class News(Struct, frozen=True, kw_only=True):
+    """What a branch has that a story's own has not."""
+
+    onto: str
+    commit: str
+    """Where it ends."""
+    subjects: tuple[str, ...]
+    """The first lines of the latest of its commits, the newest first."""
+
+
 _MERGE = msgspec.json.Decoder(Merge)
 
 
@@ -94,6 +104,19 @@ class Landing:
             if self._follows(repository, merge):
                 self._may_follow(repository, git, merge)
             return merge
+
+    @disk_faults()
+    def news(self, story: str, onto: str | None) -> News:
+        """Return what `onto` (None: the branch that is checked out) has that the story's branch has not."""
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
+            commit = end_of(repository, ref or "")
+            if ref is None or not commit:
+                raise StoreError(f"{onto or 'what is checked out'} is not a branch", code="NO_BRANCH")
+            own = end_of(repository, f"{HEADS}{branch_of(repository, story)}")
+            words = ("log", "--first-parent", "--format=%s", f"--max-count={_MOST_NAMED}", commit, f"^{own}")
+            told = git.run(*words).decode(errors="replace")
+            return News(onto=ref.removeprefix(HEADS), commit=commit, subjects=tuple(told.splitlines()))
 
     def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:
         if git.is_so("merge-base", "--is-ancestor", end, was):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from shlex import quote
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import structlog
@@ -20,7 +20,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.engine.decision import to_land
-from handoffd.engine.events import Discarded, Landed, TestEvidence
+from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest
@@ -29,30 +29,53 @@ from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones, clones_in, roots_with
-from handoffd.git.landing import FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
+from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, News, cut_off
 from handoffd.git.repository import repository_at
-from handoffd.project.project import Project
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import DONE
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach, resolved
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Services
+from handoffd.track.track import TrackSupervisor
 from handoffd.track.workspace import set_up
 
 log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 
+ITSELF = "handoffd"
+"""In the place of a person's name: the daemon lands by itself."""
+NOT_GREEN = "NOT_GREEN"
+_FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
+
 MOST_TRIES = 3
 """How often a branch may move while it is merged and tested."""
+
+
+class Yard(Home, Protocol):
+    """The project whose stories are landed."""
+
+    root: str
+    tracks: dict[str, TrackSupervisor]
+
+    @property
+    def files(self) -> ProjectFiles:
+        """What its own files say."""
+
+    @property
+    def main(self) -> TrackSupervisor:
+        """The track that each project has."""
+
+    def track_of(self, story: str | None) -> TrackSupervisor:
+        """Return the track that works on a story; `main` where none does."""
 
 
 class Landings:
     """The landings of one project."""
 
-    def __init__(self, project: Project, services: Services) -> None:
+    def __init__(self, project: Yard, services: Services) -> None:
         self.project = project
-        self._of = project.stories.of
         self._services = services
         self._git = Landing(project.root, services.settings.state_dir, services.environment)
         self._clones = Clones(project.root, services.settings.state_dir, services.environment)
@@ -65,24 +88,36 @@ class Landings:
     async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
         if self._request is None or (self._over.is_set() and self._request != request):
-            self._request, self._result, self._over = request, None, asyncio.Event()
-            if self.project.main.lasting:
-                self.project.main.begin("landing", self._carry_out)
-            else:
+            self._ask(request)
+            if not self.project.main.lasting:
                 await self._carry_out()
         elif self._request != request:
             why = f"{self._request.story or 'a story'} is being landed"
             raise Refused(why, code="LANDING", hint=command_for(self.project.root, "land"))
-        over, known = self._over, self._request
+        over = self._over
         with anyio.move_on_after(within_s):
             await over.wait()
         result = self._result
         if not over.is_set() or result is None:
-            return LandedView(story=known.story or self._story(None), going_on=True)
+            return LandedView(story=request.story or self._story(None), going_on=True)
         self._request = None
         if isinstance(result, HandoffdError):
             raise result
         return result
+
+    def _ask(self, request: LandingRequest) -> None:
+        self._request, self._result, self._over = request, None, asyncio.Event()
+        if self.project.main.lasting:
+            self.project.main.begin("landing", self._carry_out)
+
+    def begin(self) -> None:
+        """Land the next story that is done, where the settings want that and no other landing goes on."""
+        if self._request is not None and not self._over.is_set():
+            return
+        tracks = (track.track for track in self.project.tracks.values())
+        story = next((one.state.story for one in tracks if one.state and self.project.lands_first(one)), None)
+        if story is not None:
+            self._ask(LandingRequest(story=story, by=ITSELF))
 
     async def discard(self, story: str, by: str) -> str:
         """Throw away what a story has done; return the ref that keeps it. Raises HandoffdError."""
@@ -92,9 +127,9 @@ class Landings:
         if any(story in stories_at_work(one.track) for one in self.project.tracks.values()):
             hint = command_for(self.project.root, "abort", "--story", story)
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
-        with self._of(story).place.taken(story):  # who starts it meanwhile gets a new one
+        with self.project.track_of(story).place.taken(story):  # who starts it meanwhile gets a new one
             kept = await self._asked(partial(self._thrown_away, story))
-        await self._of(story).give(Discarded(story=story, kept=kept, by=by))
+        await self.project.track_of(story).give(Discarded(story=story, kept=kept, by=by))
         return kept
 
     def _thrown_away(self, story: str) -> str:
@@ -118,8 +153,21 @@ class Landings:
             self._result = await self._landed(request, self._story(request.story))
         except HandoffdError as error:
             self._result = error
+            if request.by == ITSELF and request.story is not None:
+                await self._refused(request.story, error)
         finally:
             over.set()
+            self.project.stirred()
+
+    async def _refused(self, story: str, error: HandoffdError) -> None:
+        """Report that the daemon could not land a story, with what an agent can do about it."""
+        note = None
+        if error.code in _FOR_AN_AGENT:
+            with suppress(HandoffdError):
+                news = await self._asked(partial(self._git.news, story, self._onto(story)))
+                note = resolving(error.message, news)
+        refused = LandingRefused(story=story, why=error.message, note=note)
+        await self.project.track_of(story).give(refused)
 
     def _story(self, story: str | None) -> str:
         """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
@@ -134,7 +182,7 @@ class Landings:
 
     def _unsaid(self, story: str | None, unlanded: Sequence[str]) -> Refused:
         why = f"{story} is not done" if story is not None else "no story is done"
-        flying = self._of(story).track.state
+        flying = self.project.track_of(story).track.state
         if unlanded and story is None:
             why = f"{first_few(tuple(unlanded))} are done"
         elif flying is not None and flying.step != DONE and flying.story and story in {None, flying.story}:
@@ -157,7 +205,7 @@ class Landings:
                     raise
                 log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
                 continue
-            await self._of(story).give(
+            await self.project.track_of(story).give(
                 Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by)
             )
             return LandedView(
@@ -168,7 +216,7 @@ class Landings:
 
     def _must_be_whole(self, story: str) -> None:
         """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""
-        track = self._of(story).track
+        track = self.project.track_of(story).track
         state, where = track.state, track.ledger.workspace
         if state is not None and state.story == story and where is not None and where.kind == "root":
             why = f"{story} worked in {self.project.root} itself: its files are there"
@@ -184,14 +232,14 @@ class Landings:
             raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(clone.workspace.folder)} status")
 
     def _onto(self, story: str) -> str | None:
-        track, clone = self._of(story).track, self._clones.of(story)
+        track, clone = self.project.track_of(story).track, self._clones.of(story)
         state, where = track.state, track.ledger.workspace
         if clone is not None:
             return clone.workspace.onto
         return where.onto if where is not None and state is not None and state.story == story else None
 
     def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
-        text = self._of(story).track.ledger.texts.get(story)
+        text = self.project.track_of(story).track.ledger.texts.get(story)
         title = f": {text.title}" if text is not None else ""
         message = f"Land {story}{title}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(
             errors="replace"
@@ -210,7 +258,7 @@ class Landings:
         clone = await to_thread.run_sync(self._checkout, merge)
         try:
             place = clone.workspace
-            track = self._of(story)
+            track = self.project.track_of(story)
             checks = Checks(track.key, self.project, self._services, track.attempts.live, lambda: place)
             await set_up(clone, self._clones, checks, settings.workspace, self._services)
             rule = self.project.files.rules.steps.get("verify")
@@ -223,12 +271,16 @@ class Landings:
                 await to_thread.run_sync(self._clones.remove, clone)
         if (problem := _not_green(evidence)) is not None:
             why = f"{story} was not landed: with {merge.onto}, {problem}"
-            raise Refused(why, code="NOT_GREEN", hint=self._way_back(story, f"with {merge.onto}, {problem}"))
+            raise Refused(why, code=NOT_GREEN, hint=self._way_back(story, f"with {merge.onto}, {problem}"))
         return evidence
 
     def _way_back(self, story: str, note: str) -> str:
         """Return the command that has an agent make a story fit the branch as it is by now."""
-        state, rules, root = self._of(story).track.state, self.project.files.rules, self.project.root
+        state, rules, root = (
+            self.project.track_of(story).track.state,
+            self.project.files.rules,
+            self.project.root,
+        )
         if state is None or state.story != story:
             return command_for(root, "start", story, "--force")
         path = rules.path(state.task_type)
@@ -242,6 +294,15 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
+
+
+def resolving(problem: str, news: News) -> str:
+    """Return what an agent has to do so that its story can be landed."""
+    landed = "".join(f"\n- {line}" for line in news.subjects)
+    return (
+        f"This story could not be landed: {problem}.\n{news.onto} has moved on since it began:{landed}\n"
+        f"Run `git merge {news.commit}` in your branch, keep what both bring, and have all tests pass."
+    )
 
 
 def stories_at_work(track: Track) -> frozenset[str | None]:

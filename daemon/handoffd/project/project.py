@@ -24,6 +24,7 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 from msgspec.structs import replace
 
+from handoffd.engine.beside import may_land
 from handoffd.engine.ends import time_limit_min
 from handoffd.engine.events import (
     DeadlinePassed,
@@ -45,6 +46,7 @@ from handoffd.execute.run import Run, adopt, claimed
 from handoffd.files.state_file import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.landing import Landings
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
 from handoffd.project.stories import Stories
@@ -100,6 +102,7 @@ class Project:
         self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
         """By name; `main` is first. Others come and go with their stories."""
         self.stories = Stories(proxy(self))
+        self.landings = Landings(proxy(self), services)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loops: dict[str, anyio.CancelScope] = {}
         self.reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.set)
@@ -176,6 +179,10 @@ class Project:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
         return self.stories.room_for(key.track)
 
+    def lands_first(self, track: Track) -> bool:
+        """Return whether the daemon lands the story of a track, which is done, before another one begins."""
+        return self.files.settings.stories.land == "auto" and may_land(track)
+
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""
         others = (track.track.ledger.spent for track in self.tracks.values() if track.key != key)
@@ -244,8 +251,13 @@ class Project:
     async def _tend(self) -> None:
         try:
             await self.stories.tend()
+            self.landings.begin()
         except HandoffdError as error:  # the next look tries again
             log.warning("tracks not tended", project=self.root, error=error.message)
+
+    def track_of(self, story: str | None) -> TrackSupervisor:
+        """Return the track that works on a story; `main` where none does."""
+        return self.stories.of(story)
 
     async def open_track(self, name: str, first: TrackOpened) -> None:
         """Begin a track with its first event. Raises HandoffdError where that is not recorded."""
@@ -267,7 +279,7 @@ class Project:
 
     def stirred(self) -> None:
         """Take note that a track has decided something: another one may begin or end with that."""
-        if self.stories.in_play:
+        if self.stories.in_play or self.lands_first(self.main.track):
             self._hints.set()
 
     def post(self, track: str, event: Event) -> None:

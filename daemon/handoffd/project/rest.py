@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from handoffd.engine.beside import may_land
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Fault, Limit, Track, TrackKey
@@ -141,10 +142,10 @@ def outline_of(stored: StoredTrack) -> Outline:
 
 
 def _may_open(track: Track) -> bool:
-    """Return whether stories may be given tracks of their own, which a project at rest does not do."""
+    """Return whether stories may begin in tracks of their own, or be landed: not in a project at rest."""
     where, ledger = track.ledger.workspace, track.ledger
     in_clone = where is not None and where.kind == "clone"
-    return ledger.automatic and bool(ledger.beside or (in_clone and ledger.backlog))
+    return may_land(track) or (ledger.automatic and bool(ledger.beside or (in_clone and ledger.backlog)))
 
 
 # --- what is in its folder -----------------------------------------------------------------------

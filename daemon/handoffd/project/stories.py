@@ -6,7 +6,7 @@ Nothing here waits for a track that waits for another one: it is the project's l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -60,7 +60,7 @@ class Tracks(Protocol):
 
     root: str
     files: Files
-    tracks: Mapping[str, TrackSupervisor]
+    tracks: dict[str, TrackSupervisor]
 
     @property
     def workable(self) -> bool:

@@ -465,6 +465,8 @@ class StoriesSettings(_Section):
     """Most stories that are worked on at once."""
     waiting: int = Field(5, ge=0, le=1_000)
     """Most stories that may wait, for a person for instance, while the next one is begun."""
+    land: Literal["ask", "auto"] = "ask"
+    """Who lands a story of a clone that is done: a person, or the daemon."""
 
 
 Commits = Literal["step", "story", "agent", "none"]

@@ -244,6 +244,9 @@ class Home(Protocol):
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
 
+    def lands_first(self, track: Track) -> bool:
+        """Return whether the daemon lands the story of a track, which is done, before another one begins."""
+
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the project's other tracks have used."""
 

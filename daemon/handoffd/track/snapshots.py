@@ -14,8 +14,8 @@ import structlog
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Decision, Refusal
-from handoffd.engine.events import BroughtBack, Event, RolledBack
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.events import Event, RolledBack
+from handoffd.engine.track import BroughtBack, Track, TrackKey
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached

@@ -216,7 +216,8 @@ class Turns:
 
     def auto_continue(self, track: Track) -> bool:
         """Return whether the next story of the backlog starts without being asked for."""
-        return goes_on_by_itself(track.ledger, self._files.settings, self._services.settings)
+        settings = self._files.settings, self._services.settings
+        return goes_on_by_itself(track.ledger, *settings) and not self._home.lands_first(track)
 
     def over(self, track: Track) -> Finding | None:
         """Return the cap that lets nothing more be started for the track, if one does."""

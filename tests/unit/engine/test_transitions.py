@@ -221,7 +221,7 @@ def test_every_advice_is_a_command_about_the_project() -> None:
         assert SHOP == command.given["project"], template
 
     verbs = {"init", "start", "approve", "retry", "resume", "note", "rollback", "reopen", "confirm", "custom"}
-    verbs |= {"budget", "dispatch", "apply", "level", "continue"}
+    verbs |= {"budget", "dispatch", "apply", "level", "continue", "land"}
     assert verbs | {"status", "log", "rules check", "events", "backlog show"} == {
         command.name for command in understood().values()
     }
@@ -253,7 +253,7 @@ def test_a_notice_says_the_same_as_the_answer() -> None:
 
 def event_meant(command: Typed) -> Verb | None:
     """Return the event that a command would be; None for one that only looks."""
-    if command.name not in VERBS or command.name in {"apply", "check"}:
+    if command.name not in VERBS or command.name in {"apply", "check", "land"}:
         return None
     words = {name: value for name, value in command.given.items() if name != "project"}
     given = checked(VERBS[command.name], SHOP, words)

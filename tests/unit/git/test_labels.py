@@ -12,7 +12,6 @@ from handoffd.engine.decision import Decision, Refusal, Spawn, accept
 from handoffd.engine.events import (
     Advanced,
     Approved,
-    BroughtBack,
     ExecutorExited,
     Noted,
     Rejected,
@@ -23,7 +22,7 @@ from handoffd.engine.events import (
     Verb,
 )
 from handoffd.engine.run import Exit, Usage
-from handoffd.engine.track import EXTERNAL, Facts, Phase, Track
+from handoffd.engine.track import EXTERNAL, BroughtBack, Facts, Phase, Track
 from handoffd.git.labels import (
     BEGUN,
     KEPT,

@@ -25,7 +25,7 @@ from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
 from handoffd.git.worktree import Worktree
-from handoffd.project.landing import Landings, finish_landings
+from handoffd.project.landing import finish_landings
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
 
@@ -58,7 +58,7 @@ async def done(
 async def land(here: House, project: Project, **asked: object) -> LandedView:
     """Land a story, by mei."""
     request = LandingRequest(by="mei", **asked)  # type: ignore[arg-type]
-    return await Landings(project, here.services).land(request, 60)
+    return await project.landings.land(request, 60)
 
 
 async def refused(here: House, project: Project, **asked: object) -> Refused:
@@ -184,7 +184,7 @@ async def test_who_asks_again_waits_for_the_same_landing(tmp_path: Path) -> None
     """After its limit a caller hears that it goes on; another landing is refused until then."""
     async with done(tmp_path) as (here, project):
         (tmp_path / "verdict").write_text('until test -e "$HOME/go"; do sleep 0.05; done\n')
-        landings, request = Landings(project, here.services), LandingRequest(by="mei")
+        landings, request = project.landings, LandingRequest(by="mei")
         assert (await landings.land(request, 0.1)).going_on
         with pytest.raises(Refused) as caught:
             await landings.land(LandingRequest(by="mei", story="US-009"), 0.1)
@@ -234,8 +234,8 @@ async def test_a_story_that_was_landed_begins_anew_at_main(tmp_path: Path) -> No
 
 async def test_an_outcome_that_was_never_asked_for_keeps_no_other_story(tmp_path: Path) -> None:
     """A caller that did not wait for the end has landed one story, and another is asked for."""
-    async with done(tmp_path) as (here, project):
-        landings = Landings(project, here.services)
+    async with done(tmp_path) as (_, project):
+        landings = project.landings
         assert (await landings.land(LandingRequest(story="US-001"), 0)).going_on
         await eventually(lambda: project.main.track.ledger.landed)
 
@@ -335,7 +335,7 @@ async def test_a_discarded_story_has_neither_clone_nor_branch_and_a_ref_keeps_it
     async with done(tmp_path) as (here, project):
         folder = project.main.workspace.folder
         at(folder, "late.txt").write_text("not committed\n")
-        kept = await Landings(project, here.services).discard("US-001", "mei")
+        kept = await project.landings.discard("US-001", "mei")
 
         assert "refs/handoffd/US-001/discarded-20260131T221509Z" == kept
         assert "not committed" == said(project, "show", f"{kept}:late.txt")
@@ -351,10 +351,10 @@ async def test_a_discarded_story_has_neither_clone_nor_branch_and_a_ref_keeps_it
 
 async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> None:
     """`gc` has removed the clone; a second time there is nothing to discard."""
-    async with done(tmp_path) as (here, project):
+    async with done(tmp_path) as (_, project):
         end = said(project, "rev-parse", "handoffd/US-001")
         shutil.rmtree(Path(project.main.workspace.folder).parent)
-        landings = Landings(project, here.services)
+        landings = project.landings
         assert end == said(project, "rev-parse", await landings.discard("US-001", "mei"))
         with pytest.raises(Refused) as caught:
             await landings.discard("US-001", "mei")
@@ -363,10 +363,10 @@ async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> No
 
 async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
     """It is aborted first; then it can be."""
-    async with done(tmp_path) as (here, project):
+    async with done(tmp_path) as (_, project):
         await project.main.give(Started(story="US-002"))
         await eventually(lambda: shown(project)["step"] == "review")
-        landings = Landings(project, here.services)
+        landings = project.landings
         with pytest.raises(Refused) as caught:
             await landings.discard("US-002", "mei")
         assert ("STORY_IN_PROGRESS", f"handoffd abort {project.root} --story US-002") == (
@@ -384,7 +384,7 @@ async def test_a_story_that_is_started_while_it_is_discarded_waits_for_a_new_clo
         folder, state_dir = project.main.workspace.folder, here.services.settings.state_dir
         at(folder, "late.txt").write_text("not committed\n")
         with Worktree(folder, state_dir, dict(os.environ)).locked(5):
-            tasks.start_soon(Landings(project, here.services).discard, "US-001", "mei")
+            tasks.start_soon(project.landings.discard, "US-001", "mei")
             await anyio.wait_all_tasks_blocked()
             await project.main.give(Started(story="US-001", force=True))
             await eventually(lambda: "is being removed" in str(project.main.shortage))
@@ -396,8 +396,8 @@ async def test_a_story_that_is_started_while_it_is_discarded_waits_for_a_new_clo
 
 async def test_commits_of_a_person_are_not_discarded(tmp_path: Path) -> None:
     """Neither is a branch that they are on."""
-    async with done(tmp_path) as (here, project):
-        landings = Landings(project, here.services)
+    async with done(tmp_path) as (_, project):
+        landings = project.landings
         git(Path(project.root), "switch", "--quiet", "handoffd/US-001")
         commit(project, "mine.txt", "mine\n")
         for code, branch in (("BRANCH_CHECKED_OUT", "main"), ("BRANCH_DIVERGED", "handoffd/US-001")):

@@ -11,6 +11,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, house
 from tests.unit.project.living import living
+from tests.unit.project.test_landing import commit, said
 from tests.unit.track.test_workspace import in_git
 
 from handoffd.engine.decision import Accepted, Refusal, Result
@@ -26,9 +27,9 @@ from handoffd.engine.events import (
     StoryOpened,
     Verb,
 )
+from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
-from handoffd.project.landing import Landings
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
 from handoffd.protocol.state import State
@@ -143,14 +144,14 @@ async def test_a_landed_story_gives_its_track_back_and_lets_those_who_wait_for_i
     tmp_path: Path,
 ) -> None:
     """Its STATE file goes; the backlog's next one, which built on it, has its files."""
-    async with beside(tmp_path, stories=2) as (here, project):
+    async with beside(tmp_path, stories=2) as (_, project):
         await given(project, Started(story="US-003", blocked_by=("US-002",), queue=True))
         await all_at(project, "review", "US-002")
         await given(project, Approved(story="US-002"))
         await all_at(project, "done", "US-002")
         assert "US-003" not in project.tracks
         request = LandingRequest(story="US-002", by="mei")
-        await Landings(project, here.services).land(request, 60)
+        await project.landings.land(request, 60)
         await all_at(project, "review", "US-003")
         assert (False, None) == ("US-002" in project.tracks, step_of(project, "US-002"))
         assert ("US-002",) == project.main.track.ledger.stories_done
@@ -242,3 +243,103 @@ async def test_an_edit_of_the_step_table_takes_effect_at_each_tracks_own_next_tu
         )  # fmt: skip
         (tmp_path / "go").touch()
         await all_at(project, "done", "US-002")
+
+
+# --- landed by the daemon -----------------------------------------------------------------------------
+AUTO = """\
+workspace: clone
+stories: {parallel: 3, land: auto}
+test: {command: [/bin/sh, -c, '. "$HOME/verdict"']}
+"""
+NO_GATE = """\
+steps:
+  bdd: {next_on_pass: impl, timeout_min: 1}
+  impl: {next_on_pass: done, timeout_min: 1}
+"""
+RESOLVING = f"""\
+cp "$HOME/state/runs/$HANDOFFD_RUN/prompt.md" "$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP"
+while test -e "$HOME/hold"; do sleep 0.02; done
+merge=$(grep -o 'git merge [0-9a-f]*' "$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP")
+if test -n "$merge"; then
+  echo "$HANDOFFD_STORY" >> "$HOME/resolved"
+  if test -e "$HOME/resolves" && ! $merge -q; then
+    sed -i '/^[<=>]/d' contested.txt
+    git add -A && git commit -qm "Take in what landed"
+  fi
+elif test -e "$HOME/contested"; then echo "$HANDOFFD_STORY" > contested.txt; fi
+echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
+{HAND_OVER}"""
+"""Writes to the same file as its siblings, where the test wants that; merges where its prompt says so."""
+
+
+@asynccontextmanager
+async def landing_itself(base: Path, *stories: str) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project without gates whose stories the daemon lands."""
+    (base / "verdict").write_text("exit 0\n")
+    root = in_git(base, AUTO)
+    at(root, ".ai/step-rules.yaml").write_text(NO_GATE)
+    async with house(base, RESOLVING, sandbox={"level": "off"}) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        for story in stories:
+            await given(project, Started(story=story))
+        yield here, project
+
+
+def on_main(project: Project) -> set[str]:
+    """Return the files at the end of `main`."""
+    return set(said(project, "ls-tree", "-r", "--name-only", "main").split())
+
+
+async def test_stories_are_landed_by_the_daemon_where_the_settings_say_so(tmp_path: Path) -> None:
+    """One after the other, each tested; their tracks end, and the person's checkout follows."""
+    async with landing_itself(tmp_path, "US-001", "US-002", "US-003") as (_, project):
+        wanted = {f"US-{number:03}.txt" for number in (1, 2, 3)}
+        await eventually(lambda: wanted <= on_main(project))
+        await eventually(lambda: ["main"] == list(project.tracks))
+        assert all(at(project.root, name).exists() for name in wanted)
+        assert "" == said(project, "status", "--porcelain", "--untracked-files=no")
+        assert "By: handoffd" in said(project, "log", "--format=%B", "main")
+
+
+async def test_a_story_that_conflicts_goes_back_to_an_agent_who_merges_what_landed(tmp_path: Path) -> None:
+    """The agent is told what to merge, and what landed meanwhile; both stories are landed in the end."""
+    for name in ("contested", "resolves"):
+        (tmp_path / name).touch()
+    async with landing_itself(tmp_path, "US-001", "US-002") as (_, project):
+        await eventually(lambda: {"US-001.txt", "US-002.txt"} <= on_main(project))
+        (later,) = (tmp_path / "resolved").read_text().split()
+        first = {"US-001": "US-002", "US-002": "US-001"}[later]
+        prompt = (tmp_path / f"prompt-{later}-impl").read_text()
+        assert f"handoffd/{later} conflicts in contested.txt" in prompt
+        assert f"- Land {first}" in prompt or f"- {first}" in prompt
+        assert {first, later} <= {*said(project, "show", "main:contested.txt").split()}
+
+
+async def test_after_two_tries_a_person_has_to_land_a_story(tmp_path: Path) -> None:
+    """Who is notified, once; the other stories go on."""
+    (tmp_path / "contested").touch()
+    async with landing_itself(tmp_path, "US-001", "US-002") as (here, project):
+        await eventually(lambda: any(one.track.ledger.unlanded for one in project.tracks.values()))
+        (left,) = [one.track for one in project.tracks.values() if one.track.ledger.unlanded]
+        assert left.state is not None
+        assert left.ledger.resolves == MOST_RESOLVES
+        assert 2 == len((tmp_path / "resolved").read_text().split())
+        told = [
+            one
+            for one in here.told.notices
+            if one.kind == "needs_human" and "could not be landed" in one.text
+        ]
+        assert [f"handoffd land {project.root} --story {left.state.story}"] == [one.action for one in told]
+
+
+async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent(tmp_path: Path) -> None:
+    """The branch stays as a person has left it, who committed meanwhile."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (_, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        (tmp_path / "verdict").write_text("test ! -e other.txt || { echo it does not add up; exit 1; }\n")
+        commit(project, "other.txt", "mine\n")
+        (tmp_path / "hold").unlink()
+        await eventually((tmp_path / "resolved").exists)
+        assert "it does not add up" in (tmp_path / "prompt-US-001-impl").read_text()
+        assert "US-001.txt" not in on_main(project)

@@ -14,7 +14,7 @@ from tests.support.house import House, at, make_project
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.run import Usage
-from handoffd.engine.track import TrackKey, Workspace
+from handoffd.engine.track import Track, TrackKey, Workspace
 from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
 from handoffd.track.checks import Checks
@@ -46,6 +46,10 @@ class Yard:
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Return that there is room."""
         return nullcontext()
+
+    def lands_first(self, track: Track) -> bool:
+        """Return False."""
+        return False
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return nothing."""
