@@ -66,7 +66,7 @@ async def test_a_story_is_started_and_followed_to_its_gate(daemon: Daemon, tmp_p
     """By a client that was not allowed to open it; one that was does, and the story is done."""
     project = sample(tmp_path)
     daemon.verb("init", project)
-    name = daemon.view(project)["name"]
+    name = daemon.view(project)["called"]
 
     async with session(daemon) as client:
         assert "accepted" == (await told(client, "start", project=name, story="US-001"))["type"]

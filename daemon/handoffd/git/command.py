@@ -27,7 +27,7 @@ FAILED = "GIT_FAILED"
 TOO_SLOW = "GIT_TOO_SLOW"
 
 ATTRIBUTES = "attributes"
-"""The file in the shadow with attributes of ours; those of the repository go before them."""
+"""The file in the shadow with attributes of ours; a repository's own go before them."""
 _MOST_OUTPUT = 64 * 1024 * 1024
 _END_S = 1.0
 """How long git may take to remove its unfinished files when it is asked to end."""

@@ -160,7 +160,7 @@ class Landings:
             self.project.stirred()
 
     async def _refused(self, story: str, error: HandoffdError) -> None:
-        """Report that the daemon could not land a story, with what an agent can do about it."""
+        """Report that the daemon could not land a story, and to an agent how it can help."""
         note = None
         if error.code in _FOR_AN_AGENT:
             with suppress(HandoffdError):

@@ -254,10 +254,15 @@ class TrackSupervisor:
         return decision
 
     def _rules_in_force(self) -> RuleBook:
-        """Return the step table to decide by: an edit takes effect at the track's own next turn."""
-        if self.track.ledger.dispatch is None:
-            return self._files.rules
-        self._rules = self._rules or self._files.rules
+        """Return the step table to decide by: an edit takes effect at the track's own next turn.
+
+        But for one that makes a gate of the step in hand: only a person passes that.
+        """
+        newest, dispatch = self._files.rules, self.track.ledger.dispatch
+        rule = newest.steps.get(dispatch.step) if dispatch is not None else None
+        if dispatch is None or (rule is not None and rule.requires_human):
+            return newest
+        self._rules = self._rules or newest
         return self._rules
 
     async def _keep(self, event: Event, decision: Decision) -> None:

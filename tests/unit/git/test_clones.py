@@ -150,7 +150,15 @@ def test_what_a_person_ignores_and_what_is_handed_over_is_left_out(project: Path
     """Of an agent that adds all files: the project's own list of ignored files counts here, too."""
     (project / ".git/info/exclude").write_text("*.local")
     folder = Path(make().workspace.folder)
-    for name in ("HANDOFF.md", "executor-result", "CHECKLIST.md", "history.md", "notes.md"):
+    papers = (
+        "HANDOFF.md",
+        "executor-result",
+        "CHECKLIST.md",
+        "history.md",
+        "handoffd.yaml",
+        "step-rules.yaml",
+    )
+    for name in (*papers, "notes.md"):
         (folder / ".ai" / name).write_text("x")
     (folder / "my.local").touch()
     (folder / "new").touch()

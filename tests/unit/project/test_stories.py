@@ -269,7 +269,7 @@ if test -n "$merge"; then
 elif test -e "$HOME/contested"; then echo "$HANDOFFD_STORY" > contested.txt; fi
 echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
 {HAND_OVER}"""
-"""Writes to the same file as its siblings, where the test wants that; merges where its prompt says so."""
+"""Writes to the same file as its siblings, where the test wants that; merges where its prompt has the command."""
 
 
 @asynccontextmanager
@@ -302,7 +302,7 @@ async def test_stories_are_landed_by_the_daemon_where_the_settings_say_so(tmp_pa
 
 
 async def test_a_story_that_conflicts_goes_back_to_an_agent_who_merges_what_landed(tmp_path: Path) -> None:
-    """The agent is told what to merge, and what landed meanwhile; both stories are landed in the end."""
+    """Its prompt says what to merge, and what landed meanwhile; both stories are landed in the end."""
     for name in ("contested", "resolves"):
         (tmp_path / name).touch()
     async with landing_itself(tmp_path, "US-001", "US-002") as (_, project):
