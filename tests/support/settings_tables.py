@@ -131,6 +131,10 @@ _MEANINGS: Mapping[str, str] = {
         "Most of its stories that may wait, for a person, a limit or a budget, while the next one is begun."
     ),
     "stories.land": "Who lands a story that is done in a clone: you (`ask`), or the daemon (`auto`).",
+    "stories.overlap": (
+        "What a story does, before its first step with code, where another one changes the same files: `wait`"
+        " until that has landed, or `warn` in `status`."
+    ),
     "commit": (
         "When the daemon commits on a story's branch: after each `step`, at the end of the `story`, never"
         " (`none`; in a clone `agent`: what agents commit). Without it, `step` in a clone, else `none`."

@@ -218,7 +218,7 @@ class MemorySupervision:
             text="Dark mode\n\nA toggle.", source=None,
         )  # fmt: skip
 
-    async def snapshots(self, project: str) -> SnapshotsView:
+    async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return what there was before the story, and what its first step has left."""
         begun = SnapshotView(
             name="bdd-0", ref="refs/handoffd/US-001/bdd-0", commit="c0" * 20, step="bdd", result="begun",

@@ -99,9 +99,9 @@ class _Talk(Struct, frozen=True):
 
     @property
     def track(self) -> Json | None:
-        """The main track."""
+        """The first track that waits for a person's decision; where none does, the one each project has."""
         tracks = self.view["tracks"] if self.view else ()
-        return tracks[0] if tracks else None
+        return next((track for track in tracks if track["gate"]), tracks[0] if tracks else None)
 
     @property
     def opens(self) -> bool:

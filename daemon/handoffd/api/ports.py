@@ -146,8 +146,8 @@ class Supervision(Protocol):
     async def story(self, project: str, story: str | None) -> StoryView:
         """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
 
-    async def snapshots(self, project: str) -> SnapshotsView:
-        """Return the snapshots of a project's story. Raises StoreError where there can be none."""
+    async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
+        """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""
 
     async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
         """Return the clones in which stories of one project, or of all, work."""

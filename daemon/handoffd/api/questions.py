@@ -133,7 +133,7 @@ _QUESTIONS: Final = (
     ),
     Question(
         name="snapshots", help="The files of a project's story as they were kept: as `snapshots --json`.",
-        parameters=(_ONE_PROJECT,), ask=Reads.snapshots, hint="handoffd snapshots PROJECT",
+        parameters=(_ONE_PROJECT, _STORY), ask=Reads.snapshots, hint="handoffd snapshots PROJECT",
     ),
     Question(
         name="workspaces", help="The clones in which stories work: as `workspaces --json`.",

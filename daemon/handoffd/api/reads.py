@@ -209,10 +209,10 @@ class Reads:
         view = await self._supervision.story(root, story)
         return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
-    async def snapshots(self, project: str) -> SnapshotsAnswer:
-        """Return the snapshots of a project's story."""
+    async def snapshots(self, project: str, story: str | None = None) -> SnapshotsAnswer:
+        """Return the snapshots of a project's story, the first one in flight by default."""
         root = self._supervision.find(project)
-        view = await self._supervision.snapshots(root)
+        view = await self._supervision.snapshots(root, story)
         return SnapshotsAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
     async def workspaces(self, project: str | None = None) -> WorkspacesAnswer:

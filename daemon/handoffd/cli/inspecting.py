@@ -244,14 +244,15 @@ def told(answer: dict[str, Any]) -> list[str]:
 # --- snapshots -----------------------------------------------------------------------------------------
 @click.command()
 @project_argument
+@click.option("--story", metavar="STORY", help="The story that is meant, where several are in flight.")
 @json_option
 @click.pass_obj
-def snapshots(place: Place, project: str | None, as_json: bool) -> None:
+def snapshots(place: Place, project: str | None, story: str | None, as_json: bool) -> None:
     """List the files of PROJECT's story as they were kept: before its first step, after each attempt.
 
     Each is a ref of the project's git repository, on no branch. `rollback PROJECT STEP --files` goes back.
     """
-    answer = ask(place, "snapshots", project=place.project(project))
+    answer = ask(place, "snapshots", project=place.project(project), story=story)
     _show(answer.json, as_json, kept)
 
 

@@ -17,7 +17,7 @@ from handoffd.engine.decision import Decision, Situation, accept, ground, refuse
 from handoffd.engine.events import StoryClosed, StoryOpened, TrackClosed, TrackOpened
 from handoffd.engine.routing import begin, entry_of, unasked, without
 from handoffd.engine.track import Ledger, Queued, Track, unmet, with_done, with_texts
-from handoffd.protocol.rules import DONE
+from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 
 Standing = Literal["free", "works", "waits", "over"]
@@ -71,6 +71,20 @@ def next_beside(
     if upcoming is None or not (upcoming.bootstrapped or desk.ledger.stories_done):
         return None  # the bootstrap of a project is one story's, and the others build on it
     return upcoming
+
+
+# --- stories that change the same files -----------------------------------------------------------------
+def is_code(step: str, rules: RuleBook) -> bool:
+    """Return whether a step is about code: its tests are measured."""
+    rule = rules.steps.get(step)
+    return rule is not None and rule.tests is not None
+
+
+def is_at_code(track: Track, rules: RuleBook) -> bool:
+    """Return whether an attempt at code of a track's story was made, or is being made."""
+    dispatch = track.ledger.dispatch
+    steps = {*track.ledger.facts.attempts, *([dispatch.step] if dispatch is not None else [])}
+    return any(is_code(step, rules) for step in steps)
 
 
 # --- of the track that has the backlog ----------------------------------------------------------------

@@ -407,10 +407,10 @@ class Roster:
         with self._register.guest(project):
             return story_of(await self._loops.awake(project), story)
 
-    async def snapshots(self, project: str) -> SnapshotsView:
-        """Return the snapshots of a project's story. Raises StoreError where there can be none."""
+    async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
+        """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""
         with remedies(project), self._register.guest(project):
-            return await snapshots_of(await self._loops.awake(project))
+            return await snapshots_of(await self._loops.awake(project), story)
 
     async def workspaces(self, project: str | None) -> tuple[WorkspaceView, ...]:
         """Return the clones in which stories of one project, or of all, work."""

@@ -9,6 +9,7 @@ calls block: give them to a thread.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -39,6 +40,9 @@ _UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
 """Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _NOTE = "landing.json"
 _MOST_NAMED = 10
+_PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
+_MOST_PAPERS, _MOST_READ = 50, 256 * 1024
+_PATH = re.compile(r"[\w./-]*\w\.\w+")
 
 
 class Merge(Struct, frozen=True, kw_only=True):
@@ -65,6 +69,15 @@ class News(Struct, frozen=True, kw_only=True):
     """Where it ends."""
     subjects: tuple[str, ...]
     """The first lines of the latest of its commits, the newest first."""
+
+    @property
+    def to_take_in(self) -> str:
+        """What an agent has to do so that its story goes with them."""
+        listed = "".join(f"\n- {subject}" for subject in self.subjects)
+        return (
+            f"{self.onto} has moved on since this story began:{listed}\n"
+            f"Run `git merge {self.commit}` in your branch, keep what both bring, and have all tests pass."
+        )
 
 
 _MERGE = msgspec.json.Decoder(Merge)
@@ -117,6 +130,27 @@ class Landing:
             words = ("log", "--first-parent", "--format=%s", f"--max-count={_MOST_NAMED}", commit, f"^{own}")
             told = git.run(*words).decode(errors="replace")
             return News(onto=ref.removeprefix(HEADS), commit=commit, subjects=tuple(told.splitlines()))
+
+    @disk_faults()
+    def code_of(self, story: str, base: str) -> frozenset[str]:
+        """Return the files that a story has changed since `base`, and those there that its papers name.
+
+        Papers themselves are left out: each story adds to the same ones.
+        """
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            end = end_of(repository, f"{HEADS}{branch_of(repository, story)}")
+            if not end:
+                return frozenset()
+            changed = _paths(git.run("diff-tree", "-r", "-z", "--name-only", base, end))
+            there = _paths(git.run("ls-tree", "-r", "-z", "--name-only", base))
+            papers = sorted(path for path in changed if path.endswith(_PAPERS))[:_MOST_PAPERS]
+            named: set[str] = set()
+            for path in papers:
+                text = git.run("cat-file", "blob", f"{end}:{path}", fine=(0, 128))[:_MOST_READ]
+                named |= there & {
+                    word.removeprefix("./") for word in _PATH.findall(text.decode(errors="replace"))
+                }
+            return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
     def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:
         if git.is_so("merge-base", "--is-ancestor", end, was):
@@ -267,6 +301,10 @@ def cut_off(state_dir: Path) -> tuple[str, ...]:
     """Return the projects in which a landing was cut off. Blocks."""
     notes = (state_dir / "snapshots").glob(f"*/{_NOTE}")
     return tuple(os.fsdecode((note.parent / "root").read_bytes()) for note in notes)
+
+
+def _paths(listed: bytes) -> set[str]:
+    return {os.fsdecode(path) for path in listed.split(b"\0") if path}
 
 
 def _in_the_way(repository: Repository, why: str, look: str = "status --short") -> Refused:

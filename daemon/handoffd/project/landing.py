@@ -29,7 +29,7 @@ from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones, clones_in, roots_with
-from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, News, cut_off
+from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import DONE
@@ -165,7 +165,7 @@ class Landings:
         if error.code in _FOR_AN_AGENT:
             with suppress(HandoffdError):
                 news = await self._asked(partial(self._git.news, story, self._onto(story)))
-                note = resolving(error.message, news)
+                note = f"This story could not be landed: {error.message}.\n{news.to_take_in}"
         refused = LandingRefused(story=story, why=error.message, note=note)
         await self.project.track_of(story).give(refused)
 
@@ -294,15 +294,6 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
-
-
-def resolving(problem: str, news: News) -> str:
-    """Return what an agent has to do so that its story can be landed."""
-    landed = "".join(f"\n- {line}" for line in news.subjects)
-    return (
-        f"This story could not be landed: {problem}.\n{news.onto} has moved on since it began:{landed}\n"
-        f"Run `git merge {news.commit}` in your branch, keep what both bring, and have all tests pass."
-    )
 
 
 def stories_at_work(track: Track) -> frozenset[str | None]:

@@ -24,6 +24,7 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 from msgspec.structs import replace
 
+from handoffd.capacity.machine import Shortage
 from handoffd.engine.beside import may_land
 from handoffd.engine.ends import time_limit_min
 from handoffd.engine.events import (
@@ -47,6 +48,7 @@ from handoffd.files.state_file import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.landing import Landings
+from handoffd.project.overlap import Overlaps
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
 from handoffd.project.stories import Stories
@@ -103,6 +105,7 @@ class Project:
         """By name; `main` is first. Others come and go with their stories."""
         self.stories = Stories(proxy(self))
         self.landings = Landings(proxy(self), services)
+        self.overlaps = Overlaps(root, self.files, self.tracks, services)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loops: dict[str, anyio.CancelScope] = {}
         self.reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.set)
@@ -178,6 +181,10 @@ class Project:
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
         return self.stories.room_for(key.track)
+
+    async def overlap(self, key: TrackKey) -> Shortage | None:
+        """Return that a story, before its first attempt at code, waits for one with the same files."""
+        return await self.overlaps.shortage(key.track)
 
     def lands_first(self, track: Track) -> bool:
         """Return whether the daemon lands the story of a track, which is done, before another one begins."""

@@ -112,6 +112,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
     troubles = [(track.snapshots.trouble, track.place.trouble) for track in project.tracks.values()]
     unkept = [trouble for pair in troubles for trouble in pair if trouble]
+    unkept += project.overlaps.warnings.values()
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.reconciler.edited else []
     leaving = [_LEAVING] if project.leaving else []
@@ -385,9 +386,9 @@ def _queued_view(track: Track, place: int, entry: Queued) -> QueuedView:
 # --- one story ----------------------------------------------------------------------------------------
 def story_of(project: Project, story: str | None) -> StoryView:
     """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
-    track = project.main.track
+    track, own = project.main.track, project.track_of(story).track
     name = story or (track.state.story if track.state is not None else None)
-    standing = None if name is None else _standing_of(track, name)
+    standing = None if name is None else _standing_of(own, name) or _standing_of(track, name)
     if name is None or standing is None:
         what = "no story was started" if name is None else f"no story is called {name[:80]!r} here"
         raise NotFound(what, hint=command_for(project.root, "backlog"))
@@ -416,10 +417,17 @@ def _title_of(ledger: Ledger, story: str | None) -> str | None:
 
 
 # --- the snapshots ------------------------------------------------------------------------------------
-async def snapshots_of(project: Project) -> SnapshotsView:
-    """Return the snapshots of a project's story. Raises StoreError where there can be none."""
-    track = project.main.track
-    kept = await project.main.snapshots.all(track)
+async def snapshots_of(project: Project, story: str | None) -> SnapshotsView:
+    """Return the snapshots of a project's story. Raises NotFound, and StoreError where there can be none.
+
+    `story` names the one that is meant, where several are in flight.
+    """
+    found = project.track_of(story)
+    track = found.track
+    if story is not None and (track.state is None or track.state.story != story):
+        hint = command_for(project.root, "status")
+        raise NotFound(f"{story} is not in flight", hint=hint)
+    kept = await found.snapshots.all(track)
     views = [
         SnapshotView(
             name=one.name, ref=one.ref or None, commit=one.commit, step=one.label.step,
@@ -427,6 +435,6 @@ async def snapshots_of(project: Project) -> SnapshotsView:
         )
         for one in kept
     ]  # fmt: skip
-    story = track.state.story if track.state is not None else None
+    shown = track.state.story if track.state is not None else None
     folder = track.works_in(project.root).folder
-    return SnapshotsView(project=project.root, story=story, snapshots=tuple(views), folder=folder)
+    return SnapshotsView(project=project.root, story=shown, snapshots=tuple(views), folder=folder)

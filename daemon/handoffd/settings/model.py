@@ -467,6 +467,8 @@ class StoriesSettings(_Section):
     """Most stories that may wait, for a person for instance, while the next one is begun."""
     land: Literal["ask", "auto"] = "ask"
     """Who lands a story of a clone that is done: a person, or the daemon."""
+    overlap: Literal["wait", "warn"] = "wait"
+    """Whether a story waits, before its code, for another one that changes the same files."""
 
 
 Commits = Literal["step", "story", "agent", "none"]

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 import handoffd
 from handoffd.capacity.accounts import Accounts
 from handoffd.capacity.budgets import Budgets
-from handoffd.capacity.machine import Descriptors
+from handoffd.capacity.machine import Descriptors, Shortage
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
@@ -243,6 +243,9 @@ class Home(Protocol):
 
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
+
+    async def overlap(self, key: TrackKey) -> Shortage | None:
+        """Return that a story, before its first attempt at code, waits for one with the same files."""
 
     def lands_first(self, track: Track) -> bool:
         """Return whether the daemon lands the story of a track, which is done, before another one begins."""

@@ -22,6 +22,7 @@ from anyio import to_thread
 
 from handoffd.capacity.machine import Room, Shortage, descriptor_shortage, shortage_in
 from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
+from handoffd.engine.beside import is_at_code, is_code
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, Spawn
 from handoffd.engine.dispatching import wants_turn
@@ -377,7 +378,13 @@ class TrackSupervisor:
         Raises HandoffdError where a person must help: its clone cannot be made.
         """
         short = descriptor_shortage(self._services) or await self._room.shortage()
-        return short or await self.place.shortage(track) or await self._no_clone()
+        short = short or await self.place.shortage(track) or await self._no_clone()
+        return short or (await self._home.overlap(self.key) if self._begins_code(track) else None)
+
+    def _begins_code(self, track: Track) -> bool:
+        """Return whether a track is about to be dispatched for the first code of its story."""
+        step, rules = track.state.step if track.state is not None else "", self._files.rules
+        return is_code(step, rules) and not is_at_code(self.track, rules)
 
     async def _no_clone(self) -> Shortage | None:
         """Return that the track's own clone is gone; looks at the project find out about its root."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, house
+from tests.support.repositories import git
 from tests.unit.project.living import living
 from tests.unit.project.test_landing import commit, said
 from tests.unit.track.test_workspace import in_git
@@ -257,19 +259,22 @@ steps:
   impl: {next_on_pass: done, timeout_min: 1}
 """
 RESOLVING = f"""\
-cp "$HOME/state/runs/$HANDOFFD_RUN/prompt.md" "$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP"
+prompt="$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP"
+cp "$HOME/state/runs/$HANDOFFD_RUN/prompt.md" "$prompt"
 while test -e "$HOME/hold"; do sleep 0.02; done
-merge=$(grep -o 'git merge [0-9a-f]*' "$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP")
+merge=$(grep -o 'git merge [0-9a-f]*' "$prompt")
 if test -n "$merge"; then
   echo "$HANDOFFD_STORY" >> "$HOME/resolved"
   if test -e "$HOME/resolves" && ! $merge -q; then
     sed -i '/^[<=>]/d' contested.txt
     git add -A && git commit -qm "Take in what landed"
   fi
-elif test -e "$HOME/contested"; then echo "$HANDOFFD_STORY" > contested.txt; fi
+elif test -e "$HOME/contested"; then
+  echo "$HANDOFFD_STORY" > contested.txt
+fi
 echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
 {HAND_OVER}"""
-"""Writes to the same file as its siblings, where the test wants that; merges where its prompt has the command."""
+"""Writes to the file of its siblings, where the test wants that; merges where its prompt has how."""
 
 
 @asynccontextmanager
@@ -343,3 +348,66 @@ async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent
         await eventually((tmp_path / "resolved").exists)
         assert "it does not add up" in (tmp_path / "prompt-US-001-impl").read_text()
         assert "US-001.txt" not in on_main(project)
+
+
+# --- the same files -----------------------------------------------------------------------------------
+MEANT = f"""\
+prompt="$HOME/prompt-$HANDOFFD_STORY-$HANDOFFD_STEP"
+cp "$HOME/state/runs/$HANDOFFD_RUN/prompt.md" "$prompt"
+if test "$HANDOFFD_STEP" = bdd; then
+  mkdir -p docs && echo "Changes ./shared.py" > "docs/$HANDOFFD_STORY.md"
+else
+  touch "$HOME/at-$HANDOFFD_STORY-$HANDOFFD_STEP"
+  until test -e "$HOME/go-$HANDOFFD_STORY"; do sleep 0.02; done
+  $(grep -o 'git merge [0-9a-f]*' "$prompt") > "$HOME/merged-$HANDOFFD_STORY" 2>&1
+  echo "# $HANDOFFD_STORY" >> shared.py
+fi
+{HAND_OVER}"""
+"""Its paper names a file of the project; its code changes that, when the test lets it."""
+
+
+@asynccontextmanager
+async def of_one_mind(base: Path, settings: str = AUTO) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project of two stories that both mean to change `shared.py`."""
+    (base / "verdict").write_text("exit 0\n")
+    root = in_git(base, settings)
+    at(root, ".ai/step-rules.yaml").write_text(NO_GATE)
+    at(root, "shared.py").write_text("# begun\n")
+    git(Path(root), "add", "shared.py")
+    assert 0 == git(Path(root), "commit", "--quiet", "-m", "shared")
+    async with house(base, MEANT, sandbox={"level": "off"}) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        for story in ("US-001", "US-002"):
+            await given(project, Started(story=story))
+        yield here, project
+
+
+async def test_a_story_waits_before_its_code_for_another_one_that_means_the_same_file(tmp_path: Path) -> None:
+    """It goes on when that has landed, and its agent takes it in first; so both land without a conflict."""
+    async with of_one_mind(tmp_path) as (here, project):
+        (first,) = [path.name[3:9] for path in await eventually(lambda: [*tmp_path.glob("at-*-impl")])]
+        (later,) = {"US-001", "US-002"} - {first}
+
+        async def waits() -> bool:
+            views = {one.story: one for one in (await view_of(project, here.services.slots)).tracks}
+            return views[later].waits_for == f"shared.py: {first} changes that, too (stories.overlap)"
+
+        look: Callable[[], Any] = waits
+        await eventually(look)
+        (tmp_path / f"go-{first}").touch()
+        await eventually((tmp_path / f"at-{later}-impl").exists)
+        prompt = (tmp_path / f"prompt-{later}-impl").read_text()
+        assert f"{first} has changed files that this story means." in prompt
+        (tmp_path / f"go-{later}").touch()
+        await eventually(lambda: f"# {later}" in said(project, "show", "main:shared.py"))
+        assert {"# US-001", "# US-002"} <= {*said(project, "show", "main:shared.py").splitlines()}
+
+
+async def test_stories_that_mean_the_same_file_go_on_with_a_warning_where_the_settings_want_that(
+    tmp_path: Path,
+) -> None:
+    """Both are at their code at once."""
+    async with of_one_mind(tmp_path, AUTO.replace("land: auto", "overlap: warn")) as (here, project):
+        await eventually(lambda: 2 == len([*tmp_path.glob("at-*-impl")]))
+        (warning,) = (await view_of(project, here.services.slots)).warnings
+        assert "changes that, too (stories.overlap)" in warning

@@ -338,7 +338,7 @@ def test_all_but_the_language_needs_trust() -> None:
         "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
-        "stories: {parallel: 2, waiting: 1, land: auto}, "
+        "stories: {parallel: 2, waiting: 1, land: auto, overlap: warn}, "
         "commit_author: J <j@x>, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",

@@ -11,6 +11,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.support.house import House, at, make_project
 
+from handoffd.capacity.machine import Shortage
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.run import Usage
@@ -46,6 +47,10 @@ class Yard:
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Return that there is room."""
         return nullcontext()
+
+    async def overlap(self, key: TrackKey) -> Shortage | None:
+        """Return that there is none."""
+        return None
 
     def lands_first(self, track: Track) -> bool:
         """Return False."""

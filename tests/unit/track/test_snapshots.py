@@ -65,7 +65,7 @@ def said(project: Project, *words: str) -> str:
 
 async def kept(project: Project) -> list[tuple[str, int | None]]:
     """Return the names of the snapshots, with how many files differ from the one before."""
-    return [(one.name, one.files) for one in (await snapshots_of(project)).snapshots]
+    return [(one.name, one.files) for one in (await snapshots_of(project, None)).snapshots]
 
 
 async def test_each_step_is_kept_before_the_next_one_begins(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Stories of one project that change the same files: one of them waits for the other, or a person is warned.
+
+Looked at before a story's first attempt at code: by then its papers name the files that it means. It waits
+for a story that is at code already, and for an earlier one that is not; so two never wait for each other.
+What it has waited for is what its agent takes in first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+from handoffd.capacity.machine import Shortage
+from handoffd.engine.beside import is_at_code
+from handoffd.engine.events import Noted
+from handoffd.engine.track import Track
+from handoffd.engine.wording import command_for, first_few
+from handoffd.errors import HandoffdError
+from handoffd.git.landing import LIMIT_S, Landing
+from handoffd.project.files import ProjectFiles
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
+
+_Found = tuple[str, tuple[str, ...]]
+"""A story, and the files that it has in common with another."""
+
+
+class Overlaps:
+    """What the stories of one project have in common. `tracks` are the project's, also later ones."""
+
+    def __init__(
+        self, root: str, files: ProjectFiles, tracks: Mapping[str, TrackSupervisor], services: Services
+    ) -> None:
+        self._root = root
+        self._files = files
+        self._tracks = tracks
+        self._git = Landing(root, services.settings.state_dir, services.environment)
+        self._reach = Reach(root, services.asking)
+        self._known: dict[str, tuple[object, _Found | None]] = {}
+        """What was found last for a track, and how all tracks were then."""
+        self.warnings: dict[str, str] = {}
+        """Of the tracks that do not wait, what is in common, in words."""
+        self._waits: dict[str, str] = {}
+        """The tracks that wait, and for which story."""
+        self._notes: dict[str, str] = {}
+        """What was noted for an agent, until its track has it."""
+
+    async def shortage(self, name: str) -> Shortage | None:
+        """Return that the story of a track, which is about to begin with code, waits for another one."""
+        self.warnings.pop(name, None)
+        if len(self._tracks) == 1:
+            return None
+        found = await self._looked(name)
+        why = await self._to_take_in(name) if found is None else _in_words(found)
+        if found is not None and self._files.settings.stories.overlap == "warn":
+            self.warnings[name] = f"{name}: {why}"
+            return None
+        if found is not None:
+            self._waits[name] = found[0]
+        return None if why is None else Shortage(why=why, action=command_for(self._root, "status"))
+
+    async def _looked(self, name: str) -> _Found | None:
+        """Return what was found before, unless any track has moved since: waiting costs no git."""
+        now = tuple(one.track for one in self._tracks.values())
+        before = self._known.get(name)
+        if before is None or before[0] != now:
+            found: _Found | None = None
+            with suppress(HandoffdError):  # the landing finds a conflict, too
+                found = await self._found(name)
+            before = self._known[name] = (now, found)
+        return before[1]
+
+    async def _found(self, name: str) -> _Found | None:
+        """Return the first story to wait for, and the files that both mean."""
+        mine = await self._code_of(self._tracks[name].track)
+        for other in self._ahead(name):
+            common = mine & await self._code_of(other) if mine else frozenset()
+            if common and other.state is not None and other.state.story is not None:
+                return other.state.story, tuple(sorted(common))
+        return None
+
+    def _ahead(self, name: str) -> Iterator[Track]:
+        """Yield the tracks whose stories are at code, or come before, and are neither landed nor given up."""
+        before = True
+        for key, one in self._tracks.items():
+            before = before and key != name
+            over = one.track.ledger.landed or one.track.ledger.closed
+            if key != name and not over and (before or is_at_code(one.track, self._files.rules)):
+                yield one.track
+
+    async def _code_of(self, track: Track) -> frozenset[str]:
+        where, state = track.ledger.workspace, track.state
+        if state is None or state.story is None or where is None or where.base is None:
+            return frozenset()
+        return await self._reach.asked(partial(self._git.code_of, state.story, where.base), LIMIT_S + 10)
+
+    async def _to_take_in(self, name: str) -> str | None:
+        """Note what the agent of a story that has waited takes in first; no turn goes before that note."""
+        track, story = self._tracks[name], self._waits.pop(name, None)
+        state = track.track.state
+        if story is not None and state is not None and state.story is not None:
+            with suppress(HandoffdError):
+                look = partial(self._git.news, state.story, track.workspace.onto)
+                news = await self._reach.asked(look, LIMIT_S + 10)
+                if news.subjects:
+                    self._notes[name] = f"{story} has changed files that this story means.\n{news.to_take_in}"
+                    track.post(Noted(text=self._notes[name], by="stories.overlap"))
+        note = self._notes.get(name)
+        if note is None or state is None or note in (state.human_note or ""):
+            self._notes.pop(name, None)
+            return None
+        return "its agent is about to learn what has landed since"
+
+
+def _in_words(found: _Found) -> str:
+    story, paths = found
+    return f"{first_few(paths)}: {story} changes that, too (stories.overlap)"
