@@ -116,4 +116,4 @@ class Overlaps:
 
 def _in_words(found: _Found) -> str:
     story, paths = found
-    return f"{first_few(paths)}: {story} changes that, too (stories.overlap)"
+    return f"{story} means {first_few(paths)}, too (stories.overlap)"

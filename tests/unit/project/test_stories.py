@@ -155,7 +155,7 @@ async def test_a_landed_story_gives_its_track_back_and_lets_those_who_wait_for_i
         request = LandingRequest(story="US-002", by="mei")
         await project.landings.land(request, 60)
         await all_at(project, "review", "US-003")
-        assert (False, None) == ("US-002" in project.tracks, step_of(project, "US-002"))
+        await eventually(lambda: "US-002" not in project.tracks and step_of(project, "US-002") is None)
         assert ("US-002",) == project.main.track.ledger.stories_done
         assert at(project.tracks["US-003"].workspace.folder, "US-002.txt").exists()
 
@@ -226,8 +226,7 @@ async def test_a_crash_between_the_ends_of_a_story_leaves_no_track(tmp_path: Pat
         stored = await here.journal.tracks([root])
         assert ["US-002", "main"] == [one.key.track for one in stored]
         async with living(here, root, stored) as project:
-            await eventually(lambda: "US-002" not in project.tracks)
-            assert step_of(project, "US-002") is None
+            await eventually(lambda: "US-002" not in project.tracks and step_of(project, "US-002") is None)
         assert ["main"] == [one.key.track for one in await here.journal.tracks([root])]
 
 
@@ -390,7 +389,7 @@ async def test_a_story_waits_before_its_code_for_another_one_that_means_the_same
 
         async def waits() -> bool:
             views = {one.story: one for one in (await view_of(project, here.services.slots)).tracks}
-            return views[later].waits_for == f"shared.py: {first} changes that, too (stories.overlap)"
+            return views[later].waits_for == f"{first} means shared.py, too (stories.overlap)"
 
         look: Callable[[], Any] = waits
         await eventually(look)
@@ -410,4 +409,4 @@ async def test_stories_that_mean_the_same_file_go_on_with_a_warning_where_the_se
     async with of_one_mind(tmp_path, AUTO.replace("land: auto", "overlap: warn")) as (here, project):
         await eventually(lambda: 2 == len([*tmp_path.glob("at-*-impl")]))
         (warning,) = (await view_of(project, here.services.slots)).warnings
-        assert "changes that, too (stories.overlap)" in warning
+        assert "means shared.py, too (stories.overlap)" in warning
