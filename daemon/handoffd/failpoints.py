@@ -26,6 +26,10 @@ Point = Literal[
     "after_branch",
     "before_landing",
     "after_landing",
+    "before_opening",
+    "after_opening",
+    "before_closing",
+    "after_closing",
     "before_snapshot",
     "after_snapshot",
     "before_effect_done",
@@ -33,8 +37,8 @@ Point = Literal[
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
 its executor's end, a clone is made, what a step has done is committed on the story's branch, a landing moves
-the checkout or the branch, files are kept, an order is marked done. The thread that does it reaches the
-point."""
+the checkout or the branch, a story's own track begins or ends, files are kept, an order is marked done. The
+thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

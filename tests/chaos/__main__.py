@@ -25,14 +25,13 @@ from random import Random
 from statistics import median
 
 from tests.chaos.clones import FLAVOURS, Flavour
+from tests.chaos.crowd import raided
 from tests.chaos.driver import Campaign
 from tests.chaos.house import House, Zygote
 from tests.chaos.judging import judged
-from tests.chaos.kills import OF_CLONES, Toll, plans
+from tests.chaos.kills import ALONE, OF_CLONES, Toll, plans
 from tests.chaos.report import Json, Total, as_json, progress, table
 from tests.support.eventually import eventually_sync
-
-from handoffd.failpoints import POINTS
 
 PROJECTS = 4
 KILLS_PER_HOUSE = 120
@@ -100,7 +99,7 @@ class Chaos:
         house = House(base, kinds, flavours=flavours)
         campaign = Campaign(house, zygote, chance, lambda toll: self._tolls.__setitem__(seed, toll))
         try:
-            points = (*POINTS, *OF_CLONES, *OF_CLONES) if self.only_clones else POINTS
+            points = (*ALONE, *OF_CLONES, *OF_CLONES) if self.only_clones else ALONE
             campaign.run(plans(chance, points=points), lambda toll: toll.all >= kills)
             found = judged(seed, campaign)
         finally:
@@ -174,9 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--clones", action="store_true", help="have all stories work in clones, and land them"
     )
+    parser.add_argument("--beside", action="store_true", help="have stories of one project side by side")
     parser.add_argument("--directory", help="where to work (the temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(arguments)
+    if given.beside:
+        return _beside(given.directory, given.seed, given.rounds)
     with folder(given.directory) as base:
         restart = restart_cost(base / "cost")
         shutil.rmtree(base / "cost")
@@ -189,6 +191,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = as_json(chaos.total, seconds, restart)
     print(json.dumps(result, indent=2) if given.json else table(result))
     return 1 if result["violations"] else 0
+
+
+def _beside(directory: str | None, seed: str, kills: int) -> int:
+    began = time.monotonic()
+    with folder(directory) as base:
+        toll, complaints = raided(base, seed, kills)
+    print(f"{toll.of_daemons} daemons killed in {time.monotonic() - began:.0f} s: {dict(toll.points)}")
+    print("\n".join(complaints) or f"0 violations; seed {seed}")
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

@@ -74,13 +74,16 @@ TIMES = (1, 1, 2, 3, 5, 8)
 OF_CLONES: Sequence[Point] = (
     "before_clone", "after_clone", "before_branch", "after_branch", "before_landing", "after_landing",
 )  # fmt: skip
+OF_STORIES: Sequence[Point] = ("before_opening", "after_opening", "before_closing", "after_closing")
+"""Only where several stories of a project are in flight at once."""
+ALONE: Sequence[Point] = tuple(point for point in POINTS if point not in OF_STORIES)
 
 
 def plans(
     chance: Random,
     times: Sequence[int] = TIMES,
     limit_s: float = POINT_LIMIT_S,
-    points: Sequence[Point] = POINTS,
+    points: Sequence[Point] = ALONE,
 ) -> Iterator[Plan]:
     """Yield the deaths of daemon after daemon: every one of `points` in turn, and as many at random instants.
 

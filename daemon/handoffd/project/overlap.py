@@ -7,7 +7,7 @@ What it has waited for is what its agent takes in first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -81,14 +81,15 @@ class Overlaps:
                 return other.state.story, tuple(sorted(common))
         return None
 
-    def _ahead(self, name: str) -> Iterator[Track]:
-        """Yield the tracks whose stories are at code, or come before, and are neither landed nor given up."""
-        before = True
+    def _ahead(self, name: str) -> tuple[Track, ...]:
+        """Return the tracks whose stories are at code, or come before, and are not over."""
+        ahead, before = [], True
         for key, one in self._tracks.items():
             before = before and key != name
             over = one.track.ledger.landed or one.track.ledger.closed
             if key != name and not over and (before or is_at_code(one.track, self._files.rules)):
-                yield one.track
+                ahead.append(one.track)
+        return tuple(ahead)
 
     async def _code_of(self, track: Track) -> frozenset[str]:
         where, state = track.ledger.workspace, track.state

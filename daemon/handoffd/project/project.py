@@ -277,6 +277,7 @@ class Project:
     async def close_track(self, name: str, last: TrackClosed) -> None:
         """End a track with its last event. Raises HandoffdError where that is not recorded."""
         track = self.tracks[name]
+        await self.reconciler.remove_state(name)  # first: after a crash nothing would remember it
         await track.give(last)
         if (loop := self._loops.pop(name, None)) is not None:
             loop.cancel()

@@ -40,7 +40,7 @@ from handoffd.track.track import TrackSupervisor
 
 async def view_of(project: Project, slots: Slots) -> ProjectView:
     """Return the view of a project."""
-    flights = [await _flight_of(project, track) for track in project.tracks.values()]
+    flights = [await _flight_of(project, track) for track in tuple(project.tracks.values())]
     # No await from here on: the view shows one moment of all tracks.
     tracks = [_track_view(project, flight, slots) for flight in flights]
     main = project.main.track

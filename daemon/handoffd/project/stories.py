@@ -41,6 +41,7 @@ from handoffd.engine.events import (
 from handoffd.engine.track import Queued, Track, granted_to_project, is_beside, own_story, text_of
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused
+from handoffd.failpoints import reached
 from handoffd.files.state_file import MAIN
 from handoffd.protocol.rules import DONE
 from handoffd.settings.model import ProjectSettings
@@ -133,7 +134,9 @@ class Stories:
         first = TrackOpened(
             project=desk.state.project, entry=entry, described=text, granted=granted_to_project(ledger)
         )
+        reached("before_opening")
         await self._project.open_track(entry.story, first)
+        reached("after_opening")
 
     @contextmanager
     def room_for(self, name: str) -> Iterator[str | None]:
@@ -173,7 +176,9 @@ class Stories:
             done = state is not None and state.step == DONE
             spent = track.track.ledger.spent
             await self._desk.give(StoryClosed(story=name, done=done, spent=spent))
+        reached("before_closing")
         await self._project.close_track(name, TrackClosed(why=why))
+        reached("after_closing")
 
     # --- finding the one meant -------------------------------------------------------------------
     async def give(self, verb: Verb, request: str | None, story: str | None) -> Result:
