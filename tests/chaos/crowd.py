@@ -226,7 +226,7 @@ def _is_calm(crowd: Crowd) -> bool:
 
 
 def raided(base: Path, seed: str, kills: int) -> tuple[Toll, list[str]]:
-    """Raid crowd after crowd until so many daemons were killed; return who was, and what is wrong."""
+    """Raid crowd after crowd until `kills` daemons were killed; return who was, and what is wrong."""
     toll, complaints, chance = Toll(), list[str](), Random(seed)
     with Zygote() as zygote:
         while toll.of_daemons < kills and not complaints:
