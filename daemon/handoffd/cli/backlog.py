@@ -40,7 +40,10 @@ def report(answer: Json) -> list[str]:
 
 
 def _now(answer: Json) -> str:
-    return f"{plain(answer['story'])} is in flight" if answer["story"] else "no story is in flight"
+    stories = [*([answer["story"]] if answer["story"] else []), *answer.get("beside", ())]  # none of old ones
+    if not stories:
+        return "no story is in flight"
+    return f"{', '.join(map(plain, stories))} {'is' if len(stories) == 1 else 'are'} in flight"
 
 
 def _row(one: Json, upcoming: str | None) -> list[str]:

@@ -103,7 +103,7 @@ def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) 
     parks = event.task_type == "custom" and event.schedule is None  # only a person's task is worth that
     if not running and (event.force or parks):
         return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=True)
-    if event.beside and not event.force and situation.state.story not in {None, event.story}:
+    if event.beside and (running or not event.force) and situation.state.story not in {None, event.story}:
         return _queue_beside(situation, entries)
     return _in_the_way(situation, event, running=running)
 

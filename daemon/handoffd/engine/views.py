@@ -174,6 +174,8 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     stories: tuple[QueuedView, ...]
     next_by_itself: bool = False
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
+    beside: tuple[str, ...] = ()
+    """The stories in flight in tracks of their own."""
 
 
 StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed"]

@@ -7,6 +7,7 @@ What it has waited for is what its agent takes in first.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -42,6 +43,9 @@ class Overlaps:
         """What was found last for a track, and how all tracks were then."""
         self.warnings: dict[str, str] = {}
         """Of the tracks that do not wait, what is in common, in words."""
+        self._one_at_a_time = asyncio.Lock()
+        self._let_go: set[str] = set()
+        """The tracks that need not wait: they are about to be at code, if they are not yet."""
         self._waits: dict[str, str] = {}
         """The tracks that wait, and for which story."""
         self._notes: dict[str, str] = {}
@@ -49,21 +53,30 @@ class Overlaps:
 
     async def shortage(self, name: str) -> Shortage | None:
         """Return that the story of a track, which is about to begin with code, waits for another one."""
-        self.warnings.pop(name, None)
-        if len(self._tracks) == 1:
-            return None
+        async with self._one_at_a_time:
+            self.warnings.pop(name, None)
+            self._let_go.discard(name)
+            why = await self._to_wait_for(name) if len(self._tracks) > 1 else None
+            if why is None:
+                self._let_go.add(name)
+                return None
+            return Shortage(why=why, action=command_for(self._root, "status"))
+
+    async def _to_wait_for(self, name: str) -> str | None:
         found = await self._looked(name)
-        why = await self._to_take_in(name) if found is None else _in_words(found)
-        if found is not None and self._files.settings.stories.overlap == "warn":
+        if found is None:
+            return await self._to_take_in(name)
+        story, paths = found
+        why = f"{story} means {first_few(paths)}, too (stories.overlap)"
+        if self._files.settings.stories.overlap == "warn":
             self.warnings[name] = f"{name}: {why}"
             return None
-        if found is not None:
-            self._waits[name] = found[0]
-        return None if why is None else Shortage(why=why, action=command_for(self._root, "status"))
+        self._waits[name] = story
+        return why
 
     async def _looked(self, name: str) -> _Found | None:
         """Return what was found before, unless any track has moved since: waiting costs no git."""
-        now = tuple(one.track for one in self._tracks.values())
+        now = (frozenset(self._let_go), *(one.track for one in self._tracks.values()))
         before = self._known.get(name)
         if before is None or before[0] != now:
             found: _Found | None = None
@@ -87,7 +100,8 @@ class Overlaps:
         for key, one in self._tracks.items():
             before = before and key != name
             over = one.track.ledger.landed or one.track.ledger.closed
-            if key != name and not over and (before or is_at_code(one.track, self._files.rules)):
+            at_code = key in self._let_go or is_at_code(one.track, self._files.rules)
+            if key != name and not over and (before or at_code):
                 ahead.append(one.track)
         return tuple(ahead)
 
@@ -113,8 +127,3 @@ class Overlaps:
             self._notes.pop(name, None)
             return None
         return "its agent is about to learn what has landed since"
-
-
-def _in_words(found: _Found) -> str:
-    story, paths = found
-    return f"{story} means {first_few(paths)}, too (stories.overlap)"

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from handoffd.engine.beside import may_land
+from handoffd.engine.beside import may_land, standing_of
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.run import Usage
-from handoffd.engine.track import Fault, Limit, Track, TrackKey
+from handoffd.engine.track import Fault, Limit, Track, TrackKey, own_story
 from handoffd.engine.views import Condition, ProjectView
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.records import StoredTrack
@@ -133,7 +133,7 @@ def outline_of(stored: StoredTrack) -> Outline:
         key=stored.key,
         name=state.project if state is not None else None,
         automatic=ledger.automatic or state is None,
-        quiet=stored.unsound is None and is_quiet(stored.track) and not _may_open(stored.track),
+        quiet=stored.unsound is None and is_quiet(stored.track) and not _is_left_undone(stored),
         digest=stored.digest if state is not None else None,
         spent=ledger.spent if ledger.spent != _NOTHING_SPENT else _NOTHING_SPENT,
         limited=ledger.limited,
@@ -141,9 +141,15 @@ def outline_of(stored: StoredTrack) -> Outline:
     )
 
 
-def _may_open(track: Track) -> bool:
-    """Return whether stories may begin in tracks of their own, or be landed: not in a project at rest."""
-    where, ledger = track.ledger.workspace, track.ledger
+def _is_left_undone(stored: StoredTrack) -> bool:
+    """Return whether a story may begin beside others, or be landed, or its track has to end.
+
+    A project at rest does none of that, and the last daemon may have been about to.
+    """
+    track, ledger = stored.track, stored.track.ledger
+    if own_story(stored.key) is not None and standing_of(track) == "free":
+        return True
+    where = ledger.workspace
     in_clone = where is not None and where.kind == "clone"
     return may_land(track) or (ledger.automatic and bool(ledger.beside or (in_clone and ledger.backlog)))
 

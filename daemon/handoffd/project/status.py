@@ -360,6 +360,7 @@ def backlog_of(project: Project) -> BacklogView:
         paused_by=track.ledger.paused_by,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=by_itself is not None,
+        beside=tuple(entry.story for entry in track.ledger.beside),
         next_command=addressed(following, project.root) if following else None,
         stories=tuple(
             _queued_view(track, place, entry) for place, entry in enumerate(track.ledger.backlog, start=1)

@@ -16,6 +16,7 @@ from tests.unit.project.living import living
 from tests.unit.project.test_landing import commit, said
 from tests.unit.track.test_workspace import in_git
 
+from handoffd.cli.backlog import report
 from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.events import (
     Aborted,
@@ -33,8 +34,8 @@ from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
 from handoffd.project.project import Project
-from handoffd.project.status import view_of
-from handoffd.protocol.state import State
+from handoffd.project.status import backlog_of, snapshots_of, story_of, view_of
+from handoffd.protocol.state import State, plain
 
 SIDE_BY_SIDE = "workspace: clone\nstories: {parallel: 3}\n"
 AT_ONCE = f"""\
@@ -126,6 +127,17 @@ async def test_status_names_each_story_and_the_command_for_it(tmp_path: Path) ->
         assert ["main", "US-002"] == list(views)
         assert f"handoffd resume {project.root} --story US-002" == views["US-002"].next_command
         assert project.main.track.ledger.paused_by is None
+
+
+async def test_the_backlog_names_every_story_in_flight(tmp_path: Path) -> None:
+    """And is empty of them; a story with a track of its own has its place and its text."""
+    async with beside(tmp_path, stories=2) as (_, project):
+        await all_at(project, "review", "US-002")
+        view = backlog_of(project)
+        assert ("US-001", ("US-002",), ()) == (view.story, view.beside, view.stories)
+        assert "US-001, US-002 are in flight" in report({**plain(view), "name": "shop", "daemon": True})[0]
+        assert "in_flight" == story_of(project, "US-002").standing
+        assert "US-002" == (await snapshots_of(project, "US-002")).story
 
 
 async def test_a_pause_of_the_project_is_one_of_all_its_stories(tmp_path: Path) -> None:
@@ -408,5 +420,5 @@ async def test_stories_that_mean_the_same_file_go_on_with_a_warning_where_the_se
     """Both are at their code at once."""
     async with of_one_mind(tmp_path, AUTO.replace("land: auto", "overlap: warn")) as (here, project):
         await eventually(lambda: 2 == len([*tmp_path.glob("at-*-impl")]))
-        (warning,) = (await view_of(project, here.services.slots)).warnings
-        assert "means shared.py, too (stories.overlap)" in warning
+        warnings = (await view_of(project, here.services.slots)).warnings
+        assert [one for one in warnings if "means shared.py, too (stories.overlap)" in one]
