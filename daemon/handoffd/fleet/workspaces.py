@@ -18,8 +18,7 @@ from anyio import to_thread
 from handoffd.engine.views import WorkspaceView
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.git.branches import StoryBranch
-from handoffd.git.clones import Clone, Clones, clones_in
-from handoffd.git.landing import FOR_LANDING
+from handoffd.git.clones import APART, Clone, Clones, clones_in
 from handoffd.journal.retention import Doomed
 from handoffd.project.landing import stories_at_work
 from handoffd.track.reach import Reach
@@ -63,9 +62,9 @@ class Workspaces:
         return doomed
 
     async def _of_stories(self) -> list[Clone]:
-        """Return the clones of stories; landings look after their own."""
+        """Return the clones of stories; landings and trials look after their own."""
         found = await to_thread.run_sync(clones_in, self._services.settings.state_dir)
-        return [one for one in found if not one.story.startswith(FOR_LANDING)]
+        return [one for one in found if not one.story.startswith(APART)]
 
     async def _busy(self, roots: Sequence[str]) -> dict[str, set[str]]:
         """Return the stories in flight or set aside, by project."""

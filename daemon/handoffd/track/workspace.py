@@ -49,6 +49,7 @@ from handoffd.track.services import Files, Services
 log = structlog.get_logger(__name__)
 
 
+SETUP_FAILED = "SETUP_FAILED"
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
 
@@ -235,8 +236,9 @@ class TrackWorkspace:
     def _must_be_apart(self) -> None:
         """Raise HandoffdError where the tests in a clone would run the code of the project's own folder."""
         settings, root = self._files.settings, self._key.project
-        program = settings.test.command[0] if settings.test.command else None
-        back = leading_back(root, settings.workspace.link, program, self._checks.path)
+        place, environment = settings.workspace, self._checks.environment
+        command, installs = settings.test.command, place.setup is not None
+        back = leading_back(root, place.link, command, environment, installs=installs)
         if back is not None:
             why = f"the tests in a clone would run the code of {root}: {back} leads there"
             instead = "have workspace.setup install into the clone, or take out workspace: clone"
@@ -354,7 +356,7 @@ async def set_up(
     if not went_well:
         hint = f"less {services.run_dir(run) / 'output.log'}"
         why = f"workspace.setup ({words}) {_ended_how(record)}"
-        raise HandoffdError(why, code=NO_CLONE, hint=hint)
+        raise HandoffdError(why, code=SETUP_FAILED, hint=hint)
 
 
 def _story_of(track: Track) -> str | None:
