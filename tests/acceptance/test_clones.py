@@ -165,7 +165,7 @@ def test_a_story_in_a_clone_from_its_start_until_it_is_landed(tmp_path: Path) ->
         ).splitlines()
         (clone,) = workspaces(daemon)
         assert ("US-001", "handoffd/US-001", True) == (clone["story"], clone["branch"], clone["ready"])
-        assert "handoffd/US-001 is not merged" == clone["kept"]
+        assert "handoffd/US-001 is not landed, and the clone is younger than 30 days" == clone["kept"]
         assert "workspace" not in {one["kind"] for one in typed(daemon, "gc", "--json").json["doomed"]}
 
         said = typed(daemon, "land", str(project))
@@ -276,6 +276,25 @@ def test_a_branch_that_moves_while_it_is_tested_is_merged_and_tested_again(tmp_p
         assert ["Land US-001", "Beside it"] == subjects
         assert (["bdd", "impl"], True) == (lines(project / "US-001.txt"), (project / "beside.txt").exists())
         assert " M draft.txt\n?? mine.txt\n" == told(project, "status", "--porcelain")
+
+
+def test_a_story_waits_until_clones_take_less(tmp_path: Path) -> None:
+    """Its clone is made when the one before is landed, which goes for it."""
+    project = made(tmp_path)
+    most = {"retention": {"workspaces_gb": 2e-5}, "schedule": {"poll_s": 0.2}}
+    with running(tmp_path, settings_of(tmp_path, project, **most)) as daemon:
+        at_work(daemon, tmp_path, project)
+        release(tmp_path, "US-002", "bdd")
+        daemon.verb("start", project, story="US-002")
+        daemon.wait_for(project, lambda track: "room for its clone" in (track["waits_for"] or ""))
+        assert "handoffd workspaces" == daemon.track(project)["next_command"]
+        kept = typed(daemon, "gc").out.splitlines()
+        age = "is not landed, and the clone is younger than 30 days"
+        assert any(line.endswith(f": handoffd/US-001 {age}") for line in kept if "clone kept: US-001" in line)
+
+        assert "landed" == land(daemon, project)["type"]
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["US-002"] == [one["story"] for one in workspaces(daemon)]
 
 
 # --- a new project --------------------------------------------------------------------------------------

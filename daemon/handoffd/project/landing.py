@@ -143,6 +143,7 @@ class Landings:
         kept = StoryBranch(root, where, state_dir, environment).discard(self._services.clock.now())
         if clone is not None:
             self._clones.remove(clone)
+            self._services.clone_space.forget()
         return kept
 
     async def _carry_out(self) -> None:

@@ -44,7 +44,7 @@ from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach
-from handoffd.track.services import Files, Services
+from handoffd.track.services import GIB, Files, Services
 
 log = structlog.get_logger(__name__)
 
@@ -139,6 +139,9 @@ class TrackWorkspace:
                 return unlanded
             if not await to_thread.run_sync(self._lacks, track):
                 return None
+            assert story is not None
+            if (crowded := await to_thread.run_sync(self._crowded, story)) is not None:
+                return crowded
             self._making, self._making_for = "is being made", story
             self._worker.begin(f"clone of {story}", partial(self._make, track))
         what = "its clone" if self._making_for == story else f"the clone of {self._making_for}"
@@ -190,6 +193,22 @@ class TrackWorkspace:
                 onto = () if branch == "HEAD" else ("--onto", branch)
                 return Shortage(why=why, action=command_for(root, "land", "--story", story, *onto))
         return None
+
+    def _crowded(self, story: str) -> Shortage | None:
+        """Return that all clones take more than they may, so that there is no room for a new one; blocks."""
+        services = self._services
+        limit, space = services.settings.retention.workspaces_gb, services.clone_space
+        if limit is None or self._clones.of(story) is not None:
+            return None
+        taken = space.excess(limit, services.settings.state_dir, services.clock.monotonic())
+        if taken is None:
+            return None
+        space.wanted = True
+        why = (
+            f"room for its clone: clones take {taken / GIB:.1f} GiB, and retention.workspaces_gb is {limit:g}"
+        )
+        instead = "land or discard stories that are over (handoffd land, handoffd discard)"
+        return Shortage(why=f"{why}; {instead}", action="handoffd workspaces")
 
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
