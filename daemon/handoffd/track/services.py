@@ -117,7 +117,7 @@ class CloneSpace:
     def excess(self, limit_gb: float | None, state_dir: Path, now_s: float) -> int | None:
         """Return the bytes that all clones take, if that is more than GiB of a limit; blocks.
 
-        While it is more, they are looked at every `CLONE_LOOK_S`. `now_s` is monotonic.
+        While it is more, a look counts for `CLONE_LOOK_S`. `now_s` is monotonic.
         """
         limit = math.inf if limit_gb is None else limit_gb * GIB
         if limit_gb is not None and (now_s >= self._until or self._bytes <= limit):
