@@ -347,6 +347,8 @@ def test_an_init_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
                 eventually_sync((tmp_path / "began").exists)
                 process.send_signal(signal.SIGINT)
                 assert 130 == process.wait(60)
+                assert process.stderr is not None
+                assert b"--workspace auto" in process.stderr.read()
             eventually_sync(lambda: [] == [*clones.glob("*/*")])
             assert not [one for one in psutil.process_iter() if asleep == words_of(one)]
             assert "workspace" not in (project / ".ai/handoffd.yaml").read_text()

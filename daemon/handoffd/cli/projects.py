@@ -254,11 +254,11 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
     `workspace` is what a person asked for; None: a clone is tried for a new project alone. Tests that ran in
     a clone and passed are not run again. Standard error has what goes on.
     """
-    wanted = workspace or ("auto" if initialised["new"] and tests else None)
+    wanted = workspace or ("auto" if initialised.get("new") and tests else None)
     found = None
     if wanted is not None:
-        found = _placed(place, initialised["project"], wanted, as_json=as_json)
-    elif initialised["new"]:
+        found = _placed(place, initialised["project"], wanted, as_json=as_json, asked=workspace is not None)
+    elif initialised.get("new"):
         why = "no tests were run, and they tell whether a clone has all that they need"
         found = _untried(why, command_for(initialised["project"], "init", "--workspace", "auto"))
     initialised["workspace"] = found
@@ -275,12 +275,21 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
 _PLACED = ("kind", "fits", "link", "why", "remedy", "command", "tests")
 
 
-def _placed(place: Place, project: str, wanted: str, *, as_json: bool) -> Json:
-    """Find out whether stories can work in clones; return where they work from now on."""
+def _placed(place: Place, project: str, wanted: str, *, as_json: bool, asked: bool) -> Json:
+    """Find out whether stories can work in clones; return where they work from now on.
+
+    Raises HandoffdError only if a person `asked` for that: the project is initialised all the same.
+    """
+    again = command_for(project, "init", "--workspace", wanted)
     try:
         with _Progress(silent=as_json) as progress:
             answer = _trial(place, project, wanted, progress.tell)
-    except HandoffdError as error:  # the project is initialised all the same
+    except KeyboardInterrupt:
+        click.echo(f"Where stories work was not changed; to try it again: {plain(again)}", err=True)
+        raise
+    except HandoffdError as error:
+        if asked:
+            raise
         return _untried(f"no clone was tried: {error.message}", error.hint)
     return {name: answer[name] for name in _PLACED}
 

@@ -354,7 +354,7 @@ class Roster:
                 return await placed(found, wanted, WorkspaceTrial())
             if trials is None or trials.project is not found:
                 trials = self._trials[project] = Trials(found, self._services)
-            trial = await trials.find_out(within_s, again=again, tell=tell)
+            trial = await trials.find_out(within_s, again=again, insist=wanted == "clone", tell=tell)
             if trial.doing is not None:
                 return trial
             self._trials.pop(project, None)

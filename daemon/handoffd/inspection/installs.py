@@ -32,8 +32,8 @@ def leading_back(
     """Return what of an installation leads to the project at `root`: a file, a variable; None: nothing found.
 
     `shared` are the paths that a clone shares with the project (`.venv`, `node_modules`, `.env`). `command`
-    runs the tests: the packages of its Python count, too, and so do the ones of any Python in the PATH of
-    `environment`, which a `make test` may use, unless the clone `installs` its own. Blocks.
+    runs the tests: the packages of its Python count, too. So do the ones of any Python in the PATH of
+    `environment` where a command such as `make test` may use it, unless the clone `installs` its own. Blocks.
     """
     top = os.path.realpath(root)
     for path in shared:
@@ -42,7 +42,7 @@ def leading_back(
             return place
     folders = [Path(top, path) for path in shared]
     programs = list((command or ())[:1])
-    if _is_python(top) and not installs:
+    if _is_python(top) and not installs and not _ALONE.intersection(programs):
         programs += _PYTHONS
         folders.append(Path(environment.get("HOME", "/nonexistent"), ".local"))
     folders += [folder for one in programs for folder in _environments(one, environment.get("PATH", ""))]
@@ -53,6 +53,13 @@ def leading_back(
 
 
 _PYTHONS = ("pytest", "python3", "python")
+_ALONE = frozenset(
+    {
+        "bun", "cargo", "go", "gradle", "hatch", "mvn", "node", "nox", "npm", "npx", "pdm", "pipenv", "pnpm",
+        "poetry", "tox", "uv", "yarn",
+    }
+)  # fmt: skip
+"""Programs that run no Python, or one in an environment that they make for the folder."""
 _MANIFESTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _VARIABLES = ("PYTHONPATH", "NODE_PATH")
 

@@ -331,7 +331,7 @@ async def _finish(root: str, services: Services, limit_s: float) -> None:
         merge = await Reach(root, services.asking).asked(partial(_finished, root, services), limit_s)
     except HandoffdError as error:
         why = error.message
-    log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)
+    log.warning("a landing or a trial was cut off", project=root, finished=merge is not None, error=why)
 
 
 def _finished(root: str, services: Services) -> Merge | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from shlex import join, quote
@@ -64,21 +65,29 @@ class Trials:
         self._over: asyncio.Event | None = None
         """Set when the trial that goes on, or went on last, is over."""
         self._result: WorkspaceTrial | HandoffdError | None = None
+        self._insist = False
         self._doing = ""
         self._tell: Callable[[str], None] = lambda _: None
         self._scope = anyio.CancelScope()
 
     async def find_out(
-        self, within_s: float | None, *, again: bool = False, tell: Callable[[str], None] = lambda _: None
+        self,
+        within_s: float | None,
+        *,
+        again: bool = False,
+        insist: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> WorkspaceTrial:
         """Return what a trial finds; after `within_s` seconds that it goes on. Raises HandoffdError.
 
-        `again`: the caller waits for a trial that it has begun before. `tell` hears what goes on, in words.
+        `again`: the caller waits for a trial that it has begun before. `insist`: make a clone also where
+        there are no tests. `tell` hears what goes on, in words.
         """
         over = self._over
         if over is None or (over.is_set() and not again):
             over = self._over = asyncio.Event()
             self._result, self._tell, self._scope = None, tell, anyio.CancelScope()
+            self._insist = insist
             if self.project.main.lasting:
                 self.project.main.begin("trial of a clone", self._carry_out)
             else:
@@ -117,15 +126,14 @@ class Trials:
         settings = self.project.files.settings
         try:
             await to_thread.run_sync(repository_at, self.project.root)
-            if settings.test.command is None:
-                why, command = "it has no test command to try one with", self._edited("test.command")
-                return WorkspaceTrial(possible=True, why=why, command=command)
             links = await to_thread.run_sync(self._links)
             back = await to_thread.run_sync(self._back, links)
             if back is not None:
                 return WorkspaceTrial(
                     why=f"{_CANNOT}: {back} leads there", remedy=_REMEDY, command=self._edited()
                 )
+            if settings.test.command is None:
+                return await self._without_tests(links)
             return await self._with_tests(links, self._services.clock.monotonic() + self._tests_s)
         except HandoffdError as error:
             hint = error.hint
@@ -146,6 +154,13 @@ class Trials:
         settings = self.project.files.settings
         installs, environment = settings.workspace.setup is not None, self._checks(None, links).environment
         return leading_back(self.project.root, links, settings.test.command, environment, installs=installs)
+
+    async def _without_tests(self, links: tuple[str, ...]) -> WorkspaceTrial:
+        if self._insist:
+            async with self._clone(links):
+                pass
+        why, command = "it has no test command to try one with", self._edited("test.command")
+        return WorkspaceTrial(possible=True, link=links, why=why, command=command)
 
     async def _with_tests(self, links: tuple[str, ...], until: float) -> WorkspaceTrial:
         found = await self._in_clone(links, until)
@@ -168,10 +183,10 @@ class Trials:
         anyway = command_for(self.project.root, "init", "--workspace", "clone")
         if found.problem is None:
             why = f"what its tests print in a clone names files of this folder: {found.names_root}"
-            return result(
-                possible=False, why=why, remedy="have them find their files from where they are",
-                command=command_for(self.project.root, "init", "--workspace", "auto"),
-            )  # fmt: skip
+            remedy = (
+                "have them look for files from where they are; if it is harmless, take clones all the same"
+            )
+            return result(why=why, remedy=remedy, command=anyway)
         if evidence.timed_out:
             return result(
                 why=f"in a clone {found.problem}", remedy="take clones all the same", command=anyway
@@ -188,30 +203,31 @@ class Trials:
     # --- in a clone ------------------------------------------------------------------------------
     async def _in_clone(self, links: tuple[str, ...], until: float) -> _Found:
         """Run the tests in a clone that shares `links`, and return how that went. Raises HandoffdError."""
-        services, settings = self._services, self.project.files.settings
-        name = dispatch_id(services.clock)
-        story = f"{FOR_TRIAL}{name}"
-        shared = f" with links to {first_few(links)}" if links else ""
-        self._say(f"making a clone{shared}")
+        root, named = self.project.root, list[str]()
+        async with self._clone(links) as clone:
+            checks = self._checks(clone, links)
+            words = join(self.project.files.settings.test.command or ())
+            self._say(f"running {words} in a clone{_sharing(links)}")
+            look = partial(_look_for, root, (*links, *PACKAGES), named)
+            left = max(0.1, until - self._services.clock.monotonic())
+            evidence = await checks.trial(f"{dispatch_id(self._services.clock)}.trial", left, None, look)
+            lacks = await to_thread.run_sync(_lacking, root, clone.workspace.folder)
+        path, names_root = checks.environment["PATH"], next(iter(named), None)
+        return _Found(evidence=evidence, path=path, lacks=lacks, names_root=names_root)
+
+    @asynccontextmanager
+    async def _clone(self, links: tuple[str, ...]) -> AsyncIterator[Clone]:
+        """Lend a clone, made and set up as a story would get it."""
+        services, settings = self._services, self.project.files.settings.workspace
+        story = f"{FOR_TRIAL}{dispatch_id(services.clock)}"
+        self._say(f"making a clone{_sharing(links)}")
         try:
             clone = await to_thread.run_sync(self._made, story, links)
-            checks = self._checks(clone, links)
-            await set_up(clone, self._clones, checks, settings.workspace, services, self._set_up)
-            self._say(f"running {join(settings.test.command or ())} in a clone{shared}")
-            named: list[str] = []
-            look = partial(_look_for, self.project.root, (*links, *PACKAGES), named)
-            left = max(0.1, until - services.clock.monotonic())
-            evidence = await checks.trial(f"{name}.trial", left, None, look)
-            lacks = await to_thread.run_sync(_lacking, self.project.root, clone.workspace.folder)
+            await set_up(clone, self._clones, self._checks(clone, links), settings, services, self._set_up)
+            yield clone
         finally:
             with anyio.CancelScope(shield=True):
                 await self._removed(story)
-        return _Found(
-            evidence=evidence,
-            path=checks.environment["PATH"],
-            lacks=lacks,
-            names_root=next(iter(named), None),
-        )
 
     def _set_up(self, what: str) -> None:
         self._say(f"a clone {what}")
@@ -250,6 +266,10 @@ class _Found(Struct, frozen=True, kw_only=True):
         if evidence.timed_out:
             return f"the tests did not end within {evidence.seconds:.0f} s"
         return evidence.fault or green_problem(evidence)
+
+
+def _sharing(links: Sequence[str]) -> str:
+    return f" with links to {first_few(links)}" if links else ""
 
 
 def _lacking(root: str, folder: str) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
-from tests.support.supervision import project_view
+from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.cli import projects
 from handoffd.cli.projects import Scanned, report
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.views import Tried, WorkspaceTrial
+from handoffd.errors import Refused
 from handoffd.protocol.state import TestCounts
 
 STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "running"}'
@@ -239,6 +240,26 @@ def test_a_project_that_is_known_stays_where_it_is(
     back = handoffd("init", fresh, "--workspace", "root")
     assert (0, "root") == (back.code, control.supervision.wanted[-1])
     assert "  workspace: root; stories work in the project's own folder" in back.lines
+
+
+class Refusing(MemorySupervision):
+    """Projects whose settings wait for a person."""
+
+    async def try_workspace(self, project: str, wanted: str, *_: object, **__: object) -> WorkspaceTrial:
+        """Refuse."""
+        raise Refused("an edit waits", code="HELD", hint="handoffd trust shop")
+
+
+@pytest.mark.parametrize("supervision", [Refusing(project_view("/srv/shop", track_view()))])
+def test_where_no_clone_can_be_tried_a_new_project_is_there(
+    control: Controlled, handoffd: Commands, fresh: str
+) -> None:
+    """For a person who asked for one it is an error."""
+    new, asked = handoffd("init", fresh), handoffd("init", fresh, "--workspace", "auto", "--json")
+
+    assert (0, 1) == (new.code, asked.code)
+    assert "    why: no clone was tried: an edit waits" in new.lines
+    assert ("HELD", "handoffd trust shop") == (asked.json["code"], asked.json["hint"])
 
 
 def test_without_tests_no_clone_is_tried(control: Controlled, handoffd: Commands, fresh: str) -> None:

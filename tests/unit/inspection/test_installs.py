@@ -134,6 +134,7 @@ def test_any_python_of_a_python_project_counts(tmp_path: Path, root: Path) -> No
     (root / "pyproject.toml").touch()
     assert str(file) == found(root, program="make", PATH=path)
     assert found(root, program="make", PATH=path, installs=True) is None
+    assert found(root, program="tox", PATH=path) is None
     file.unlink()
     own = packages_of(tmp_path / "home/.local") / "shop.pth"
     own.write_text(f"{root}\n")

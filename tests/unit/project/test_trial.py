@@ -311,6 +311,23 @@ async def test_where_no_clone_can_be_tried_the_reason_is_told(
     assert str(trial.command).endswith(command or "")
 
 
+@pytest.mark.parametrize(("broken", "possible"), [(False, True), (True, False)])
+async def test_clones_without_tests_are_a_persons_choice(
+    tmp_path: Path, broken: bool, possible: bool
+) -> None:
+    """One is made all the same: there may be none."""
+    root = in_git(tmp_path, "true")
+    without_tests(root)
+    if broken:
+        with_submodule(root)
+    async with tried(tmp_path, root) as (here, project, trials):
+        trial = await trials.find_out(None, insist=True)
+        assert () == clones_in(here.services.settings.state_dir)
+        chosen = await placed(project, "clone", trial)
+
+    assert (possible, "clone" if possible else "root") == (trial.possible, chosen.kind)
+
+
 @pytest.mark.parametrize(
     ("path", "fits"),
     [
@@ -325,7 +342,7 @@ async def test_tests_that_name_files_of_the_project_may_run_its_code(
     root = in_git(tmp_path, f"echo from {path.format(root=tmp_path / 'shop')}:1")
     trial = await found(tmp_path, root)
 
-    assert (fits, fits) == (trial.fits, trial.possible)
+    assert (fits, True) == (trial.fits, trial.possible)
     assert fits or "names files of this folder" in str(trial.why)
 
 
