@@ -51,6 +51,7 @@ PACKAGES = ("node_modules", ".venv", "venv")
 _PASSING = frozenset({".ai", ".git", "CLAUDE.md", "__pycache__"})
 _MOST_READ = 4 * 1024 * 1024
 _REMEDY = "have workspace.setup install what the tests need, or name it in workspace.link"
+_INSTALL = "have workspace.setup install what the tests need into each clone"
 _CANNOT = "its tests in a clone would run the code of this folder"
 
 
@@ -130,7 +131,7 @@ class Trials:
             back = await to_thread.run_sync(self._back, links)
             if back is not None:
                 return WorkspaceTrial(
-                    why=f"{_CANNOT}: {back} leads there", remedy=_REMEDY, command=self._edited()
+                    why=f"{_CANNOT}: {back} leads there", remedy=_INSTALL, command=self._edited()
                 )
             if settings.test.command is None:
                 return await self._without_tests(links)
@@ -193,7 +194,8 @@ class Trials:
             )
         lacks = f"; what git does not have is not there: {first_few(found.lacks)}" if found.lacks else ""
         led = f"; {back} leads to this folder, so that a clone cannot share that" if back else ""
-        return result(why=f"in a clone {found.problem}{lacks}{led}", remedy=_REMEDY, command=self._edited())
+        remedy = _REMEDY if back is None else _INSTALL
+        return result(why=f"in a clone {found.problem}{lacks}{led}", remedy=remedy, command=self._edited())
 
     def _edited(self, key: str = "") -> str:
         root, comment = self.project.root, f"  # {key}" if key else ""
