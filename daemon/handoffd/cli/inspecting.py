@@ -311,11 +311,8 @@ def clones(answer: dict[str, Any], limit: float | None = None) -> list[str]:
         ]
     if limit is not None:
         taken = f"together {size_of(answer['bytes'])} of {limit:g} GiB (retention.workspaces_gb)"
-        full = answer["bytes"] > limit * 1024**3
-        told = (
-            "; no story gets a new clone until some are gone: handoffd land, handoffd discard" if full else ""
-        )
-        lines.append(f"{taken}{told}")
+        instead = "no story gets a new clone until some are gone: handoffd land, handoffd discard"
+        lines.append(f"{taken}; {instead}" if answer["bytes"] > limit * 1024**3 else taken)
     return lines
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -263,9 +264,9 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
         found = _untried(why, command_for(initialised["project"], "init", "--workspace", "auto"))
     initialised["workspace"] = found
     tried = found["tests"] if found is not None and found["fits"] else None
-    initialised["tried"], green = (
-        _tests(place, initialised, tried, as_json=as_json) if tests else (None, None)
-    )
+    initialised["tried"], green = None, None
+    if tests:
+        initialised["tried"], green = _tests(place, initialised, tried, as_json=as_json)
     if green is False and found is not None and found["tests"]:
         found["remedy"] = "have the tests pass in the project's own folder first"
         found["command"] = command_for(initialised["project"], "init", "--workspace", "auto")
@@ -309,7 +310,8 @@ def _trial(place: Place, project: str, wanted: str, tell: Callable[[str], None])
                 tell(answer["doing"])
                 body["again"] = True
         except KeyboardInterrupt:
-            client.post("/v1/workspace/try", {**body, "again": False, "wanted": "stop"})
+            with suppress(HandoffdError):  # without a daemon nothing goes on
+                client.post("/v1/workspace/try", {**body, "wanted": "stop"})
             raise
         return answer
 

@@ -90,13 +90,13 @@ class Housekeeping:
 
     async def make_room(self) -> None:
         """Remove clones that nothing needs if a story waits for the room that they take; call it often."""
-        space = self._services.clone_space
-        if not space.wanted:
+        if not self._services.clone_space.to_clean(self._services.clock.monotonic()):
             return
-        space.wanted, problems = False, list[str]()
+        problems = list[str]()
         async with self._one:
             gone = await Workspaces(self._services).make_room(problems)
-        log.info("made room for clones", removed=len(gone), bytes=sum(one.bytes for one in gone))
+        if gone:
+            log.info("made room for clones", removed=len(gone), bytes=sum(one.bytes for one in gone))
         for problem in problems:
             log.warning("not cleaned up", problem=problem)
 

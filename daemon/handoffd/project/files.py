@@ -145,7 +145,9 @@ class ProjectFiles:
             texts = await to_thread.run_sync(read_texts, self._root)
             await self._take(texts)
             trust, root = command_for(str(self._root), "trust"), str(self._root)
-            if self.held or self.problems:
+            if self.problems:
+                raise InvalidFile(self.problems)
+            if self.held:
                 raise Refused(f"an edit of the files in {root}/.ai waits for you", code="HELD", hint=trust)
             changed = with_workspace(texts[SETTINGS] or "", place)
             if changed is None:

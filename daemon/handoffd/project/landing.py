@@ -209,6 +209,7 @@ class Landings:
             await self.project.track_of(story).give(
                 Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by)
             )
+            self._services.clone_space.forget()  # its clone may go now
             return LandedView(
                 story=story, onto=merge.onto, commit=merge.commit, files=merge.files, tests=tests,
                 already=already,

@@ -110,7 +110,7 @@ class CloneSpace:
 
     def __init__(self) -> None:
         self._bytes = 0
-        self._until = -math.inf
+        self._until = self._resting = -math.inf
         self.wanted = False
         """Whether a story waits until some of them are gone."""
 
@@ -125,9 +125,16 @@ class CloneSpace:
             self._until = now_s + CLONE_LOOK_S
         return self._bytes if self._bytes > limit else None
 
+    def to_clean(self, now_s: float) -> bool:
+        """Return whether to look for clones that may go: not again and again while there are none."""
+        if not self.wanted or now_s < self._resting:
+            return False
+        self.wanted, self._resting = False, now_s + CLONE_LOOK_S
+        return True
+
     def forget(self) -> None:
-        """Look again next time: some may be gone."""
-        self._until = -math.inf
+        """Look again next time: some may be gone, or go."""
+        self._until = self._resting = -math.inf
 
 
 GIB = 1024**3

@@ -217,6 +217,17 @@ def taken_by_all(here: House) -> int:
     return found
 
 
+def test_clones_are_not_looked_through_again_and_again() -> None:
+    """While none of them may go; a landing is a reason to look."""
+    space = CloneSpace()
+    space.wanted = True
+    assert [True, False] == [space.to_clean(0), space.to_clean(1)]
+    space.wanted = True
+    assert not space.to_clean(2)
+    space.forget()
+    assert [True, False] == [space.to_clean(3), space.to_clean(1000)]
+
+
 async def limited(here: House, most: int, keeper: Housekeeping, *, wanted: bool = True) -> None:
     """Have clones take that many bytes at most, and make room as the daemon does every few seconds."""
     retention = RetentionSettings(workspaces_gb=most / GIB)

@@ -18,7 +18,7 @@ from tests.unit.project.living import living
 
 from handoffd.engine.events import Initialised
 from handoffd.engine.views import WorkspaceTrial
-from handoffd.errors import Refused
+from handoffd.errors import InvalidFile, Refused
 from handoffd.git.clones import Clones, clones_in
 from handoffd.inspection.own_files import settings_of
 from handoffd.project.landing import finish_landings
@@ -453,6 +453,15 @@ async def test_nothing_is_written_beside_an_edit_that_waits(tmp_path: Path) -> N
 
         assert ("HELD", f"handoffd trust {root}") == (refused.value.code, refused.value.hint)
         assert text == at(root, ".ai/handoffd.yaml").read_text()
+
+
+async def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+    """The error is about these."""
+    root = in_git(tmp_path, "true")
+    async with tried(tmp_path, root) as (_, project, _):
+        at(root, ".ai/handoffd.yaml").write_text("test: {comand: [make]}\n")
+        with pytest.raises(InvalidFile, match="comand"):
+            await placed(project, "clone", WorkspaceTrial(possible=True))
 
 
 async def test_settings_of_another_form_are_left_to_a_person(tmp_path: Path) -> None:
