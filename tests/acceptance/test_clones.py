@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from tests.support.agents import project_at, shell_agent
-from tests.support.commands import typed
+from tests.support.commands import environment_of, started, typed
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
@@ -161,7 +165,7 @@ def test_a_story_in_a_clone_from_its_start_until_it_is_landed(tmp_path: Path) ->
         ).splitlines()
         (clone,) = workspaces(daemon)
         assert ("US-001", "handoffd/US-001", True) == (clone["story"], clone["branch"], clone["ready"])
-        assert "handoffd/US-001 is not merged" == clone["kept"]
+        assert "handoffd/US-001 is not landed, and the clone is younger than 30 days" == clone["kept"]
         assert "workspace" not in {one["kind"] for one in typed(daemon, "gc", "--json").json["doomed"]}
 
         said = typed(daemon, "land", str(project))
@@ -272,3 +276,86 @@ def test_a_branch_that_moves_while_it_is_tested_is_merged_and_tested_again(tmp_p
         assert ["Land US-001", "Beside it"] == subjects
         assert (["bdd", "impl"], True) == (lines(project / "US-001.txt"), (project / "beside.txt").exists())
         assert " M draft.txt\n?? mine.txt\n" == told(project, "status", "--porcelain")
+
+
+def test_a_story_waits_until_clones_take_less(tmp_path: Path) -> None:
+    """Its clone is made when the one before is landed, which goes for it."""
+    project = made(tmp_path)
+    most = {"retention": {"workspaces_gb": 2e-5}, "schedule": {"poll_s": 0.2}}
+    with running(tmp_path, settings_of(tmp_path, project, **most)) as daemon:
+        at_work(daemon, tmp_path, project)
+        release(tmp_path, "US-002", "bdd")
+        daemon.verb("start", project, story="US-002")
+        daemon.wait_for(project, lambda track: "room for its clone" in (track["waits_for"] or ""))
+        assert "handoffd workspaces" == daemon.track(project)["next_command"]
+        kept = typed(daemon, "gc").out.splitlines()
+        age = "is not landed, and the clone is younger than 30 days"
+        assert any(line.endswith(f": handoffd/US-001 {age}") for line in kept if "clone kept: US-001" in line)
+
+        assert "landed" == land(daemon, project)["type"]
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["US-002"] == [one["story"] for one in workspaces(daemon)]
+
+
+# --- a new project --------------------------------------------------------------------------------------
+def fresh(base: Path, makefile: str) -> Path:
+    """Return a folder in git with a Makefile, of which handoffd knows nothing."""
+    project = base / "fresh"
+    project.mkdir()
+    (project / "Makefile").write_text(makefile)
+    assert 0 == git(project, "init", "--quiet", "--initial-branch", "main")
+    assert 0 == git(project, "add", "-A")
+    assert 0 == git(project, "commit", "--quiet", "-m", "Begin")
+    return project
+
+
+def test_a_story_of_a_new_project_works_in_a_clone_if_the_tests_pass_in_one(tmp_path: Path) -> None:
+    """The trial leaves nothing; what it found is trusted, and the first story goes by it."""
+    project = fresh(tmp_path, "test:\n\ttrue\n")
+    with running(tmp_path, settings_of(tmp_path, project)) as daemon:
+        before = told(project, "for-each-ref")
+        said = typed(daemon, "init", str(project), "--json")
+        assert ("clone", True, "ok") == (
+            said.json["workspace"]["kind"], said.json["new"], said.json["tried"]["severity"],
+        )  # fmt: skip
+        assert [] == daemon.get("/v1/workspaces")["workspaces"]
+        assert before == told(project, "for-each-ref")
+
+        release(tmp_path, "US-001", "bootstrap", "bdd")
+        (project / ".ai/step-rules.yaml").write_text(TABLE)
+        daemon.verb("trust", project)
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+        assert not (project / "US-001.txt").exists()
+        assert "bootstrap\nbdd\n" == told(project, "show", "handoffd/US-001:US-001.txt")
+
+
+def test_an_init_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+    """With a daemon and without: the tests are ended, their clone is gone, and nothing is chosen."""
+    asleep = ["sleep", f"60{os.getpid()}"]
+    project = fresh(tmp_path, f"test:\n\ttouch {tmp_path}/began; exec {' '.join(asleep)}\n")
+    settings = {"sandbox": {"writable": [str(tmp_path)]}}
+    with running(tmp_path, settings) as daemon:
+        clones = daemon.state_dir / "workspaces"
+        for alone in (False, True):
+            if alone:
+                daemon.terminate()
+            (tmp_path / "began").unlink(missing_ok=True)
+            more = ("--workspace", "auto") if alone else ()
+            words = ("--config", str(daemon.config), "init", str(project), *more)
+            with started(*words, env=environment_of(daemon)) as process:
+                eventually_sync((tmp_path / "began").exists)
+                process.send_signal(signal.SIGINT)
+                assert 130 == process.wait(60)
+                assert process.stderr is not None
+                assert b"--workspace auto" in process.stderr.read()
+            eventually_sync(lambda: [] == [*clones.glob("*/*")])
+            assert not [one for one in psutil.process_iter() if asleep == words_of(one)]
+            assert "workspace" not in (project / ".ai/handoffd.yaml").read_text()
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return what a process was started with; nothing of one that is gone."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from handoffd.engine.views import (
     StoryView,
     TrackView,
     Tried,
+    WorkspaceTrial,
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
@@ -84,6 +85,8 @@ class MemorySupervision:
         self.applied = Applied(type="pending", message="bdd runs", state=State(project="shop"))
         self.checked: PostCheck | None = PostCheck(passed=True)
         self.tried = Tried()
+        self.trials = [WorkspaceTrial(why="it is in no git repository", command="git init")]
+        self.wanted: list[str] = []
         self.held: tuple[str, ...] = ()
         self.written: list[tuple[str, Mapping[str, str] | None]] = []
         self.handed_out: list[Result] = []
@@ -203,6 +206,19 @@ class MemorySupervision:
     async def try_tests(self, project: str) -> Tried:
         """Return what was put there."""
         return self.tried
+
+    async def try_workspace(
+        self,
+        project: str,
+        wanted: str,
+        within_s: float | None,
+        *,
+        again: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> WorkspaceTrial:
+        """Return what was put there, one after another; the last one again and again."""
+        self.wanted.append(wanted)
+        return self.trials.pop(0) if len(self.trials) > 1 else self.trials[0]
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return a dispatch that would be made."""

@@ -23,6 +23,7 @@ from handoffd.engine.views import (
     SlotsView,
     SnapshotsView,
     StoryView,
+    WorkspaceKind,
     WorkspaceView,
 )
 from handoffd.errors import Problem
@@ -466,6 +467,23 @@ class TriedTests(Struct, frozen=True, kw_only=True, tag_field="type", tag="tried
     seconds: float = 0.0
 
 
+class TriedWorkspace(Struct, frozen=True, kw_only=True, tag_field="type", tag="tried_workspace"):
+    """Where a project's next stories work, and what a trial of clones found; `checking`: ask `again`."""
+
+    project: str
+    called: str | None
+    kind: WorkspaceKind
+    fits: bool
+    link: tuple[str, ...]
+    why: str | None
+    remedy: str | None
+    command: str | None
+    tests: TriedTests | None
+    """The tests in a clone; null: they were not run."""
+    checking: bool
+    doing: str | None
+
+
 class OtherTests(Struct, frozen=True, kw_only=True):
     """Tests that were found and that the project does not run: their folder and command."""
 
@@ -543,6 +561,8 @@ class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="init
     level: int
     created: tuple[str, ...]
     missing: tuple[str, ...]
+    new: bool
+    """Whether handoffd has it for the first time: it had neither settings nor a STATE.json."""
     test_command: tuple[str, ...] | None
     other_tests: list[OtherTests]
     warnings: tuple[str, ...]

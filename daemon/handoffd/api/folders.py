@@ -42,6 +42,7 @@ from handoffd.inspection.project_status import (
 )
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.protocol.rules import DONE, Language
+from handoffd.protocol.state import STATE_FILE
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project
 
@@ -291,6 +292,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     """
 
     settings: str | None
+    begun: bool
+    """Whether it had a STATE.json before."""
     created: tuple[str, ...]
     missing: tuple[str, ...]
     test_command: tuple[str, ...] | None
@@ -311,7 +314,7 @@ def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
 
 def prepare_project(root: str) -> Prepared:
     """Write the files that a supervised project needs and lacks. Raises StoreError, InvalidFile."""
-    found = find_suites(Path(root))
+    found, begun = find_suites(Path(root)), os.path.lexists(os.path.join(root, STATE_FILE))
     created = [SETTINGS] if _write_settings(root, found) else []
     with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
@@ -324,6 +327,7 @@ def prepare_project(root: str) -> Prepared:
     ours = settings_text(found)
     return Prepared(
         settings=ours if _text_of(root) == ours else None,
+        begun=begun,
         created=tuple(created),
         missing=missing,
         test_command=command,

@@ -19,9 +19,10 @@ from handoffd.api.answers import (
     Reloaded,
     SettingsRead,
     TriedTests,
+    TriedWorkspace,
 )
 from handoffd.engine.run import PostCheck
-from handoffd.engine.views import Applied, LandedView, Renewed, Tried
+from handoffd.engine.views import Applied, LandedView, Renewed, Tried, WorkspaceTrial
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError
@@ -29,6 +30,9 @@ from handoffd.protocol.state import render_state
 
 APPLY_S: Final = 40.0
 """How long a daemon lets a caller wait for checks; after that the caller asks again."""
+
+TRIAL_S: Final = 2.0
+"""How long it lets one wait that wants to hear what goes on in a trial."""
 
 _THEN: Final = {
     "applied": "the attempt is judged",
@@ -131,6 +135,16 @@ def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:
         tail=evidence.tail,
         seconds=round(evidence.seconds, 1),
     )
+
+
+def tried_workspace(outcome: WorkspaceTrial, root: str, called: str | None) -> TriedWorkspace:
+    """Return the outcome of trying a project in a clone."""
+    return TriedWorkspace(
+        project=root, called=called, kind=outcome.kind, fits=outcome.fits, link=outcome.link,
+        why=outcome.why, remedy=outcome.remedy, command=outcome.command,
+        tests=tried(outcome.tried, root, called) if outcome.tried is not None else None,
+        checking=outcome.doing is not None, doing=outcome.doing,
+    )  # fmt: skip
 
 
 def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:

@@ -27,6 +27,7 @@ from handoffd.engine.views import (
     SnapshotsView,
     StoryView,
     Tried,
+    WorkspaceTrial,
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError
@@ -121,6 +122,21 @@ class Supervision(Protocol):
 
     async def try_tests(self, project: str) -> Tried:
         """Run the project's tests once, for no story; Refused while an attempt is in flight."""
+
+    async def try_workspace(
+        self,
+        project: str,
+        wanted: str,
+        within_s: float | None,
+        *,
+        again: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> WorkspaceTrial:
+        """Find out whether stories of a project can work in clones, and note what follows in its settings.
+
+        `wanted` is `auto`, `clone`, `root`, or `stop`, which ends a trial.
+        After `within_s` seconds answer what goes on; ask `again` then. Raises HandoffdError.
+        """
 
     def executors(self) -> tuple[str, ...]:
         """Return the names that can be chosen as an executor."""

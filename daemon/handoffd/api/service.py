@@ -33,6 +33,7 @@ from handoffd.api.answers import (
     Stopping,
     Tested,
     TriedTests,
+    TriedWorkspace,
     Trusted,
     VerbContext,
 )
@@ -48,6 +49,7 @@ from handoffd.api.folders import (
 )
 from handoffd.api.outcomes import (
     APPLY_S,
+    TRIAL_S,
     added_many,
     applied,
     discarded,
@@ -55,6 +57,7 @@ from handoffd.api.outcomes import (
     post_checked,
     reloaded,
     tried,
+    tried_workspace,
 )
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, tried_sinks
@@ -369,6 +372,26 @@ class Service(Reads, Inspecting):
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
         return tried(await self._supervision.try_tests(root), root, self.names().get(root))
 
+    async def try_workspace(
+        self,
+        project: str,
+        wanted: str,
+        caller: Caller,
+        *,
+        again: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> TriedWorkspace:
+        """Find out whether the stories of a project can work in clones, and have them work there or not.
+
+        `wanted` is `auto`, `clone` or `root`, as `--workspace` of `handoffd init`, or `stop`. For people.
+        """
+        root = self._supervision.find(project)
+        hint = command_for(root, "init", "--workspace", "auto")
+        await self._keep_out(caller, "choosing the workspace is for people", hint)
+        within_s = TRIAL_S if self.daemon else None
+        trial = await self._supervision.try_workspace(root, wanted, within_s, again=again, tell=tell)
+        return tried_workspace(trial, root, self.names().get(root))
+
     async def apply(self, project: str) -> AppliedAnswer:
         """Apply the hand-off of a step that was carried out by hand, and check its claims."""
         root = self._supervision.find(project)
@@ -434,7 +457,7 @@ class Service(Reads, Inspecting):
         check_project(root, self._runs_dir.parent, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
-        await self._supervision.add(root)
+        known = (await self._supervision.add(root)).tracks or prepared.begun
         if prepared.settings is not None:  # it may have been a project without any before
             await self._supervision.trust(root, {SETTINGS: prepared.settings})
         await self._initialise(root, name)
@@ -446,6 +469,7 @@ class Service(Reads, Inspecting):
             level=view.level,
             created=prepared.created,
             missing=prepared.missing,
+            new=not known and SETTINGS in prepared.created,
             test_command=prepared.test_command,
             other_tests=[OtherTests(folder=one.folder, command=one.typed) for one in prepared.others],
             warnings=view.warnings,

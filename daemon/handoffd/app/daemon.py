@@ -58,6 +58,9 @@ STATUS_EVERY_S = 10.0
 HOUSEKEEPING_EVERY_S = 300.0
 """How often to check whether a day has passed since the last clean-up; some daemons live for minutes."""
 
+CLONES_EVERY_S = 5.0
+"""How soon clones are removed that take the room of a new one."""
+
 MACHINE_EVERY_S = 2.0
 """How often the daemon looks whether it can still write its journal and open files."""
 
@@ -154,6 +157,7 @@ class Daemon:
             await self._enrolling.named()
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
         self._scheduler.every("housekeeping", HOUSEKEEPING_EVERY_S, self._housekeeping.daily)
+        self._scheduler.every("clones", CLONES_EVERY_S, self._housekeeping.make_room)
         self._scheduler.every("memory", GIVE_BACK_EVERY_S, partial(to_thread.run_sync, give_back))
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)

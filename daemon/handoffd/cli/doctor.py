@@ -42,7 +42,7 @@ def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
     from handoffd.doctor.finding import as_json as told
     from handoffd.doctor.finding import is_sound
 
-    findings = (*examine(_subject(place)), *(try_tests(place, place.project(one)) for one in projects))
+    findings = (*examine(_subject(place)), *(try_tests(place, place.project(one))[0] for one in projects))
     if as_json:
         print_json(told(findings))
     else:
@@ -248,18 +248,28 @@ def _summary(findings: Sequence[Finding]) -> str:
 # --- the tests of a project, tried --------------------------------------------------------------------
 # While no daemon runs, the tests get the PATH of its service if one is installed, else the PATH of this
 # terminal, which `handoffd run` would have.
-def try_tests(place: Place, project: str) -> Finding:
-    """Run the tests of `project` and return the finding. Raises NotFound if it is not a project."""
+def try_tests(place: Place, project: str) -> tuple[Finding, bool]:
+    """Run the tests of `project`; return the finding, and whether all of them passed.
+
+    Raises NotFound if it is not a project.
+    """
     from handoffd.doctor.finding import warning
-    from handoffd.doctor.projects import TESTS, Terminal, judge_tests
-    from handoffd.doctor.service import installed, service_of
+    from handoffd.doctor.projects import TESTS
 
     try:
         tried = _tried(place, project)
     except NotFound:
         raise
     except HandoffdError as error:
-        return warning(TESTS, f"handoffd could not try the tests: {error.message}", None, error.hint)
+        return warning(TESTS, f"handoffd could not try the tests: {error.message}", None, error.hint), False
+    return judged_tests(place, tried), tried["passed"] is True
+
+
+def judged_tests(place: Place, tried: Json) -> Finding:
+    """Return the finding about tests that were run; `tried` is what the daemon answers."""
+    from handoffd.doctor.projects import Terminal, judge_tests
+    from handoffd.doctor.service import installed, service_of
+
     service = service_of(_pid(place), installed(place.environ, place.config))
     return judge_tests(tried, Terminal(path=place.environ.get("PATH", "")), service)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from shlex import quote
 from typing import Any, Final
 
@@ -290,11 +291,12 @@ def workspaces(place: Place, project: str | None, as_json: bool) -> None:
     `gc` removes the others; a clone is made again when its story goes on.
     """
     answer = ask(place, "workspaces", project=None if project is None else place.project(project))
-    _show(answer.json, as_json, clones)
+    limit = place.settings().retention.workspaces_gb if project is None and not as_json else None
+    _show(answer.json, as_json, partial(clones, limit=limit))
 
 
-def clones(answer: dict[str, Any]) -> list[str]:
-    """Return the lines for an answer of `GET /v1/workspaces`."""
+def clones(answer: dict[str, Any], limit: float | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/workspaces`; `limit` in GiB is of all clones together."""
     if not answer["workspaces"]:
         return ["There is no clone: stories work in their project's folder unless it says `workspace: clone`"]
     lines = []
@@ -307,6 +309,10 @@ def clones(answer: dict[str, Any]) -> list[str]:
             f"    {plain(one['folder'])}",
             f"    {kept if one['ready'] else f'{kept}; not set up yet'}",
         ]
+    if limit is not None:
+        taken = f"together {size_of(answer['bytes'])} of {limit:g} GiB (retention.workspaces_gb)"
+        instead = "no story gets a new clone until some are gone: handoffd land, handoffd discard"
+        lines.append(f"{taken}; {instead}" if answer["bytes"] > limit * 1024**3 else taken)
     return lines
 
 

@@ -386,7 +386,7 @@ def report(answer: Mapping[str, Any]) -> list[str]:
     lines = table(("WHAT", "PROJECT", "COUNT", "SIZE"), sizes) if sizes else []
     if len(answer["sizes"]) > _MOST_LINES:
         lines.append(f"… and {len(answer['sizes']) - _MOST_LINES} more (--json)")
-    return [*lines, "", *_gone(answer), *_kept(answer["kept"])]
+    return [*lines, "", *_gone(answer), *_kept(answer["kept"]), *_clones(answer.get("clones", ()))]
 
 
 def _size(one: Mapping[str, Any]) -> list[str]:
@@ -414,3 +414,12 @@ def _gone(answer: Mapping[str, Any]) -> Iterator[str]:
 def _kept(kept: Mapping[str, int]) -> Iterator[str]:
     if kept:
         yield "runs kept: " + ", ".join(f"{count:,} {why}" for why, count in sorted(kept.items()))
+
+
+def _clones(kept: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each clone that stays, the largest first."""
+    for one in sorted(kept, key=lambda one: -one["bytes"])[:_MOST_LINES]:
+        project = shorten(one["project"], 60)
+        yield f"clone kept: {plain(one['story'])} of {project}, {size_of(one['bytes'])}: {plain(one['kept'])}"
+    if len(kept) > _MOST_LINES:
+        yield f"… and {len(kept) - _MOST_LINES} more (handoffd workspaces)"

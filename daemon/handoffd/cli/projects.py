@@ -1,22 +1,31 @@
-"""`handoffd projects`: the supervised projects; `handoffd scan`: the projects below a folder."""
+"""`handoffd projects`: the supervised projects; `handoffd scan`: the projects below a folder.
+
+And what `handoffd init` tries of a new one: its tests, a clone of it, the sandbox.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 from msgspec import Struct
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.wording import no_daemon, plain, styled, table
-from handoffd.engine.wording import counted
+from handoffd.cli.wording import no_daemon, plain, shorten, styled, table
+from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, ask, either
-from handoffd.errors import Json, NotFound
+from handoffd.errors import HandoffdError, Json, NotFound
+
+if TYPE_CHECKING:
+    from handoffd.api.client import Client
 
 
 # --- projects ------------------------------------------------------------------------------------------
@@ -237,3 +246,159 @@ def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[s
 
 def _projects(count: int) -> str:
     return counted(count, "project") if count else "no projects"
+
+
+# --- what `init` tries --------------------------------------------------------------------------------
+def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: bool, as_json: bool) -> None:
+    """Try what a project needs, and add to the answer of `init` what came of that.
+
+    `workspace` is what a person asked for; None: a clone is tried for a new project alone. Tests that ran in
+    a clone and passed are not run again. Standard error has what goes on.
+    """
+    wanted = workspace or ("auto" if initialised.get("new") and tests else None)
+    found = None
+    if wanted is not None:
+        found = _placed(place, initialised["project"], wanted, as_json=as_json, asked=workspace is not None)
+    elif initialised.get("new"):
+        why = "no tests were run, and they tell whether a clone has all that they need"
+        found = _untried(why, command_for(initialised["project"], "init", "--workspace", "auto"))
+    initialised["workspace"] = found
+    tried = found["tests"] if found is not None and found["fits"] else None
+    initialised["tried"], green = None, None
+    if tests:
+        initialised["tried"], green = _tests(place, initialised, tried, as_json=as_json)
+    if green is False and found is not None and found["tests"]:
+        found["remedy"] = "have the tests pass in the project's own folder first"
+        found["command"] = command_for(initialised["project"], "init", "--workspace", "auto")
+    initialised["sandbox"] = _sandbox(place)
+
+
+_PLACED = ("kind", "fits", "link", "why", "remedy", "command", "tests")
+
+
+def _placed(place: Place, project: str, wanted: str, *, as_json: bool, asked: bool) -> Json:
+    """Find out whether stories can work in clones; return where they work from now on.
+
+    Raises HandoffdError only if a person `asked` for that: the project is initialised all the same.
+    """
+    again = command_for(project, "init", "--workspace", wanted)
+    try:
+        with _Progress(silent=as_json) as progress:
+            answer = _trial(place, project, wanted, progress.tell)
+    except KeyboardInterrupt:
+        click.echo(f"Where stories work was not changed; to try it again: {plain(again)}", err=True)
+        raise
+    except HandoffdError as error:
+        if asked:
+            raise
+        return _untried(f"no clone was tried: {error.message}", error.hint)
+    return {name: answer[name] for name in _PLACED}
+
+
+def _untried(why: str, command: str | None) -> Json:
+    unknown = dict.fromkeys(_PLACED)
+    return {**unknown, "kind": "root", "fits": False, "link": [], "why": why, "command": command}
+
+
+def _trial(place: Place, project: str, wanted: str, tell: Callable[[str], None]) -> Json:
+    from handoffd.doctor.service import path_in, unit_file_of
+
+    def ask(client: Client) -> Json:
+        body: Json = {"project": project, "wanted": wanted, "by": account()}
+        try:
+            while (answer := client.post("/v1/workspace/try", body))["checking"]:
+                tell(answer["doing"])
+                body["again"] = True
+        except KeyboardInterrupt:
+            with suppress(HandoffdError):  # without a daemon nothing goes on
+                client.post("/v1/workspace/try", {**body, "wanted": "stop"})
+            raise
+        return answer
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        path = path_in(unit_file_of(place.environ))
+        return offline.try_workspace(place.settings(), project, wanted, tell, account(), path)
+
+    return either(place, ask, without).json
+
+
+def _tests(
+    place: Place, initialised: Json, tried: Json | None, *, as_json: bool
+) -> tuple[Json | None, bool | None]:
+    """Return how the project's tests go, as they went in a clone or else run once as the daemon would.
+
+    And whether they all passed; None: there are none.
+    """
+    from msgspec import to_builtins
+
+    from handoffd.cli.doctor import judged_tests, try_tests
+
+    if initialised["test_command"] is None:
+        return None, None
+    if tried is not None:
+        return _plain_finding(to_builtins(judged_tests(place, tried))), True
+    if not as_json:
+        click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
+    found, green = try_tests(place, initialised["project"])
+    return _plain_finding(to_builtins(found)), green
+
+
+def _sandbox(place: Place) -> Json:
+    """Try the sandbox that agents will have here; return what holds them."""
+    from msgspec import to_builtins
+
+    from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
+
+    (found,) = check_sandbox(sandbox_facts(place.settings().sandbox))
+    return _plain_finding(to_builtins(found))
+
+
+def _plain_finding(found: Json) -> Json:
+    return {key: found[key] for key in ("severity", "what", "why", "action")}
+
+
+class _Progress:
+    """Says on standard error what a trial does; on a terminal also for how long it has been at that."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent
+        self._counts = not silent and sys.stderr.isatty()
+        self._doing = ""
+        self._since = 0.0
+        self._over = Event()
+        self._counter = Thread(target=self._count, daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._counter.is_alive():
+            self._counter.join()
+            click.echo("\r\033[K", nl=False, err=True)
+
+    def tell(self, what: str) -> None:
+        """Say what is done now."""
+        if what == self._doing or self._silent:
+            return
+        if not self._doing:
+            click.echo(_TRYING, err=True)
+            if self._counts:
+                self._counter.start()
+        self._doing, self._since = what, time.monotonic()
+        if not self._counts:
+            click.echo(f"  {plain(what)} ...", err=True)
+
+    def _count(self) -> None:
+        while not self._over.wait(0.2):
+            line = f"{self._doing} ... {time.monotonic() - self._since:.0f} s"
+            click.echo(f"\r\033[K  {shorten(line, _WIDTH)}", nl=False, err=True)
+
+
+_WIDTH = 76
+_TRYING = (
+    "Trying whether stories can work in clones of their own: the tests may take 5 min there"
+    " (to skip that: --workspace root) ..."
+)

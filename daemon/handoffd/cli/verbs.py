@@ -88,6 +88,7 @@ def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
+    lines += _place_of(answer)
     lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
@@ -118,6 +119,25 @@ def _found_text(name: str, found: Json | None) -> Iterator[str]:
         yield f"  {name}: {plain(found['what'])}"
         told = {"why": found["why"], "next": found["action"]}
         yield from (f"    {key}: {plain(text)}" for key, text in told.items() if text is not None)
+
+
+def _place_of(answer: Json) -> Iterator[str]:
+    """Yield where stories work, why not elsewhere, and what would change that."""
+    found = answer.get("workspace")
+    if found is None:
+        return
+    again = command_for(answer["project"], "init", "--workspace")
+    if found["kind"] == "clone":
+        links = f" with links to {', '.join(map(plain, found['link']))}" if found["link"] else ""
+        land = by_name(command_for(answer["project"], "land"), answer)
+        yield f"  workspace: clone; each story works in a clone of its own{links}; to merge it: {plain(land)}"
+        told = {"but": found["why"], "in the project's folder instead": f"{again} root"}
+    else:
+        yield "  workspace: root; stories work in the project's own folder"
+        told = {"why": found["why"], "so that clones fit": found["remedy"], "next": found["command"]}
+    yield from (
+        f"    {key}: {plain(by_name(text, answer))}" for key, text in told.items() if text is not None
+    )
 
 
 def _told_tests(one: Json) -> str:
@@ -190,7 +210,16 @@ def verb_command(spec: VerbSpec) -> click.Command:
     trailing = next((one for one in spec.parameters if one.trailing), None)
     words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
 
-    def run(words: tuple[str, ...], as_json: bool, no_tests: bool = False, **options: Any) -> None:
+    def run(
+        words: tuple[str, ...],
+        as_json: bool,
+        *,
+        no_tests: bool = False,
+        workspace: str | None = None,
+        **options: Any,
+    ) -> None:
+        if no_tests and workspace in {"auto", "clone"}:
+            raise click.UsageError(f"--workspace {workspace} runs the tests, and --no-tests forbids that")
         project, given = sorted_out(needed, words, trailing)
         given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
         place = click.get_current_context().find_object(Place)
@@ -198,9 +227,12 @@ def verb_command(spec: VerbSpec) -> click.Command:
         alone = words[0] if words and project is None else None
         answer = give_verb(place, spec, place.project(project), given, alone)
         if answer.json["type"] == "initialised":
-            answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
-            answer.json["sandbox"] = _sandbox(place)
+            from handoffd.cli.projects import look_into
+
+            look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
         say(answer, as_json)
+        if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
+            click.get_current_context().exit(1)
 
     command = click.Command(
         spec.typed.split()[-1],
@@ -209,7 +241,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
         params=[
             click.Argument(["words"], nargs=-1, metavar=words, shell_complete=complete_words),
             *(option_of(one) for one in spec.parameters if not one.required and not one.trailing),
-            *([_NO_TESTS] if spec.name == "init" else []),
+            *(_OF_INIT if spec.name == "init" else ()),
         ],
     )
     return json_option(command)
@@ -218,10 +250,18 @@ def verb_command(spec: VerbSpec) -> click.Command:
 BY_HAND: Final = frozenset({"applied", "taken", "stale", "pending", "missing", "checked"})
 """Verbs for users who do steps themselves: they work without a daemon and do not mention it."""
 
-_NO_TESTS: Final = click.Option(
-    ["--no-tests"],
-    is_flag=True,
-    help="Do not try the tests, for example if you have not read the code yet.",
+_OF_INIT: Final = (
+    click.Option(
+        ["--no-tests"],
+        is_flag=True,
+        help="Do not try the tests, for example if you have not read the code yet.",
+    ),
+    click.Option(
+        ["--workspace"],
+        type=click.Choice(("auto", "clone", "root")),
+        help="Where stories work: each in a clone of its own, or in the project's folder. auto: in clones if "
+        "the tests pass in one (the default of a new project).",
+    ),
 )
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 
@@ -383,33 +423,6 @@ def _is_given(value: object) -> bool:
 
 def _as_json_value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str, Any] | None:
-    """Run the tests of a new project once, as the daemon would; return the result."""
-    from msgspec import to_builtins
-
-    from handoffd.cli.doctor import try_tests
-
-    if initialised["test_command"] is None:
-        return None
-    if not as_json:
-        click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
-    return _plain_finding(to_builtins(try_tests(place, initialised["project"])))
-
-
-def _sandbox(place: Place) -> dict[str, Any]:
-    """Try the sandbox that agents will have here; return what holds them."""
-    from msgspec import to_builtins
-
-    from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
-
-    (found,) = check_sandbox(sandbox_facts(place.settings().sandbox))
-    return _plain_finding(to_builtins(found))
-
-
-def _plain_finding(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: found[key] for key in ("severity", "what", "why", "action")}
 
 
 def say(answer: Any, as_json: bool) -> None:

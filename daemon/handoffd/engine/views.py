@@ -450,6 +450,33 @@ class Tried(Struct, frozen=True, kw_only=True):
     """Whether an edit of the command waits for a person's trust."""
 
 
+WorkspaceKind = Literal["root", "clone"]
+"""The project's own folder, or a clone for each story."""
+
+
+class WorkspaceTrial(Struct, frozen=True, kw_only=True):
+    """Whether stories of a project can work in clones, by a trial; while it goes on, only `doing` is set.
+
+    `fits`: the tests pass there. `possible`: a clone can be made, and the tests in it are about its own code.
+    """
+
+    kind: WorkspaceKind = "root"
+    """Where its next story works by now, as its settings say."""
+    fits: bool = False
+    possible: bool = False
+    link: tuple[str, ...] = ()
+    """What the clone shared with the project's folder when the tests ran there last."""
+    why: str | None = None
+    """Why it does not fit."""
+    remedy: str | None = None
+    """What would change that, in words."""
+    command: str | None = None
+    """What to type next for that."""
+    tried: Tried | None = None
+    """The tests in the clone; None: they were not run."""
+    doing: str | None = None
+
+
 class Peek(Struct, frozen=True, kw_only=True):
     """What the next turn of a track would do, without doing it. `prompt` is None if nothing runs."""
 

@@ -109,6 +109,16 @@ def try_tests(settings: Settings, project: str, by: str, path: str | None) -> Js
     return plain(alone(settings, lambda service: service.try_tests(project, caller), path))
 
 
+def try_workspace(
+    settings: Settings, project: str, wanted: str, tell: Callable[[str], None], by: str, path: str | None
+) -> Json:
+    """Return where stories of a project work from now on, as `try_tests` does; `tell` hears what goes on."""
+    caller = Caller(pid=os.getpid(), by=by)
+    return plain(
+        alone(settings, lambda service: service.try_workspace(project, wanted, caller, tell=tell), path)
+    )
+
+
 def alone(settings: Settings, work: Work[_T], path: str | None = None) -> _T:
     """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
 

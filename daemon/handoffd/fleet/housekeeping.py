@@ -88,6 +88,18 @@ class Housekeeping:
         for problem in cleaned.problems:
             log.warning("not cleaned up", problem=problem)
 
+    async def make_room(self) -> None:
+        """Remove clones that nothing needs if a story waits for the room that they take; call it often."""
+        if not self._services.clone_space.to_clean(self._services.clock.monotonic()):
+            return
+        problems = list[str]()
+        async with self._one:
+            gone = await Workspaces(self._services).make_room(problems)
+        if gone:
+            log.info("made room for clones", removed=len(gone), bytes=sum(one.bytes for one in gone))
+        for problem in problems:
+            log.warning("not cleaned up", problem=problem)
+
     async def clean(self, *, dry_run: bool) -> Cleaned:
         """Return what was removed, or would be. Raises StoreError when runs or journal cannot be read."""
         async with self._one:
@@ -104,13 +116,15 @@ class Housekeeping:
             then = await self._disposed(runs, needed, folders, problems, dry_run)
             doomed = [self._told(past, why) for past, why in (*first.doomed, *then.doomed)]
             doomed += await self._of_repositories(problems, dry_run)
-            doomed += await Workspaces(self._services).clean(problems, dry_run=dry_run)
+            gone, clones = await Workspaces(self._services).clean(problems, dry_run=dry_run)
+            doomed += gone
             doomed += await self._of_the_journal(problems, dry_run)
             return Cleaned(
                 dry_run=dry_run,
                 doomed=tuple(doomed),
                 sizes=(*sizes([*copied, *runs]), *await to_thread.run_sync(_journal_sizes, self._services)),
                 kept=dict(Counter(first.kept) + Counter(then.kept)),
+                clones=clones,
                 problems=tuple(problems),
             )
 

@@ -7,7 +7,7 @@ a project at rest; without a daemon the same objects carry out a single verb.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +32,7 @@ from handoffd.engine.views import (
     SnapshotsView,
     StoryView,
     Tried,
+    WorkspaceTrial,
     WorkspaceView,
 )
 from handoffd.engine.wording import command_for, repair_command
@@ -48,6 +49,7 @@ from handoffd.project.landing import finish_landings
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
+from handoffd.project.trial import Trials, placed
 from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
 from handoffd.track.services import Services
 
@@ -83,6 +85,8 @@ class Roster:
         """When the poll last made progress, by the monotonic clock; None before the first poll."""
         self._views = Views(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
+        self._trials: dict[str, Trials] = {}
+        """Which projects are tried in a clone, by root."""
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -326,6 +330,35 @@ class Roster:
         """Run the project's tests once, for no story, and return how that went."""
         with self._register.guest(project):
             return await Manual(await self._workable(project), self._services).try_tests()
+
+    async def try_workspace(
+        self,
+        project: str,
+        wanted: str,
+        within_s: float | None,
+        *,
+        again: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> WorkspaceTrial:
+        """Find out whether stories of a project can work in clones, and note what follows in its settings.
+
+        `wanted`: `auto` has them work there if the tests pass, `clone` if one can be made, `root` without a
+        trial. `stop` ends one that goes on.
+        """
+        with remedies(project), self._register.guest(project):
+            found = await self._workable(project)
+            trials = self._trials.get(project)
+            if wanted == "stop" and trials is not None:
+                trials.stop()
+            if wanted in {"root", "stop"}:
+                return await placed(found, wanted, WorkspaceTrial())
+            if trials is None or trials.project is not found:
+                trials = self._trials[project] = Trials(found, self._services)
+            trial = await trials.find_out(within_s, again=again, insist=wanted == "clone", tell=tell)
+            if trial.doing is not None:
+                return trial
+            self._trials.pop(project, None)
+            return await placed(found, wanted, trial)
 
     async def _workable(self, project: str) -> Project:
         found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))

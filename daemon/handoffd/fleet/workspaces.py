@@ -14,14 +14,17 @@ from functools import partial
 from typing import TypeVar
 
 from anyio import to_thread
+from msgspec.structs import replace
 
+from handoffd.engine.track import Track
 from handoffd.engine.views import WorkspaceView
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.git.branches import StoryBranch
-from handoffd.git.clones import Clone, Clones, clones_in
-from handoffd.git.landing import FOR_LANDING
+from handoffd.git.clones import APART, Clone, Clones, clones_in
 from handoffd.journal.retention import Doomed
 from handoffd.project.landing import stories_at_work
+from handoffd.protocol.state import Status
 from handoffd.track.reach import Reach
 from handoffd.track.services import Services
 
@@ -40,47 +43,75 @@ class Workspaces:
     async def views(self, root: str | None = None) -> tuple[WorkspaceView, ...]:
         """Return the clones of one project or of all. Raises StoreError when the journal cannot be read."""
         wanted = [one for one in await self._of_stories() if root in {None, one.root}]
-        stories = await self._busy([one.root for one in wanted])
-        return tuple([await self._view(one, one.story in stories[one.root]) for one in wanted])
+        stories = await self._at_work([one.root for one in wanted])
+        return tuple([await self._view(one, stories[one.root].get(one.story)) for one in wanted])
 
-    async def clean(self, problems: list[str], *, dry_run: bool) -> list[Doomed]:
-        """Remove the clones that may go, unless it is a dry run; return them."""
-        doomed = []
+    async def clean(
+        self, problems: list[str], *, dry_run: bool
+    ) -> tuple[list[Doomed], tuple[WorkspaceView, ...]]:
+        """Remove the clones that may go, unless it is a dry run; return them, and the ones that stay."""
+        doomed, kept = [], []
         for clone in await self._of_stories():
-            stories = await self._busy([clone.root])
-            view = await self._view(clone, clone.story in stories[clone.root], publish=not dry_run)
-            if view.kept is not None:
-                continue
-            if clone.story in (await self._busy([clone.root]))[clone.root]:
-                continue  # it was taken up again meanwhile
-            if not dry_run:
-                try:
-                    await self._asked(clone, partial(self._clones(clone).remove, clone))
-                except HandoffdError as error:
-                    problems.append(f"the clone {view.folder} stays: {error.message}")
-                    continue
-            doomed.append(_doomed(view))
-        return doomed
+            view = await self._removed(clone, problems, dry_run=dry_run)
+            if view.kept is None:
+                doomed.append(_doomed(view))
+            else:
+                kept.append(view)
+        return doomed, tuple(kept)
+
+    async def make_room(self, problems: list[str]) -> tuple[WorkspaceView, ...]:
+        """Remove clones that may go, the oldest first, until all take what they may; return these."""
+        limit, space = self._services.settings.retention.workspaces_gb, self._services.clone_space
+        state_dir, gone = self._services.settings.state_dir, list[WorkspaceView]()
+        for clone in sorted(await self._of_stories(), key=lambda one: one.made_at):
+            now_s = self._services.clock.monotonic()
+            if await to_thread.run_sync(space.excess, limit, state_dir, now_s) is None:
+                break
+            view = await self._removed(clone, problems, dry_run=False)
+            if view.kept is None:
+                gone.append(view)
+        return tuple(gone)
+
+    async def _removed(self, clone: Clone, problems: list[str], *, dry_run: bool) -> WorkspaceView:
+        """Remove a clone if it may go, unless it is a dry run; return it, with why it stays."""
+        stories = await self._at_work([clone.root])
+        view = await self._view(clone, stories[clone.root].get(clone.story), publish=not dry_run)
+        if view.kept is not None:
+            return view
+        again = (await self._at_work([clone.root]))[clone.root].get(clone.story)
+        if again is not None:  # it was taken up meanwhile
+            return replace(view, kept=again)
+        if not dry_run:
+            try:
+                await self._asked(clone, partial(self._clones(clone).remove, clone))
+            except HandoffdError as error:
+                problems.append(f"the clone {view.folder} stays: {error.message}")
+                return replace(view, kept=error.message)
+            self._services.clone_space.forget()
+        return view
 
     async def _of_stories(self) -> list[Clone]:
-        """Return the clones of stories; landings look after their own."""
+        """Return the clones of stories; landings and trials look after their own."""
         found = await to_thread.run_sync(clones_in, self._services.settings.state_dir)
-        return [one for one in found if not one.story.startswith(FOR_LANDING)]
+        return [one for one in found if not one.story.startswith(APART)]
 
-    async def _busy(self, roots: Sequence[str]) -> dict[str, set[str]]:
-        """Return the stories in flight or set aside, by project."""
-        busy: dict[str, set[str]] = {root: set() for root in roots}
-        for stored in await self._services.journal.tracks(sorted(busy)) if busy else ():
-            busy[stored.key.project] |= {
-                story for story in stories_at_work(stored.track) if story is not None
-            }
-        return busy
+    async def _at_work(self, roots: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the stories in flight or set aside, by project, and what they do in words."""
+        found: dict[str, dict[str, str]] = {root: {} for root in roots}
+        for stored in await self._services.journal.tracks(sorted(found)) if found else ():
+            for story in stories_at_work(stored.track):
+                if story is not None:
+                    found[stored.key.project][story] = _doing(stored.track, story)
+        return found
 
-    async def _view(self, clone: Clone, busy: bool, *, publish: bool = False) -> WorkspaceView:
-        """Return what is known of a clone; `publish`: after its branch is in the project's repository."""
+    async def _view(self, clone: Clone, doing: str | None, *, publish: bool = False) -> WorkspaceView:
+        """Return what is known of a clone; `doing` is what its story does, if that is not over.
+
+        `publish`: after its branch is in the project's repository.
+        """
         where = clone.workspace
         try:
-            size, why = await self._asked(clone, partial(self._found, clone, busy, publish))
+            size, why = await self._asked(clone, partial(self._found, clone, doing, publish))
         except HandoffdError as error:  # one that does not answer does not hide the others
             size, why = 0, error.message
         return WorkspaceView(
@@ -91,11 +122,11 @@ class Workspaces:
     async def _asked(self, clone: Clone, look: Callable[[], _T]) -> _T:
         return await Reach(clone.workspace.folder, self._services.asking).asked(look, _LIMIT_S)
 
-    def _found(self, clone: Clone, busy: bool, publish: bool) -> tuple[int, str | None]:
+    def _found(self, clone: Clone, doing: str | None, publish: bool) -> tuple[int, str | None]:
         """Return how large a clone is, and why it stays; blocks."""
         size = self._clones(clone).size_of(clone)
-        if busy:
-            return size, "its story is in flight"
+        if doing is not None:
+            return size, doing
         try:
             return size, self._why_kept(clone, publish)
         except StoreError as error:
@@ -114,10 +145,23 @@ class Workspaces:
             return None
         if days is not None and services.clock.now() - clone.made_at > timedelta(days=days):
             return None
-        return f"{clone.workspace.branch} is not merged"
+        age = "" if days is None else f", and the clone is younger than {counted(days, 'day')}"
+        return f"{clone.workspace.branch} is not landed{age}"
 
     def _clones(self, clone: Clone) -> Clones:
         return Clones(clone.root, self._services.settings.state_dir, self._services.environment)
+
+
+def _doing(track: Track, story: str) -> str:
+    """Return what a story that is not over does, in words."""
+    state = track.state
+    if state is None or state.story != story:
+        return "its story is set aside"
+    if state.status is Status.NEEDS_HUMAN:
+        return f"its story waits for you at {state.step}"
+    if track.ledger.dispatch is not None:
+        return f"its story runs {state.step}"
+    return f"its story is at {state.step}, {state.status}"
 
 
 def _doomed(view: WorkspaceView) -> Doomed:

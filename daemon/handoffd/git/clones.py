@@ -187,6 +187,9 @@ class Clones:
         return self._state_dir / WORKSPACES / digest / as_part(story)
 
 
+APART = "@"
+"""How the name begins of a clone in which tests are run for no story; no story's does."""
+
 _FILE = "clone.json"
 _HANDED_OVER = (
     ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md", ".ai/handoffd.yaml",

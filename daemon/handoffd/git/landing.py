@@ -24,6 +24,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of, end_of
+from handoffd.git.clones import APART
 from handoffd.git.command import ATTRIBUTES, Git
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.worktree import Worktree, disk_faults
@@ -33,8 +34,8 @@ CONFLICT = "CONFLICT"
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
 MOVED = "BRANCH_MOVED"
 
-FOR_LANDING = "@landing-"
-"""How the name begins of a clone in which merged files are tested; no story's does."""
+FOR_LANDING = f"{APART}landing-"
+"""How the name begins of a clone in which merged files are tested."""
 
 _UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
 """Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""

@@ -6,6 +6,7 @@ written.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -15,12 +16,13 @@ from pathlib import Path, PurePath
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.files.rooted import open_parent, read_project_file
+from handoffd.protocol import yamltext
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.settings.loading import load_project
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.settings.paths import shared
 
 RULES = ".ai/step-rules.yaml"
@@ -44,6 +46,48 @@ def _text(root: Path, name: str) -> str | None:
 def settings_of(root: str) -> ProjectSettings:
     """Return a project's own settings as its file says. Raises InvalidFile, StoreError."""
     return settings_in(_text(Path(root), SETTINGS))
+
+
+def with_workspace(text: str, place: StoryWorkspace) -> str | None:
+    """Return the text of a project's settings with another workspace, and nothing else changed.
+
+    None where the text is not of lines with a key each, as JSON is not. Raises InvalidFile.
+    """
+    read = yamltext.load(text, SETTINGS)
+    data = read.data if isinstance(read.data, Mapping) else {}
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    begin = end = len(lines)
+    if "workspace" in data:
+        begin = read.lines["workspace"] - 1
+        ends = (
+            at for at, line in enumerate(lines[begin + 1 :], begin + 1) if not line.startswith((" ", "\t"))
+        )
+        end = next(ends, len(lines))
+    changed = "".join((*lines[:begin], *_block(place), *lines[end:]))
+    try:
+        return (
+            changed
+            if settings_in(changed) == settings_in(text).model_copy(update={"workspace": place})
+            else None
+        )
+    except InvalidFile:
+        return None
+
+
+def _block(place: StoryWorkspace) -> list[str]:
+    """Return the lines of a workspace; what is as always is left out."""
+    what = "  # where stories work: docs/how-to/clones.md\n"
+    given = {name: getattr(place, name) for name in ("link", "setup", "setup_min")}
+    told = {name: value for name, value in given.items() if value != getattr(_USUAL, name)}
+    if not told:
+        return [f"workspace: {place.kind}{what}"]
+    rest = [f"  {name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in told.items()]
+    return [f"workspace:{what}", f"  kind: {place.kind}\n", *rest]
+
+
+_USUAL = StoryWorkspace()
 
 
 def layers_of(root: str) -> tuple[Layer, ...]:

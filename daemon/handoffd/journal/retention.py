@@ -24,6 +24,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.views import WorkspaceView
 from handoffd.engine.wording import counted
 from handoffd.journal.codec import encode, moment
 from handoffd.journal.commit import KEPT
@@ -93,6 +94,8 @@ class Cleaned(Struct, frozen=True, kw_only=True):
     doomed: tuple[Doomed, ...]
     sizes: tuple[Size, ...]
     kept: Mapping[str, int]
+    clones: tuple[WorkspaceView, ...] = ()
+    """The clones that stay, each with the reason; `kept` counts runs."""
     problems: tuple[str, ...] = ()
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 import structlog
 from anyio import to_thread
 
 from handoffd.clock import Clock
-from handoffd.errors import InvalidFile, Problem
+from handoffd.engine.wording import command_for
+from handoffd.errors import InvalidFile, Problem, Refused
 from handoffd.files.atomic import digest_of
 from handoffd.files.rooted import write_project_file
 from handoffd.inspection.own_files import (
@@ -27,13 +29,14 @@ from handoffd.inspection.own_files import (
     settings_in,
     shipped_layers,
     templates_for,
+    with_workspace,
 )
 from handoffd.journal.log import Log
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, StoryWorkspace
 
 log = structlog.get_logger(__name__)
 
@@ -131,6 +134,32 @@ class ProjectFiles:
             before, self._texts = self.held, {}
             await self._take(texts)
             return tuple(key for key in before if key not in self.held)
+
+    async def place_stories(self, place: StoryWorkspace) -> None:
+        """Write where stories work into the project's settings, for a person, and trust that.
+
+        Raises Refused while an edit of the files waits for a person, or where handoffd cannot write into the
+        settings without a change of what else is there; InvalidFile, StoreError.
+        """
+        async with self._turn:
+            texts = await to_thread.run_sync(read_texts, self._root)
+            await self._take(texts)
+            trust, root = command_for(str(self._root), "trust"), str(self._root)
+            if self.problems:
+                raise InvalidFile(self.problems)
+            if self.held:
+                raise Refused(f"an edit of the files in {root}/.ai waits for you", code="HELD", hint=trust)
+            changed = with_workspace(texts[SETTINGS] or "", place)
+            if changed is None:
+                hint = f"${{EDITOR:-vi}} {quote(f'{root}/{SETTINGS}')} && {trust}"
+                why = (
+                    f"handoffd cannot write `workspace: {place.kind}` into {root}/{SETTINGS}: write it there"
+                )
+                raise Refused(why, code="NOT_WRITTEN", hint=hint)
+            await to_thread.run_sync(write_project_file, self._root, SETTINGS, changed)
+            self._trusted = None
+            await self._journal.trust(root, SETTINGS, changed, self._clock.now())
+            await self._take({**texts, SETTINGS: changed})
 
     async def bring_back(self) -> None:
         """Write what a person has trusted where nothing of it is left: the whole `.ai` was deleted.

@@ -28,7 +28,7 @@ from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
-from handoffd.git.clones import Clone, Clones, clones_in, roots_with
+from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
@@ -143,6 +143,7 @@ class Landings:
         kept = StoryBranch(root, where, state_dir, environment).discard(self._services.clock.now())
         if clone is not None:
             self._clones.remove(clone)
+            self._services.clone_space.forget()
         return kept
 
     async def _carry_out(self) -> None:
@@ -208,6 +209,7 @@ class Landings:
             await self.project.track_of(story).give(
                 Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by)
             )
+            self._services.clone_space.forget()  # its clone may go now
             return LandedView(
                 story=story, onto=merge.onto, commit=merge.commit, files=merge.files, tests=tests,
                 already=already,
@@ -316,7 +318,7 @@ async def finish_landings(services: Services, limit_s: float = LIMIT_S) -> None:
     Of one that was cut off before its tests had passed, nothing stays.
     """
     state_dir = services.settings.state_dir
-    begun = await to_thread.run_sync(lambda: {*cut_off(state_dir), *roots_with(state_dir, FOR_LANDING)})
+    begun = await to_thread.run_sync(lambda: {*cut_off(state_dir), *roots_with(state_dir, APART)})
     async with anyio.create_task_group() as tasks:
         for root in begun:
             tasks.start_soon(_finish, root, services, limit_s)
@@ -330,16 +332,19 @@ async def _finish(root: str, services: Services, limit_s: float) -> None:
         merge = await Reach(root, services.asking).asked(partial(_finished, root, services), limit_s)
     except HandoffdError as error:
         why = error.message
-    log.warning("a landing was cut off", project=root, finished=merge is not None, error=why)
+    log.warning("a landing or a trial was cut off", project=root, finished=merge is not None, error=why)
 
 
 def _finished(root: str, services: Services) -> Merge | None:
-    """End the tests of a landing that was cut off, or move the branch if these had passed; blocks."""
+    """End the tests of a landing that was cut off, or move the branch if these had passed; blocks.
+
+    What a trial of a clone has left goes, too.
+    """
     state_dir, environment = services.settings.state_dir, services.environment
     for clone in clones_in(state_dir):
-        if clone.root == root and clone.story.startswith(FOR_LANDING) and clone.setup is not None:
+        if clone.root == root and clone.story.startswith(APART) and clone.setup is not None:
             run = adopt(services.run_dir(clone.setup))
             if isinstance(run, Run):
                 run.stop()
-    Clones(root, state_dir, environment).remove_all(FOR_LANDING, services.clock.now())
+    Clones(root, state_dir, environment).remove_all(APART, services.clock.now())
     return Landing(root, state_dir, environment).finish()

@@ -246,7 +246,7 @@ class Manual:
             return Tried(held=any(key.startswith("test.") for key in self._project.files.held))
         checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         evidence = await checks.trial(f"{dispatch_id(self._services.clock)}.trial", TRY_S)
-        return Tried(command=command, path=checks.path, evidence=evidence)
+        return Tried(command=command, path=checks.environment["PATH"], evidence=evidence)
 
     def _workspace(self) -> Workspace:
         return self._track.workspace

@@ -276,6 +276,8 @@ class RetentionSettings(_Section):
     """Days since a snapshot was made; a story in flight keeps its own."""
     workspaces_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
     """Days since a clone was made whose branch is not merged; a story in flight keeps its own."""
+    workspaces_gb: float | None = Field(None, gt=0, le=_MOST_MIB)
+    """GiB that all clones may take together before a story waits for its own; None: no limit."""
     daily: bool = True
 
 

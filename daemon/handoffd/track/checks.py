@@ -36,7 +36,7 @@ from handoffd.execute.checks import (
 )
 from handoffd.execute.environment import child_environment
 from handoffd.execute.reports.report import TestReport
-from handoffd.execute.run import Run
+from handoffd.execute.run import Run, adopt
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.execute.sandbox.planning import combined, variables_of
 from handoffd.track.ai_folder import HandoffFiles
@@ -46,7 +46,8 @@ from handoffd.track.services import Home, Services
 class Checks:
     """The checks of one track. `live` is shared with the executors, so that a stop reaches all.
 
-    `workspace` returns where the track works now.
+    `workspace` returns where the track works now. `links` are what that shares with the project; None: what
+    its settings say.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Checks:
         services: Services,
         live: dict[str, Run],
         workspace: Callable[[], Workspace],
+        links: tuple[str, ...] | None = None,
     ) -> None:
         self._key = key
         self._home = home
@@ -63,6 +65,7 @@ class Checks:
         self._services = services
         self.live = live
         self._workspace = workspace
+        self._links = links
 
     async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
         """Run the tests and keep their results for this story; return the fact."""
@@ -92,19 +95,29 @@ class Checks:
             tests = TestEvidence(fault=error.message, verified=False)
         return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
 
-    async def trial(self, name: str, timeout_s: float, story: str | None = None) -> TestEvidence:
-        """Run the tests once, as a run called `name` of which nothing stays.
+    async def trial(
+        self,
+        name: str,
+        timeout_s: float,
+        story: str | None = None,
+        look: Callable[[Path], None] = lambda _: None,
+    ) -> TestEvidence:
+        """Run the tests once, as a run called `name` of which nothing stays, not even when it is cancelled.
 
-        What failed before `story` began does not count against it.
+        What failed before `story` began does not count against it. `look` sees the folder of the run.
         """
         context = self._context(name, None, "trial", 1)
         body = await self._services.journal.load_baseline(self._key, story) if story is not None else None
         baseline = evidence.decode(body) if body is not None else None
         try:
             record, report = await self._test(context, timeout_s)
+            await to_thread.run_sync(look, context.run_dir)
         finally:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
+                for number in range(1, MAX_TRIES + 1):
+                    run_dir = self._services.run_dir(tried_again(name, number))
+                    await end_run(run_dir)
+                    await to_thread.run_sync(partial(shutil.rmtree, run_dir, ignore_errors=True))
         return evidence.evidence_of(report, record, baseline, frozenset())
 
     async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
@@ -113,9 +126,13 @@ class Checks:
         return await self._once(context, setup_spec(context, command, limit_s))
 
     @property
-    def path(self) -> str:
-        """The PATH that checks get."""
-        return self._environment()["PATH"]
+    def environment(self) -> dict[str, str]:
+        """The variables that checks get, but for the ones that name a run."""
+        settings = self._services.settings
+        let_in = variables_of(combined(settings.sandbox, self._files.settings.sandbox))
+        return child_environment(
+            self._services.environment, settings.execute.env_allow, let_in, project=self._files.settings.env
+        )
 
     async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
         timeout_s = order.check_timeout_min * 60
@@ -195,7 +212,7 @@ class Checks:
             run_dir=self._services.run_dir(run_id),
             root=Path(self._workspace().folder),
             project=Path(self._key.project),
-            environment=self._environment(),
+            environment=self.environment,
             story=story,
             step=step,
             attempt=attempt,
@@ -205,14 +222,16 @@ class Checks:
         )
 
     def _sandbox(self, context: CheckContext, argv: tuple[str, ...]) -> Plan | None:
-        links, asked = self._files.settings.workspace.link, self._files.settings.sandbox
+        asked = self._files.settings.sandbox
+        links = self._files.settings.workspace.link if self._links is None else self._links
         place = self._services.place(str(context.root), str(context.project), links)
         results = str(context.results)
         return self._services.sandbox(asked, place, argv, context.environment, run_folder=results)
 
-    def _environment(self) -> dict[str, str]:
-        settings = self._services.settings
-        let_in = variables_of(combined(settings.sandbox, self._files.settings.sandbox))
-        return child_environment(
-            self._services.environment, settings.execute.env_allow, let_in, project=self._files.settings.env
-        )
+
+async def end_run(run_dir: Path) -> None:
+    """End a run, and return when its last process has ended."""
+    run = await to_thread.run_sync(adopt, run_dir)
+    if isinstance(run, Run):
+        run.stop()
+        await run.wait()

@@ -5,6 +5,7 @@ The ports are what a track asks of its project, and its parts of the track, so t
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -40,8 +41,9 @@ from handoffd.execute.sandbox.planning import (
     programs,
     repository_of,
 )
+from handoffd.files.run_removal import bytes_below
 from handoffd.git.repository import repository_at
-from handoffd.git.worktree import top_of_clone
+from handoffd.git.worktree import WORKSPACES, top_of_clone
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
@@ -103,6 +105,43 @@ class OwnSchedules:
         self.revision += 1
 
 
+class CloneSpace:
+    """What all clones take of the disk, as of the last look."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._until = self._resting = -math.inf
+        self.wanted = False
+        """Whether a story waits until some of them are gone."""
+
+    def excess(self, limit_gb: float | None, state_dir: Path, now_s: float) -> int | None:
+        """Return the bytes that all clones take, if that is more than GiB of a limit; blocks.
+
+        While it is more, a look counts for `CLONE_LOOK_S`. `now_s` is monotonic.
+        """
+        limit = math.inf if limit_gb is None else limit_gb * GIB
+        if limit_gb is not None and (now_s >= self._until or self._bytes <= limit):
+            self._bytes = bytes_below(state_dir / WORKSPACES)
+            self._until = now_s + CLONE_LOOK_S
+        return self._bytes if self._bytes > limit else None
+
+    def to_clean(self, now_s: float) -> bool:
+        """Return whether to look for clones that may go: not again and again while there are none."""
+        if not self.wanted or now_s < self._resting:
+            return False
+        self.wanted, self._resting = False, now_s + CLONE_LOOK_S
+        return True
+
+    def forget(self) -> None:
+        """Look again next time: some may be gone, or go."""
+        self._until = self._resting = -math.inf
+
+
+GIB = 1024**3
+CLONE_LOOK_S = 60.0
+"""A look at clones reads the names of all their files."""
+
+
 class Services(Struct, kw_only=True):
     """The daemon's adapters. `environment` is the daemon's own, read once at start.
 
@@ -135,6 +174,8 @@ class Services(Struct, kw_only=True):
     """Which folder belongs to which project."""
     own_schedules: OwnSchedules = field(default_factory=OwnSchedules)
     """What projects want started by the clock."""
+    clone_space: CloneSpace = field(default_factory=CloneSpace)
+    """How much clones take, where the settings limit that."""
     secret_files: tuple[str, ...] = ()
     """The settings file, and the files that it names for secrets."""
     told_of_disks: set[int] = field(default_factory=set)

@@ -44,11 +44,12 @@ from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach
-from handoffd.track.services import Files, Services
+from handoffd.track.services import GIB, Files, Services
 
 log = structlog.get_logger(__name__)
 
 
+SETUP_FAILED = "SETUP_FAILED"
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
 
@@ -138,6 +139,9 @@ class TrackWorkspace:
                 return unlanded
             if not await to_thread.run_sync(self._lacks, track):
                 return None
+            assert story is not None
+            if (crowded := await to_thread.run_sync(self._crowded, story)) is not None:
+                return crowded
             self._making, self._making_for = "is being made", story
             self._worker.begin(f"clone of {story}", partial(self._make, track))
         what = "its clone" if self._making_for == story else f"the clone of {self._making_for}"
@@ -190,6 +194,22 @@ class TrackWorkspace:
                 return Shortage(why=why, action=command_for(root, "land", "--story", story, *onto))
         return None
 
+    def _crowded(self, story: str) -> Shortage | None:
+        """Return that all clones take more than they may, so that there is no room for a new one; blocks."""
+        services = self._services
+        limit, space = services.settings.retention.workspaces_gb, services.clone_space
+        if limit is None or self._clones.of(story) is not None:
+            return None
+        taken = space.excess(limit, services.settings.state_dir, services.clock.monotonic())
+        if taken is None:
+            return None
+        space.wanted = True
+        why = (
+            f"room for its clone: clones take {taken / GIB:.1f} GiB, and retention.workspaces_gb is {limit:g}"
+        )
+        instead = "land or discard stories that are over (handoffd land, handoffd discard)"
+        return Shortage(why=f"{why}; {instead}", action="handoffd workspaces")
+
     # --- making a clone --------------------------------------------------------------------------
     async def _make(self, track: Track) -> None:
         try:
@@ -235,8 +255,9 @@ class TrackWorkspace:
     def _must_be_apart(self) -> None:
         """Raise HandoffdError where the tests in a clone would run the code of the project's own folder."""
         settings, root = self._files.settings, self._key.project
-        program = settings.test.command[0] if settings.test.command else None
-        back = leading_back(root, settings.workspace.link, program, self._checks.path)
+        place, environment = settings.workspace, self._checks.environment
+        command, installs = settings.test.command, place.setup is not None
+        back = leading_back(root, place.link, command, environment, installs=installs)
         if back is not None:
             why = f"the tests in a clone would run the code of {root}: {back} leads there"
             instead = "have workspace.setup install into the clone, or take out workspace: clone"
@@ -354,7 +375,7 @@ async def set_up(
     if not went_well:
         hint = f"less {services.run_dir(run) / 'output.log'}"
         why = f"workspace.setup ({words}) {_ended_how(record)}"
-        raise HandoffdError(why, code=NO_CLONE, hint=hint)
+        raise HandoffdError(why, code=SETUP_FAILED, hint=hint)
 
 
 def _story_of(track: Track) -> str | None:

@@ -128,6 +128,27 @@ def test_clones_are_listed_with_why_each_is_kept(
     assert (6 << 20, True) == (answer["bytes"], answer["daemon"])
 
 
+@pytest.mark.parametrize(
+    ("gib", "last"),
+    [
+        (1, "together 6.0 MiB of 1 GiB (retention.workspaces_gb)"),
+        (
+            0.001,
+            "together 6.0 MiB of 0.001 GiB (retention.workspaces_gb); no story gets a new clone until some"
+            " are gone: handoffd land, handoffd discard",
+        ),
+    ],
+)
+def test_what_all_clones_may_take_is_shown(
+    control: Controlled, handoffd: Commands, gib: float, last: str
+) -> None:
+    """Of all projects together; not below the clones of one."""
+    answer = handoffd("workspaces", "--json").json
+
+    assert last == clones(answer, gib)[-1]
+    assert not any("together" in line for line in handoffd("workspaces", "shop").lines)
+
+
 def test_without_clones_the_setting_is_named() -> None:
     """By a line that says where stories work instead."""
     (line,) = clones({"workspaces": []})

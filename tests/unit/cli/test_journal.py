@@ -291,6 +291,19 @@ def test_gc_lists_what_was_removed_and_what_stays() -> None:
     assert "runs kept: 1 running, 3 young" == lines[-1]
 
 
+def test_gc_says_why_each_clone_stays() -> None:
+    """A line for each, the largest first."""
+    kept = [
+        {"story": "US-001", "project": "/srv/shop", "bytes": 1024, "kept": "its story runs impl"},
+        {"story": "US-002", "project": "/srv/blog", "bytes": 2048, "kept": "it has changes"},
+    ]
+    assert [
+        "clone kept: US-002 of /srv/blog, 2.0 KiB: it has changes",
+        "clone kept: US-001 of /srv/shop, 1.0 KiB: its story runs impl",
+    ] == report(collected(clones=kept))[-2:]
+    assert "… and 4 more (handoffd workspaces)" == report(collected(clones=kept * 12))[-1]
+
+
 def test_a_dry_run_names_the_first_ones() -> None:
     """Each with its reason; the rest is counted."""
     lines = report(collected(dry_run=True))

@@ -8,10 +8,14 @@ import pytest
 from msgspec.structs import replace
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
-from tests.support.supervision import project_view
+from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.cli import projects
 from handoffd.cli.projects import Scanned, report
+from handoffd.engine.events import TestEvidence
+from handoffd.engine.views import Tried, WorkspaceTrial
+from handoffd.errors import Refused
+from handoffd.protocol.state import TestCounts
 
 STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "running"}'
 
@@ -156,3 +160,126 @@ def test_a_long_scan_shows_its_progress_on_a_terminal(
     shown = capsys.readouterr().err
     assert "500 folders, 0 projects" in shown
     assert shown.endswith("\r")  # colours and the like are for a terminal alone
+
+
+# --- what `init` tries --------------------------------------------------------------------------------
+PASSED = Tried(
+    command=("make", "test"), path="/bin",
+    evidence=TestEvidence(counts=TestCounts(passed=2), collected=2, seconds=1),
+)  # fmt: skip
+FITS = WorkspaceTrial(kind="clone", fits=True, possible=True, link=("node_modules",), tried=PASSED)
+RED = WorkspaceTrial(
+    possible=True, why="in a clone 1 test fails: till", remedy="install it", command="vi x",
+    tried=replace(PASSED, evidence=TestEvidence(failing=("till",), collected=2)),
+)  # fmt: skip
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> str:
+    """A folder with tests that handoffd does not have yet."""
+    (tmp_path / "Makefile").write_text("test:\n")
+    return str(tmp_path)
+
+
+def test_a_new_project_is_tried_in_a_clone(control: Controlled, handoffd: Commands, fresh: str) -> None:
+    """Standard error has what goes on, once each; the tests are not run a second time."""
+    going = [WorkspaceTrial(doing=what) for what in ("making a clone", "making a clone", "running make test")]
+    control.supervision.trials = [*going, FITS]
+    said = handoffd("init", fresh)
+
+    assert (["auto"] * 4, 0) == (control.supervision.wanted, said.code)
+    where = said.lines.index(
+        "  workspace: clone; each story works in a clone of its own with links to node_modules; "
+        f"to merge it: handoffd land {fresh}"
+    )
+    assert (
+        f"    in the project's folder instead: handoffd init {fresh} --workspace root"
+        == said.lines[where + 1]
+    )
+    assert (
+        "  tried: make test works in the daemon's environment: 2 pass, 0 fail, 0 skipped (in 1 s)"
+        in said.lines
+    )
+    assert ["making a clone", "running make test"] == [
+        line.strip(" .") for line in said.err.splitlines() if line.startswith("  ")
+    ]
+    assert "at most 40 s" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [
+        (Tried(command=("make", "test"), evidence=RED.tried.evidence), "first"),  # type: ignore[union-attr]
+        (PASSED, "install it"),
+    ],
+)
+def test_what_does_not_fit_says_why(
+    control: Controlled, handoffd: Commands, fresh: str, here: Tried, expected: str
+) -> None:
+    """Tests that fail in the project's own folder, too, must be repaired there."""
+    control.supervision.trials, control.supervision.tried = [RED], here
+    said = handoffd("init", fresh, "--json").json
+
+    place = said["workspace"]
+    assert ("root", False, "in a clone 1 test fails: till") == (place["kind"], place["fits"], place["why"])
+    assert place["remedy"].endswith(expected)
+    assert place["command"] == ("vi x" if here is PASSED else f"handoffd init {fresh} --workspace auto")
+
+
+def test_a_project_that_is_known_stays_where_it_is(
+    control: Controlled, handoffd: Commands, fresh: str
+) -> None:
+    """Until a person asks; an answer that a person did not get is an error for scripts."""
+    control.supervision.trials = [RED]
+    handoffd("init", fresh)
+    again, asked = handoffd("init", fresh, "--json"), handoffd("init", fresh, "--workspace", "clone")
+
+    assert (False, None) == (again.json["new"], again.json["workspace"])
+    assert (["auto", "clone"], 1) == (control.supervision.wanted, asked.code)
+    control.supervision.trials = [WorkspaceTrial()]
+    back = handoffd("init", fresh, "--workspace", "root")
+    assert (0, "root") == (back.code, control.supervision.wanted[-1])
+    assert "  workspace: root; stories work in the project's own folder" in back.lines
+
+
+class Refusing(MemorySupervision):
+    """Projects whose settings wait for a person."""
+
+    async def try_workspace(self, project: str, wanted: str, *_: object, **__: object) -> WorkspaceTrial:
+        """Refuse."""
+        raise Refused("an edit waits", code="HELD", hint="handoffd trust shop")
+
+
+@pytest.mark.parametrize("supervision", [Refusing(project_view("/srv/shop", track_view()))])
+def test_where_no_clone_can_be_tried_a_new_project_is_there(
+    control: Controlled, handoffd: Commands, fresh: str
+) -> None:
+    """For a person who asked for one it is an error."""
+    new, asked = handoffd("init", fresh), handoffd("init", fresh, "--workspace", "auto", "--json")
+
+    assert (0, 1) == (new.code, asked.code)
+    assert "    why: no clone was tried: an edit waits" in new.lines
+    assert ("HELD", "handoffd trust shop") == (asked.json["code"], asked.json["hint"])
+
+
+def test_without_tests_no_clone_is_tried(control: Controlled, handoffd: Commands, fresh: str) -> None:
+    """Their code may not have been read yet; a choice that needs them is refused."""
+    said, both = (
+        handoffd("init", fresh, "--no-tests"),
+        handoffd("init", fresh, "--no-tests", "--workspace", "auto"),
+    )
+
+    assert ([], 0, 2) == (control.supervision.wanted, said.code, both.code)
+    assert f"    next: handoffd init {fresh} --workspace auto" in said.lines
+
+
+def test_a_project_with_a_state_of_its_own_is_not_new(
+    control: Controlled, handoffd: Commands, fresh: str
+) -> None:
+    """Others have worked there before."""
+    state = Path(fresh, ".ai/STATE.json")
+    state.parent.mkdir()
+    state.write_text(STATE)
+
+    assert (False, None) == ((said := handoffd("init", fresh, "--json").json)["new"], said["workspace"])
+    assert [] == control.supervision.wanted

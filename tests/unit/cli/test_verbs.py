@@ -316,6 +316,9 @@ def test_add_remove_trust_and_init_report_what_they_did(
                 "  wrote .ai/handoffd.yaml",
                 "  wrote CLAUDE.md",
                 "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
+                "  workspace: root; stories work in the project's own folder",
+                "    why: it is in no git repository",
+                "    next: git init",
                 *sandbox,
                 "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step writes"
                 " them",

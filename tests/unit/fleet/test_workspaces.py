@@ -7,21 +7,24 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.house import NOW, House, at, house, make_project, track_of
+from msgspec.structs import replace
+from tests.support.house import NOW, House, at, dispatch_of, house, make_project, track_of
 from tests.support.repositories import git
 from tests.unit.git.test_snapshots import said
 from tests.unit.journal.making import record
 
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import Dispatch, Parked, TrackKey
 from handoffd.errors import NotFound
 from handoffd.fleet.housekeeping import Housekeeping
 from handoffd.fleet.membership import root_called
 from handoffd.fleet.register import Register
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.git.branches import StoryBranch
-from handoffd.git.clones import Clone, Clones
+from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.project.project import Project
 from handoffd.protocol.state import Status
+from handoffd.settings.model import RetentionSettings
+from handoffd.track.services import GIB, CloneSpace
 
 
 def in_git(base: Path) -> str:
@@ -70,8 +73,8 @@ async def test_each_is_listed_with_why_it_is_kept(tmp_path: Path) -> None:
         views = await Workspaces(here.services).views()
 
         assert [
-            ("US-001", "its story is in flight"),
-            ("US-002", "handoffd/US-002 is not merged"),
+            ("US-001", "its story is at impl, running"),
+            ("US-002", "handoffd/US-002 is not landed, and the clone is younger than 30 days"),
             ("US-003", "it has changes that are not committed"),
             ("US-004", None),
         ] == [(one.story, one.kept) for one in views]
@@ -141,7 +144,103 @@ async def test_work_that_is_on_no_branch_stays_for_ever(tmp_path: Path) -> None:
         at(root, ".").rename(tmp_path / "away")
         (view,) = await Workspaces(here.services).views()
         assert view.kept is not None
-        assert [] == await Workspaces(here.services).clean([], dry_run=False)
+        gone, kept = await Workspaces(here.services).clean([], dry_run=False)
+        assert ([], [view.kept]) == (gone, [one.kept for one in kept])
+
+
+@pytest.mark.parametrize(
+    ("status", "step", "dispatch", "story", "expected"),
+    [
+        (Status.RUNNING, "impl", dispatch_of(), "US-001", "its story runs impl"),
+        (Status.NEEDS_HUMAN, "review", None, "US-001", "its story waits for you at review"),
+        (Status.PENDING, "impl", None, "US-001", "its story is at impl, pending"),
+        (Status.PENDING, "impl", None, "US-002", "its story is set aside"),
+    ],
+)
+async def test_a_clone_is_kept_for_what_its_story_does(
+    tmp_path: Path, status: Status, step: str, dispatch: Dispatch | None, story: str, expected: str
+) -> None:
+    """The clean-up has a reason for each that stays, also in a dry run."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        cloned(here, root)
+        track = track_of(status, dispatch=dispatch).with_state(story="US-001", step=step)
+        if story != "US-001":
+            assert track.state is not None
+            aside = Parked(state=track.state, ledger=track.ledger, give_back=False)
+            track = track.with_state(story=story)
+            track = replace(track, ledger=replace(track.ledger, parked=(aside,)))
+        await here.journal.commit(record(key=TrackKey(root), after=track, at=NOW))
+
+        for dry_run in (True, False):
+            cleaned = await Housekeeping(here.services, lambda: [root]).clean(dry_run=dry_run)
+            assert [("US-001", expected)] == [(one.story, one.kept) for one in cleaned.clones]
+
+
+# --- a limit for all of them ----------------------------------------------------------------------------
+async def test_the_oldest_that_nothing_needs_go_until_there_is_room(tmp_path: Path) -> None:
+    """And no further; one with work that is on no branch stays, whatever it takes."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        for story in ("US-001", "US-002", "US-003"):
+            cloned(here, root, story, commit=story != "US-001")
+            here.clock.ahead_s += 120
+        for story in ("US-002", "US-003"):
+            assert 0 == git(Path(root), "fetch", "--quiet", cloned_at(here, root, story), "HEAD")
+            assert 0 == git(Path(root), "merge", "--quiet", "-m", "land", "FETCH_HEAD")
+        keeper, taken = Housekeeping(here.services, lambda: [root]), taken_by_all(here)
+
+        await limited(here, taken - 1, keeper)
+        assert ["US-001", "US-003"] == stories(here)
+        await limited(here, taken, keeper)
+        assert ["US-001", "US-003"] == stories(here)
+        await limited(here, 1, keeper)
+        assert ["US-001"] == stories(here)
+
+
+async def test_without_a_story_that_waits_no_room_is_made(tmp_path: Path) -> None:
+    """They go with the daily clean-up."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        cloned(here, root)
+        assert 0 == git(Path(root), "fetch", "--quiet", cloned_at(here, root, "US-001"), "HEAD")
+        assert 0 == git(Path(root), "merge", "--quiet", "FETCH_HEAD")
+        await limited(here, 1, Housekeeping(here.services, lambda: [root]), wanted=False)
+
+        assert ["US-001"] == stories(here)
+
+
+def taken_by_all(here: House) -> int:
+    """Return the bytes that all clones take."""
+    found = CloneSpace().excess(0, here.services.settings.state_dir, 0)
+    assert found is not None
+    return found
+
+
+def test_clones_are_not_looked_through_again_and_again() -> None:
+    """While none of them may go; a landing is a reason to look."""
+    space = CloneSpace()
+    space.wanted = True
+    assert [True, False] == [space.to_clean(0), space.to_clean(1)]
+    space.wanted = True
+    assert not space.to_clean(2)
+    space.forget()
+    assert [True, False] == [space.to_clean(3), space.to_clean(1000)]
+
+
+async def limited(here: House, most: int, keeper: Housekeeping, *, wanted: bool = True) -> None:
+    """Have clones take that many bytes at most, and make room as the daemon does every few seconds."""
+    retention = RetentionSettings(workspaces_gb=most / GIB)
+    here.services.settings = here.services.settings.model_copy(update={"retention": retention})
+    here.services.clone_space.wanted = wanted
+    here.services.clone_space.forget()
+    await keeper.make_room()
+    assert not here.services.clone_space.wanted
+
+
+def stories(here: House) -> list[str]:
+    """Return the stories that have a clone."""
+    return [one.story for one in clones_in(here.services.settings.state_dir)]
 
 
 async def test_a_path_in_a_clone_means_its_project(tmp_path: Path) -> None:

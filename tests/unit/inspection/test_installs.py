@@ -28,9 +28,12 @@ def packages_of(environment: Path) -> Path:
     return packages
 
 
-def found(root: Path, *folders: str, program: str | None = None, path: str = "") -> str | None:
+def found(
+    root: Path, *shared: str, program: str | None = None, installs: bool = False, **environment: str
+) -> str | None:
     """Return what leads back."""
-    return leading_back(str(root), folders, program, path)
+    command = None if program is None else (program, "-q")
+    return leading_back(str(root), shared, command, environment, installs=installs)
 
 
 @pytest.mark.parametrize("name", ["__editable__.shop-1.0.pth", "shop.egg-link.pth", "_shop.pth"])
@@ -85,10 +88,10 @@ def test_the_python_that_runs_the_tests_counts(tmp_path: Path, root: Path) -> No
     (tmp_path / "bin/py").symlink_to(environment / "bin/python")
 
     assert str(file) == found(root, program=str(environment / "bin/python"))
-    assert str(file) == found(root, program="pytest", path=str(environment / "bin"))
-    assert str(file) == found(root, program="py", path=str(tmp_path / "bin"))
-    assert found(root, program="go", path=str(tmp_path / "bin")) is None
-    assert found(root, program="./run-tests", path=str(environment / "bin")) is None
+    assert str(file) == found(root, program="pytest", PATH=str(environment / "bin"))
+    assert str(file) == found(root, program="py", PATH=str(tmp_path / "bin"))
+    assert found(root, program="go", PATH=str(tmp_path / "bin")) is None
+    assert found(root, program="./run-tests", PATH=str(environment / "bin")) is None
 
 
 def test_a_file_that_cannot_be_read_leads_nowhere(root: Path) -> None:
@@ -99,3 +102,55 @@ def test_a_file_that_cannot_be_read_leads_nowhere(root: Path) -> None:
     os.mkfifo(packages / "pipe.pth")
 
     assert found(root, ".venv") is None
+
+
+def test_what_an_installer_has_noted_leads_back(root: Path) -> None:
+    """However the installation finds the code: `pip install -e` notes the same for all of its ways."""
+    noted = packages_of(root / ".venv") / "shop-1.0.dist-info/direct_url.json"
+    noted.parent.mkdir()
+    for text, leads in (
+        (f'{{"url": "file://{root}", "dir_info": {{"editable": true}}}}', True),
+        (f'{{"url": "file://{root}", "dir_info": {{}}}}', False),
+        (f'{{"url": "file://{root}-two", "dir_info": {{"editable": true}}}}', False),
+        (f'{{"url": "file://{root}/.venv/src/x", "dir_info": {{"editable": true}}}}', False),
+        ('{"url": "https://example.org/shop", "dir_info": {"editable": true}}', False),
+        ("[", False),
+        ("[]", False),
+    ):
+        noted.write_text(text)
+        assert (str(noted) if leads else None) == found(root, ".venv"), text
+
+
+def test_any_python_of_a_python_project_counts(tmp_path: Path, root: Path) -> None:
+    """`make test` may use it; but not where the clone installs packages of its own."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/python3").chmod(0o755)
+    file = packages_of(tmp_path) / "shop.pth"
+    file.write_text(f"{root}\n")
+    path = str(tmp_path / "bin")
+
+    assert found(root, program="make", PATH=path) is None
+    (root / "pyproject.toml").touch()
+    assert str(file) == found(root, program="make", PATH=path)
+    assert found(root, program="make", PATH=path, installs=True) is None
+    assert found(root, program="tox", PATH=path) is None
+    file.unlink()
+    own = packages_of(tmp_path / "home/.local") / "shop.pth"
+    own.write_text(f"{root}\n")
+    assert str(own) == found(root, program="make", PATH=path, HOME=str(tmp_path / "home"))
+
+
+def test_a_variable_of_the_tests_leads_back(root: Path) -> None:
+    """Unless it names what the clone shares."""
+    assert "PYTHONPATH" == found(root, PYTHONPATH=f"/usr/lib:{root}/src")
+    assert "NODE_PATH" == found(root, "node_modules", NODE_PATH=f"{root}")
+    assert found(root, "node_modules", NODE_PATH=f"{root}/node_modules:relative") is None
+    assert found(root, PYTHONPATH=f"{root}-two") is None
+
+
+def test_a_shared_file_that_names_the_project_leads_back(root: Path) -> None:
+    """As an `.env` with whole paths does."""
+    for text, leads in ((f"HOME={root}/src\n", True), (f"HOME={root}\n", True), (f"A={root}-two\n", False)):
+        (root / ".env").write_text(text)
+        assert (str(root / ".env") if leads else None) == found(root, ".env"), text

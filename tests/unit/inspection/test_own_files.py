@@ -12,11 +12,14 @@ from handoffd.errors import InvalidFile, StoreError
 from handoffd.inspection.own_files import (
     book_of,
     layers_of,
+    settings_in,
     settings_of,
     shipped_layers,
     table_of,
     templates_for,
+    with_workspace,
 )
+from handoffd.settings.model import StoryWorkspace
 
 
 def test_a_project_without_files_shares_the_shipped_table(tmp_path: Path) -> None:
@@ -85,3 +88,42 @@ def test_a_template_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError):
         templates_for(root)
+
+
+SAID = "  # where stories work: docs/how-to/clones.md\n"
+BARE = StoryWorkspace(kind="clone")
+CLONE = StoryWorkspace(kind="clone", link=("node_modules", ".venv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("", BARE, f"workspace: clone{SAID}"),
+        ("# mine", StoryWorkspace(), f"# mine\nworkspace: root{SAID}"),
+        (
+            "auto: true\n", CLONE,
+            f'auto: true\nworkspace:{SAID}  kind: clone\n  link: ["node_modules", ".venv"]\n',
+        ),
+        ("workspace: root\nauto: true\n", BARE, f"workspace: clone{SAID}auto: true\n"),
+        (
+            "workspace:\n  kind: root\n\tsetup: [x]\n".replace("\t", "  ") + "# next\nauto: true\n",
+            StoryWorkspace(kind="clone", setup=("x",), setup_min=5),
+            f'workspace:{SAID}  kind: clone\n  setup: ["x"]\n  setup_min: 5.0\n# next\nauto: true\n',
+        ),
+        ("workspace: {kind: root,\n  link: [x]}\nauto: true", CLONE, None),
+        ("auto: true\nworkspace: {\nkind: root}\n", CLONE, "none"),
+        ('{"auto": true}\n', CLONE, "none"),
+    ],
+)  # fmt: skip
+def test_another_workspace_is_written_and_nothing_else(
+    text: str, place: StoryWorkspace, expected: str | None
+) -> None:
+    """What is around it stays to the letter; None where that cannot be."""
+    changed = with_workspace(text, place)
+
+    if expected is None:
+        assert changed is not None
+        assert place == settings_in(changed).workspace
+        assert settings_in(changed).auto
+    else:
+        assert (None if expected == "none" else expected) == changed

@@ -29,12 +29,13 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
-from handoffd.git.clones import Clones
+from handoffd.git.clones import Clones, clones_in
 from handoffd.git.labels import Label
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
 from handoffd.protocol.state import Reason, Status, TestCounts
-from handoffd.settings.model import ProjectSettings
+from handoffd.settings.model import ProjectSettings, RetentionSettings
+from handoffd.track.services import GIB
 from handoffd.track.workspace import message_of, takes_a_place
 
 RULES = """\
@@ -336,6 +337,38 @@ async def test_a_story_waits_for_one_that_is_not_merged(tmp_path: Path) -> None:
         assert 0 == git(Path(project.root), "merge", "--quiet", "handoffd/US-001")
         project.main.remind()
         await eventually(lambda: shown(project)["step"] == "review")
+
+
+async def test_a_story_waits_while_clones_take_more_than_they_may(tmp_path: Path) -> None:
+    """It goes on by itself when there is room, in the clone that it gets then; one that it has it keeps."""
+    async with house(tmp_path, WORKING) as here:
+        (here.services.settings.state_dir / "workspaces").mkdir()
+        limit(here, 1)
+        async with living(here, in_git(tmp_path, CLONE)) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: project.main.shortage is not None)
+            shortage = project.main.shortage
+            assert shortage is not None
+            assert "handoffd workspaces" == shortage.action
+            assert shortage.why.startswith(
+                "room for its clone: clones take 0.0 GiB, and retention.workspaces_gb"
+            )
+            assert "(handoffd land, handoffd discard)" in shortage.why
+            assert () == clones_in(here.services.settings.state_dir)
+            assert here.services.clone_space.wanted
+
+            limit(here, None)
+            project.main.remind()
+            await eventually(lambda: shown(project)["step"] == "review")
+            limit(here, 1)
+            await finished(project)
+
+
+def limit(here: House, most: int | None) -> None:
+    """Have all clones take that many bytes at most."""
+    retention = RetentionSettings(workspaces_gb=most and most / GIB)
+    here.services.settings = here.services.settings.model_copy(update={"retention": retention})
 
 
 async def test_no_clone_is_made_whose_tests_would_run_the_projects_code(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from handoffd.api.answers import (
     Stopping,
     Tested,
     TriedTests,
+    TriedWorkspace,
     Trusted,
     VerbContext,
 )
@@ -280,6 +281,13 @@ async def _try_tests(asked: Asked) -> Struct:
     return await asked.service.try_tests(asked.given["project"], asked.caller)
 
 
+async def _try_workspace(asked: Asked) -> Struct:
+    given = asked.given
+    return await asked.service.try_workspace(
+        given["project"], given["wanted"], asked.caller, again=given["again"]
+    )
+
+
 async def _reload(asked: Asked) -> Struct:
     return await asked.service.reload()
 
@@ -332,6 +340,20 @@ ORDERS: Final = (
         help="Run a project's tests once as the daemon does, for at most 40 s.",
         body=(_PROJECT, BY),
         keyed=False, answer=_try_tests, shape=TriedTests, hint="handoffd doctor PROJECT",
+    ),
+    Endpoint(
+        name="try_workspace", path="/v1/workspace/try", method="POST",
+        help="Find out whether stories can work in clones, and choose, as `init --workspace`.",
+        body=(
+            _PROJECT,
+            Parameter(
+                name="wanted", type="text", required=True, choices=("auto", "clone", "root", "stop"),
+                help="where stories shall work; auto: in clones if the tests pass there; stop: end the trial",
+            ),
+            Parameter(name="again", type="flag", help="wait for the trial that you have asked for before"),
+            BY,
+        ),
+        keyed=False, answer=_try_workspace, shape=TriedWorkspace, hint="handoffd init PROJECT",
     ),
     Endpoint(
         name="reload", path="/v1/reload", method="POST",
