@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from handoffd.engine.decision import Ground
+from handoffd.engine.gate import GateInShort, GateView
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit, Moment
 from handoffd.engine.views import (
@@ -144,6 +145,20 @@ class StoryAnswer(StoryView, frozen=True, kw_only=True):
 
     name: str
     daemon: bool
+
+
+class GateAnswer(GateView, frozen=True, kw_only=True):
+    """The screen of an open gate."""
+
+    name: str
+    daemon: bool
+
+
+class GatesAnswer(Struct, frozen=True, kw_only=True):
+    """The open gates of all projects, those first that wait longest."""
+
+    daemon: bool
+    gates: list[GateInShort]
 
 
 class SnapshotsAnswer(SnapshotsView, frozen=True, kw_only=True):

@@ -71,6 +71,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Show the queued stories; import, move or edit them.",
     ),
     "story": ("handoffd.cli.inspecting:story", "Print what a story shall bring, as it was asked for."),
+    "gate": (
+        "handoffd.cli.stories.gate:gate",
+        "Show an open review and all facts for its decision; or list all open reviews.",
+    ),
     "snapshots": (
         "handoffd.cli.inspecting:snapshots",
         "List the kept files of a story, step by step, to compare or go back to.",
@@ -133,9 +137,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "peek", "story", "snapshots", "workspaces", "schedule", "log", "events", "runs", "usage",
-        "limits",
-        "slots", "notices",
+        "status", "gate", "peek", "story", "snapshots", "workspaces", "schedule", "log", "events", "runs",
+        "usage", "limits", "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
@@ -190,6 +193,7 @@ hooks install --project ~/shop
 hooks status
 hooks uninstall
 status shop --watch
+gate shop --since-last
 peek shop
 story shop US-007
 snapshots shop

@@ -198,6 +198,10 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield f"a review of the project is suggested: {review}"
     if whole:
         yield from _details(project, track)
+    if whole and track.get("review"):  # older daemons send none
+        from handoffd.cli.stories.gate_screen import brief
+
+        yield from brief(track["review"], project)
     if track["next_command"]:
         yield f"next: {plain(by_name(track['next_command'], project))}"
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
+from handoffd.engine.gate import GateView
 from handoffd.engine.run import Footprint, Moment
 from handoffd.engine.track import EXTERNAL, LimitKind
 from handoffd.errors import Problem
@@ -100,6 +101,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The branch on which the daemon commits what the story does; null: it commits nothing."""
     base: str | None = None
     """The commit that the branch begins at."""
+    review: GateView | None = None
+    """What a person needs to decide the gate that it waits at, when one project is asked for."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 

@@ -52,6 +52,11 @@ def approving(story: str | None) -> str:
     return command("approve", *(() if story is None else ("--story", story)))
 
 
+def rejecting(story: str | None, reason: str) -> str:
+    """Return what sends a story back from the gate it waits at, and no other story."""
+    return command("reject", reason, *(() if story is None else ("--story", story)))
+
+
 def repair_command(root: str, condition: str) -> str | None:
     """Return the first command for a project in this condition; None if nothing is wrong."""
     match condition:
