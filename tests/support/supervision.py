@@ -10,31 +10,29 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
-from handoffd.engine.gate import (
+from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.views import (
+    AccountView,
+    Applied,
+    BacklogView,
     ChangedFile,
     Changes,
     GateAnswer,
     GateAttempt,
     GateTests,
     GateView,
-    OpenPoint,
-)
-from handoffd.engine.run import PostCheck, Usage
-from handoffd.engine.views import (
-    AccountView,
-    Applied,
-    BacklogView,
     LandedView,
     LandingRequest,
     Lifted,
+    OpenPoint,
     Peek,
     ProjectView,
     QueuedView,
     Renewed,
     SettingsView,
-    SlotsView,
     SnapshotsView,
     SnapshotView,
     StoryView,
@@ -67,7 +65,8 @@ def gate_view(root: str, **changes: Any) -> GateView:
     story, run = "US-001", "20260102T030405-0a1b2c3d"
     approval = f"handoffd approve {root} --story {story}"
     values: dict[str, Any] = {
-        "project": root, "folder": root, "story": story, "step": "review", "title": "Dark mode",
+        "project": root, "command": f"handoffd gate {root}", "folder": root,
+        "story": story, "step": "review", "title": "Dark mode",
         "text": "Dark mode\n\nPeople read the shop at night.",
         "asked": "approve review of US-001, and impl begins; or reject it with a reason",
         "why": "review is a human step: the step table lets only a person pass it",
@@ -299,10 +298,10 @@ class MemorySupervision:
             text="Dark mode\n\nA toggle.", source=None,
         )  # fmt: skip
 
-    async def gate(self, project: str, *, since_last: bool) -> GateView:
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
         """Return the screen of a review."""
         asked = "approve review again?" if since_last else "approve review?"
-        return gate_view(project, **{"asked": asked, **self.at_gate})
+        return gate_view(project, **{"asked": asked, "story": story or "US-001", **self.at_gate})
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return what there was before the story, and what its first step has left."""

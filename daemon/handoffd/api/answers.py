@@ -10,18 +10,19 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
-from handoffd.engine.gate import GateInShort, GateView
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit, Moment
 from handoffd.engine.views import (
     AccountView,
     AppliedKind,
     BacklogView,
+    GateInShort,
+    GateView,
     IdleSchedule,
     ProjectView,
     ScheduleView,
-    SlotsView,
     SnapshotsView,
     StoryView,
     WorkspaceKind,

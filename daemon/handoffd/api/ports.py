@@ -10,21 +10,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
-from handoffd.engine.gate import GateView
 from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.views import (
     AccountView,
     Applied,
     BacklogView,
+    GateView,
     LandedView,
     LandingRequest,
     Lifted,
     Peek,
     ProjectView,
     Renewed,
-    SlotsView,
     SnapshotsView,
     StoryView,
     Tried,
@@ -163,8 +163,8 @@ class Supervision(Protocol):
     async def story(self, project: str, story: str | None) -> StoryView:
         """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
 
-    async def gate(self, project: str, *, since_last: bool) -> GateView:
-        """Return the screen of the gate that a project waits at. Raises Refused (NO_GATE)."""
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
+        """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

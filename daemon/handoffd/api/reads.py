@@ -45,10 +45,9 @@ from handoffd.api.events import Names, addressed, event_answer, latest, named, r
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.api.usage import begin_of, grouping, usage_report
 from handoffd.clock import Clock
-from handoffd.engine.gate import GateInShort
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import Footprint, Usage
-from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
+from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
@@ -57,6 +56,7 @@ from handoffd.execute.meter import noted
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
+from handoffd.files.state_file import MAIN
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog
@@ -180,15 +180,18 @@ class Reads:
         return replace(view, tracks=tuple(tracks))
 
     async def project_in_full(self, project: str) -> ProjectView:
-        """Return one project's status, with the screen of its gate if it waits at one."""
+        """Return one project's status, with the screen of each gate that a story waits at."""
         view = await self.project(project)
-        if not (view.tracks and view.tracks[0].gate):
-            return view
+        return replace(view, tracks=tuple([await self._reviewed(view.project, one) for one in view.tracks]))
+
+    async def _reviewed(self, root: str, track: TrackView) -> TrackView:
+        if not track.gate:
+            return track
         try:
-            review = await self._supervision.gate(view.project, since_last=False)
+            review = await self._supervision.gate(root, story=track.story, since_last=False)
         except Refused:  # it was decided just now
-            return view
-        return replace(view, tracks=(replace(view.tracks[0], review=review), *view.tracks[1:]))
+            return track
+        return replace(track, review=review)
 
     async def _footprints(self, root: str) -> dict[str, Footprint | None]:
         """Return memory and tasks of the latest ended attempt, by track."""
@@ -215,10 +218,10 @@ class Reads:
         view = await self._supervision.story(root, story)
         return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
-    async def gate(self, project: str, since_last: bool = False) -> GateAnswer:
-        """Return the screen of the gate that a project waits at. Raises Refused (NO_GATE)."""
+    async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
+        """Return the screen of the gate that a story waits at; `story` names it, where several do."""
         root = self._supervision.find(project)
-        view = await self._supervision.gate(root, since_last=since_last)
+        view = await self._supervision.gate(root, story=story, since_last=since_last)
         return GateAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
 
     async def gates(self) -> GatesAnswer:
@@ -348,10 +351,11 @@ class Reads:
 def _gate_in_short(
     view: ProjectView, track: TrackView, names: Names, since: Mapping[tuple[str, str], datetime]
 ) -> GateInShort:
+    own = () if track.track == MAIN else ("--story", track.story or "")
     return GateInShort(
         project=view.project, name=named(view.project, names), story=track.story or "", title=track.title,
         step=track.step, since=since.get((view.project, track.track)),
-        command=command_for(view.project, "gate"),
+        command=command_for(view.project, "gate", *own),
     )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def of_gate(wording: Wording, track: Json) -> list[str]:
         lines.append(wording.say("gate.cost", used=used))
     if review["claim"]:
         lines.append(wording.say("gate.claim", text=shortened(review["claim"], _CLAIM)))
-    return [*lines, wording.say("type.shell", command=command_for(review["project"], "gate"))]
+    return [*lines, wording.say("type.shell", command=review["command"])]
 
 
 _OF_ALL: Final = frozenset({"status", "blocked"})

@@ -15,21 +15,21 @@ import structlog
 from anyio import to_thread
 
 from handoffd.capacity.accounts import lift
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
-from handoffd.engine.gate import GateView
 from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import (
     AccountView,
     Applied,
     BacklogView,
+    GateView,
     LandedView,
     LandingRequest,
     Lifted,
     Peek,
     ProjectView,
-    SlotsView,
     SnapshotsView,
     StoryView,
     Tried,
@@ -442,12 +442,12 @@ class Roster:
         with self._register.guest(project):
             return story_of(await self._loops.awake(project), story)
 
-    async def gate(self, project: str, *, since_last: bool) -> GateView:
-        """Return the screen of the gate that a project waits at. Raises Refused (NO_GATE)."""
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
+        """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
         with remedies(project), self._register.guest(project):
             found = await self._loops.awake(project)
             await found.look()  # one that was at rest has not read its step table yet
-            return await gate_of(found, self._services, since_last=since_last)
+            return await gate_of(found, self._services, story=story, since_last=since_last)
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

@@ -23,12 +23,12 @@ from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import (
     addressed,
     approving,
-    command,
     command_for,
     counted,
     rejecting,
     repair_command,
     shortened,
+    showing_gate,
     usage_in_words,
 )
 from handoffd.errors import Problem
@@ -73,22 +73,22 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         action=addressed(order.action, root, own_story(pending.key)) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
-        gate=tuple(addressed(line, root) for line in _of_gate(order, track)),
+        gate=tuple(addressed(line, root) for line in _of_gate(order, track, own_story(pending.key))),
     )
 
 
-def _of_gate(order: Notify, track: Track) -> Iterable[str]:
+def _of_gate(order: Notify, track: Track, own: str | None) -> Iterable[str]:
     """Return the facts for a decision, if the notice asks for one and the track still waits for it."""
     state = track.state
     if state is None or (state.story, state.step) != (order.story, order.step):
         return ()
-    return _gate_lines(track) if order.action == approving(order.story) else ()
+    return _gate_lines(track, own) if order.action == approving(order.story) else ()
 
 
 _MOST_TITLE, _MOST_SAID = 120, 300
 
 
-def _gate_lines(track: Track) -> Iterator[str]:
+def _gate_lines(track: Track, own: str | None) -> Iterator[str]:
     """Yield the lines of a notice about an open gate, from the journal alone, with templates of commands."""
     facts, state = track.ledger.facts, track.state
     story = state.story if state is not None else None
@@ -102,7 +102,7 @@ def _gate_lines(track: Track) -> Iterator[str]:
         yield f"Cost: {used}"
     if facts.summary:
         yield f"The agent says: {shortened(facts.summary, _MOST_SAID)}"
-    yield f"All of it: {command('gate')}"
+    yield f"All of it: {showing_gate(own)}"
     yield f"Or: {rejecting(story, 'REASON')}"
 
 

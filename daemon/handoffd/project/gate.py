@@ -17,7 +17,8 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Situation, is_unrouted, to_review
-from handoffd.engine.gate import (
+from handoffd.engine.track import Track, TrackKey, own_story, text_of
+from handoffd.engine.views import (
     MOST_CLAIMED,
     MOST_LISTED,
     ChangedFile,
@@ -28,8 +29,15 @@ from handoffd.engine.gate import (
     GateView,
     OpenPoint,
 )
-from handoffd.engine.track import Track, text_of
-from handoffd.engine.wording import addressed, approving, command_for, rejecting, shortened
+from handoffd.engine.wording import (
+    addressed,
+    approving,
+    command_for,
+    first_few,
+    rejecting,
+    shortened,
+    showing_gate,
+)
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute import evidence
 from handoffd.execute.run import claimed
@@ -45,6 +53,8 @@ from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
 from handoffd.track.services import Services
+from handoffd.track.snapshots import TrackSnapshots
+from handoffd.track.track import TrackSupervisor
 
 NO_GATE = "NO_GATE"
 
@@ -57,57 +67,79 @@ _HANDOFF: Final = ".ai/HANDOFF.md"
 _JUDGED: Final = frozenset({Status.PASS, Status.FAILING})
 
 
-async def gate_of(project: Project, services: Services, *, since_last: bool = False) -> GateView:
-    """Return the screen of the gate that a project waits at.
+async def gate_of(
+    project: Project, services: Services, *, story: str | None = None, since_last: bool = False
+) -> GateView:
+    """Return the screen of the gate that a story waits at; `story` names it, where several do.
 
-    `since_last`: files are compared with how the gate was decided last. Raises Refused (NO_GATE), and
-    StoreError for a journal that cannot be read.
+    `since_last`: files are compared with how the gate was decided last. Raises Refused (NO_GATE, AMBIGUOUS),
+    and StoreError for a journal that cannot be read.
     """
-    track = project.main.track
-    if not waits_at_gate(project, track):
-        raise _no_gate(project, track)
+    supervisor = _waiting(project, story)
+    track, key, journal = supervisor.track, supervisor.key, services.journal
     situation = Situation(track, project.files.rules, services.clock.now())
-    known = await services.journal.runs(project.root, _MOST_RUNS)
-    runs = of_this_life(known, track, project.main.key.track)
+    runs = of_this_life(await journal.runs(project.root, _MOST_RUNS), track, key.track)
     attempts = await to_thread.run_sync(_attempts, runs, services.settings.runs_dir)
-    changes, unknown = await _changes(project, situation, since_last=since_last)
-    tests, untested = await _tests(project, services.journal, situation, runs)
-    view = _recorded(project.root, situation, runs, attempts)
+    kept = project.files.settings.snapshots
+    changes, unknown = await _changes(supervisor.snapshots, situation, kept=kept, since_last=since_last)
+    tests, unmeasured = await _tests(key, journal, situation, runs)
+    if project.files.settings.test.command is None:
+        unmeasured = (_UNMEASURED, *unmeasured)
+    view = replace(_recorded(key, situation, runs, attempts), changes=changes, tests=tests)
+    unknown = (*unknown, *unmeasured)
     try:
-        look = partial(_open_points, track.works_in(project.root).folder, situation, changes)
+        look = partial(_open_points, view.folder, situation, changes)
         unclear, boxes = await Reach(project.root, services.asking).asked(look)
     except StoreError as error:
-        return replace(view, changes=changes, tests=tests, unknown=(*unknown, *untested, error.message))
-    return replace(
-        view, changes=changes, tests=replace(tests, files=_test_files(situation, changes)),
-        unclear=unclear, unticked=boxes, unknown=(*unknown, *untested),
-    )  # fmt: skip
+        return replace(view, unknown=(*unknown, error.message))
+    tests = replace(tests, files=_test_files(situation, changes))
+    return replace(view, tests=tests, unclear=unclear, unticked=boxes, unknown=unknown)
 
 
-def _no_gate(project: Project, track: Track) -> Refused:
+def _waiting(project: Project, story: str | None) -> TrackSupervisor:
+    """Return the track that waits at a gate, of that story if one is named. Raises Refused."""
+    tracks = [one for one in project.tracks.values() if waits_at_gate(project, one.track)]
+    found = [one for one in tracks if story is None or _story_of(one.track) == story]
+    if len(found) > 1:
+        stories = [_story_of(one.track) or "" for one in found]
+        why = f"{first_few(stories)} of {project.root} wait at a gate: name the one that you mean"
+        raise Refused(why, code="AMBIGUOUS", hint=command_for(project.root, "gate", "--story", stories[0]))
+    if not found:
+        raise _no_gate(project, story)
+    return found[0]
+
+
+def _story_of(track: Track) -> str | None:
+    return track.state.story if track.state is not None else None
+
+
+def _no_gate(project: Project, story: str | None) -> Refused:
+    track, hint = project.main.track, command_for(project.root, "status")
     state = track.state
-    if state is None or state.story is None:
+    if story not in {None, _story_of(track)}:
+        where = f"{story} is at none"
+    elif state is None or state.story is None:
         where = "no story is in flight"
     elif track.ledger.closed:
         where = f"{state.story} was aborted"
     else:
         where = f"{state.story} is at {state.step} ({state.status.value})"
-    why = f"{project.root} waits at no gate: {where}"
-    return Refused(why, code=NO_GATE, hint=command_for(project.root, "status"))
+    return Refused(f"{project.root} waits at no gate: {where}", code=NO_GATE, hint=hint)
 
 
 def _recorded(
-    root: str, situation: Situation, runs: Sequence[StoredRun], attempts: tuple[GateAttempt, ...]
+    key: TrackKey, situation: Situation, runs: Sequence[StoredRun], attempts: tuple[GateAttempt, ...]
 ) -> GateView:
     """Return what the journal and the step table have about a gate."""
-    state, ledger, rules = situation.state, situation.ledger, situation.rules
+    state, ledger, rules, root = situation.state, situation.ledger, situation.rules, key.project
     path = rules.path_from(state.task_type, state.step)
     here = path.index(state.step) if state.step in path else len(path)
     told = ledger.texts.get(state.story or "")
     text = text_of(ledger, state.story)
     used = ledger.facts.usage
     return GateView(
-        project=root, folder=situation.track.works_in(root).folder, story=state.story or "", step=state.step,
+        project=root, command=addressed(showing_gate(own_story(key)), root),
+        folder=situation.track.works_in(root).folder, story=state.story or "", step=state.step,
         title=told.title if told is not None else None, text=text.text if text is not None else None,
         asked=_asked(situation), why=_why_asked(situation), done=path[:here], ahead=path[here + 1 :],
         scenarios=_scenarios(situation), changes=None, tests=GateTests(), attempts=attempts,
@@ -167,21 +199,21 @@ def _answers(situation: Situation) -> tuple[GateAnswer, ...]:
 
 # --- the files ----------------------------------------------------------------------------------------
 async def _changes(
-    project: Project, situation: Situation, *, since_last: bool
+    snapshots: TrackSnapshots, situation: Situation, *, kept: bool, since_last: bool
 ) -> tuple[Changes | None, tuple[str, ...]]:
-    """Return which files differ, and what is not known about them."""
-    track, snapshots = situation.track, project.main.snapshots
+    """Return which files differ, and what is not known about them. `kept`: whether snapshots are made."""
+    track = situation.track
+    unseen: tuple[str, ...] = ()
     try:
         found = await snapshots.compared(track, since_decided=since_last)
         again = since_last and found is not None
-        unseen: tuple[str, ...] = ()
         if since_last and found is None:
             found = await snapshots.compared(track, since_decided=False)
             unseen = (_UNSEEN.format(situation.state.step),)
     except StoreError as error:
         return None, (f"which files have changed is not known: {error.message}",)
     if found is None:
-        why = "no snapshot was made" if project.files.settings.snapshots else "`snapshots: false` is set"
+        why = "no snapshot was made" if kept else "`snapshots: false` is set"
         return None, (f"which files have changed is not known: {why}",)
     return changes_of(found, situation, again=again), unseen
 
@@ -227,18 +259,16 @@ def may_write(rules: RuleBook, step: str, story: str | None, path: str) -> bool:
 
 # --- the tests ----------------------------------------------------------------------------------------
 async def _tests(
-    project: Project, journal: Journal, situation: Situation, runs: Sequence[StoredRun]
+    key: TrackKey, journal: Journal, situation: Situation, runs: Sequence[StoredRun]
 ) -> tuple[GateTests, tuple[str, ...]]:
     """Return how the tests were and are, and what is not known about them."""
-    key = project.main.key
     body = await journal.load_baseline(key, situation.state.story)
     claim = claim_of(await journal.latest_of(key, _CLAIMS, _MOST_RUNS), {run.id for run in runs})
-    unmeasured = project.files.settings.test.command is None
-    unknown = (_UNMEASURED,) if unmeasured else ()
+    unknown: tuple[str, ...] = ()
     try:
         baseline = None if body is None else evidence.decode(body)
     except StoreError as error:
-        baseline, unknown = None, (*unknown, error.message)
+        baseline, unknown = None, (error.message,)
     before = None if baseline is None else _counts_of(baseline)
     measured = next((run for run in runs if run.tests is not None and run.tests.fault is None), None)
     tests = GateTests(before=before, claimed=claim)

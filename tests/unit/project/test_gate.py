@@ -12,10 +12,11 @@ from tests.support.eventually import eventually
 from tests.support.house import NOW, House, at, house, make_project, track_of
 from tests.support.repositories import git
 from tests.unit.project.living import living, shown
+from tests.unit.project.test_stories import all_at, beside
 
 from handoffd.engine.events import Approved, Initialised, Paused, Rejected, Started
-from handoffd.engine.gate import GateView
 from handoffd.engine.track import Facts, TrackKey
+from handoffd.engine.views import GateView
 from handoffd.errors import Refused
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.records import StoredRun
@@ -200,6 +201,31 @@ async def test_there_is_no_screen_where_no_gate_is_open(tmp_path: Path) -> None:
 
         assert "NO_GATE" == caught.value.code
         assert not (await view_of(project, here.services.slots)).tracks[0].gate
+
+
+async def test_of_several_gates_one_is_named(tmp_path: Path) -> None:
+    """Each shows its own story, in its own clone; its commands name it."""
+    async with beside(tmp_path, stories=2) as (here, project):
+        await all_at(project, "review", "US-002")
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+
+        with pytest.raises(Refused) as caught:
+            await seen(here, project)
+        assert ("AMBIGUOUS", f"handoffd gate {project.root} --story US-001") == (
+            caught.value.code, caught.value.hint,
+        )  # fmt: skip
+        first = await gate_of(project, here.services, story="US-001")
+        second = await gate_of(project, here.services, story="US-002")
+        assert ("US-001", "US-002") == (first.story, second.story)
+        assert f"handoffd gate {project.root} --story US-002" == second.command
+        assert first.folder != second.folder
+        for gate in (first, second):
+            assert gate.changes is not None
+            assert [f"{gate.story}.txt"] == [file.path for file in gate.changes.files]
+            assert gate.unticked
+            assert 1 == len(gate.attempts)
+        with pytest.raises(Refused, match="US-003 is at none"):
+            await gate_of(project, here.services, story="US-003")
 
 
 # --- parts -------------------------------------------------------------------------------------------

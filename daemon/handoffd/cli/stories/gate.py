@@ -34,22 +34,26 @@ from handoffd.protocol.state import near_reason
 
 @click.command()
 @project_argument
+@click.option("--story", metavar="STORY", help="The one that is meant, where several wait at a gate.")
 @click.option("--since-last", is_flag=True, help="Show the files changed since this gate was decided last.")
 @click.option("--no-keys", is_flag=True, help="Print the screen and end, also at a terminal.")
 @json_option
 @click.pass_obj
-def gate(place: Place, project: str | None, since_last: bool, no_keys: bool, as_json: bool) -> None:
+def gate(
+    place: Place, project: str | None, story: str | None, since_last: bool, no_keys: bool, as_json: bool
+) -> None:
     """Show the review that PROJECT waits at: the question, and all facts for the decision.
 
     At a terminal, keys show the diff, the scenarios, the tests and the log, and approve or reject. Without
     PROJECT: the open reviews of all projects, the oldest first.
     """
     if project is None:
-        if since_last:
-            raise click.UsageError("--since-last needs a project: handoffd gate PROJECT --since-last")
+        if since_last or story:
+            raise click.UsageError("--story and --since-last need a project: handoffd gate PROJECT")
         answer = ask(place, "gates")
     else:
-        answer = ask(place, "gate", project=place.project(project), since_last=int(since_last))
+        named = place.project(project)
+        answer = ask(place, "gate", project=named, story=story, since_last=int(since_last))
     if as_json:
         print_json(answer.json)
         return
@@ -172,7 +176,7 @@ class Keys:
 
     def _decided(self, verb: str, arguments: Json) -> bool:
         """Give the decision, if the gate is still the one on the screen; return whether it was taken."""
-        now = ask(self._place, "gate", project=self._gate["project"]).json
+        now = ask(self._place, "gate", project=self._gate["project"], story=self._gate["story"]).json
         if _signature(now) != _signature(self._gate):
             self._gate = now
             click.echo("\n".join(["It has changed meanwhile. Nothing is decided.", "", *screen(now)]))

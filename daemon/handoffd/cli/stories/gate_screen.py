@@ -191,7 +191,7 @@ def brief(gate: Json, project: Mapping[str, object]) -> Iterator[str]:
     yield from (f"unknown: {plain(one)}" for one in gate["unknown"])
     reject = command_for(gate["project"], "reject", "REASON", "--story", gate["story"])
     yield f"to send it back: {plain(by_name(reject, project))}"
-    yield f"all of it: {plain(by_name(command_for(gate['project'], 'gate'), project))}"
+    yield f"all of it: {plain(by_name(gate['command'], project))}"
 
 
 # --- phrases of both ----------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ def test_one_gate_is_shown_or_is_json_and_no_key_is_asked_for(
     assert HELP not in shown.out
     assert "approve review?" == handoffd("gate", "shop", "--json").json["asked"]
     assert "approve review again?" == handoffd("gate", "shop", "--json", "--since-last").json["asked"]
+    assert "US-002" == handoffd("gate", "shop", "--story", "US-002", "--json").json["story"]
     assert 2 == handoffd("gate", "--since-last").code
     assert 4 == handoffd("gate", "unknown").code
 

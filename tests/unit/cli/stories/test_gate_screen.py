@@ -11,7 +11,7 @@ from tests.support.supervision import gate_view
 
 from handoffd.cli.stories.gate_screen import WIDTH, brief, screen
 from handoffd.cli.wording import unstyled
-from handoffd.engine.gate import GateTests, OpenPoint
+from handoffd.engine.views import GateTests, OpenPoint
 from handoffd.protocol.state import TestCounts, plain
 
 
