@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.acceptance.test_resting import rests
 from tests.support.agents import shell_agent, shop
-from tests.support.commands import assert_replayed, environment_of, typed
+from tests.support.commands import Said, assert_replayed, environment_of, typed
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
 from tests.support.repositories import git
@@ -67,6 +67,36 @@ def test_a_review_is_read_and_decided_on_a_terminal(tmp_path: Path) -> None:
 
         daemon.wait_at(project, "done", "pass")
         assert_replayed(daemon)
+
+
+def test_an_approval_is_taken_back_while_nothing_has_begun(tmp_path: Path) -> None:
+    """The gate waits again, with a notice; once the attempt has begun it is too late; all can be replayed."""
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        project = to_review(daemon, tmp_path)
+        assert (1, "NOTHING_APPROVED") == _code(typed(daemon, "undo", "shop", "--json"))
+        daemon.verb("pause", project)
+        daemon.verb("approve", project, note="Fine.")
+        assert "pass" == daemon.track(project)["status"]
+
+        undone = typed(daemon, "undo", "shop", "--story", "US-001")
+        assert 0 == undone.code, undone.err
+        assert "the approval of review by" in undone.out
+        track = daemon.track(project)
+        assert (True, "needs_human", None) == (track["gate"], track["status"], track["human_note"])
+        daemon.verb("resume", project)
+        waiting = daemon.get("/v1/notices")["waiting"]
+        assert ["review of US-001 waits for your decision again"] == [one["text"] for one in waiting]
+        assert "US-001 waits at review" in typed(daemon, "gate", "shop").out
+        assert ["bdd"] == [run["step"] for run in daemon.runs(project)]
+
+        daemon.verb("approve", project)
+        daemon.wait_at(project, "done", "pass")
+        assert (1, "ALREADY_DONE") == _code(typed(daemon, "undo", "shop", "--json"))
+        assert_replayed(daemon)
+
+
+def _code(said: Said) -> tuple[int, str]:
+    return said.code, said.json["code"]
 
 
 def test_the_notice_the_status_and_the_list_have_the_same_gate(tmp_path: Path) -> None:

@@ -131,8 +131,9 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
     "Work": (
-        "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
-        "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm", "level",
+        "start", "custom", "continue", "backlog", "approve", "undo", "reject", "retry", "skip", "abort",
+        "pause", "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm",
+        "level",
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
@@ -169,6 +170,7 @@ backlog move shop US-003 --before US-002
 backlog remove shop US-003
 backlog show shop
 approve shop --note "30 seconds is fine"
+undo shop
 reject shop needs_clarification --note "Which time zone?"
 retry shop
 skip shop

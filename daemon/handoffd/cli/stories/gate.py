@@ -26,6 +26,7 @@ from handoffd.cli.log import last_lines
 from handoffd.cli.stories.gate_screen import screen
 from handoffd.cli.verbs import report
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text
+from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
 from handoffd.errors import HandoffdError, Json
@@ -185,7 +186,11 @@ class Keys:
             self._place, verb, self._gate["project"], {"story": self._gate["story"], **arguments}
         ).json
         self._say(answer)
-        return bool(answer["type"] != "error")
+        taken = answer["type"] != "error"
+        if taken and verb == "approve":
+            undo = by_name(command_for(self._gate["project"], "undo"), answer)
+            click.echo(f"  until the next attempt begins, {plain(undo)} takes it back")
+        return bool(taken)
 
     def _say(self, answer: Json) -> None:
         click.echo("\n".join(report(answer)))
