@@ -106,8 +106,8 @@ def test_the_notice_the_status_and_the_list_have_the_same_gate(tmp_path: Path) -
         daemon.wait_delivered()
 
         [told] = [one for one in daemon.told(project) if one["step"] == "review"]
-        assert f"All of it: handoffd gate {project}" in told["gate"]
-        assert "The agent says: It is written." in told["gate"]
+        assert f"All of it: handoffd gate {project}" in told["facts"]
+        assert "The agent says: It is written." in told["facts"]
         status = typed(daemon, "status", "shop")
         assert "changed since bdd-0: 2 files, +3 -0 lines, 1 outside of what the step may write" in status.out
         assert "handoffd gate shop" in typed(daemon, "gate").out

@@ -38,6 +38,7 @@ from handoffd.engine.views import (
     StoryView,
     TrackView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
@@ -158,6 +159,7 @@ class MemorySupervision:
         self.line = SlotsView(closed=None, limits=(), waiting=(), waiting_in_all=0)
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
+        self.where: Whereabouts | None = None
         self.at_gate: dict[str, Any] = {}
         """In what the screen of a review differs from the usual one."""
 
@@ -302,6 +304,10 @@ class MemorySupervision:
         """Return the screen of a review."""
         asked = "approve review again?" if since_last else "approve review?"
         return gate_view(project, **{"asked": asked, "story": story or "US-001", **self.at_gate})
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return what was put there."""
+        return self.where
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return what there was before the story, and what its first step has left."""

@@ -25,6 +25,7 @@ from handoffd.engine.views import (
     ScheduleView,
     SnapshotsView,
     StoryView,
+    Whereabouts,
     WorkspaceKind,
     WorkspaceView,
 )
@@ -142,10 +143,11 @@ class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
 
 
 class StoryAnswer(StoryView, frozen=True, kw_only=True):
-    """A story with its text."""
+    """A story with its text; `whereabouts` is null while it is not over, and where it has no branch."""
 
     name: str
     daemon: bool
+    whereabouts: Whereabouts | None
 
 
 class GateAnswer(GateView, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from handoffd.engine.views import (
     SnapshotsView,
     StoryView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
@@ -165,6 +166,9 @@ class Supervision(Protocol):
 
     async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
         """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

@@ -60,6 +60,7 @@ from handoffd.files.state_file import MAIN
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog
+from handoffd.protocol.rules import DONE
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -180,11 +181,13 @@ class Reads:
         return replace(view, tracks=tuple(tracks))
 
     async def project_in_full(self, project: str) -> ProjectView:
-        """Return one project's status, with the screen of each gate that a story waits at."""
+        """Return one project's status, with the gates of its stories, and where finished work is."""
         view = await self.project(project)
         return replace(view, tracks=tuple([await self._reviewed(view.project, one) for one in view.tracks]))
 
     async def _reviewed(self, root: str, track: TrackView) -> TrackView:
+        if track.step == DONE and track.workspace is not None and track.story is not None:
+            return replace(track, whereabouts=await self._supervision.whereabouts(root, track.story))
         if not track.gate:
             return track
         try:
@@ -216,7 +219,10 @@ class Reads:
         """Return a story with its text, the one in flight by default."""
         root = self._supervision.find(project)
         view = await self._supervision.story(root, story)
-        return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+        over = view.standing in {"done", "closed"}
+        where = await self._supervision.whereabouts(root, view.story) if over else None
+        name = self.names().get(root, root)
+        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, **asdict(view))
 
     async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
         """Return the screen of the gate that a story waits at; `story` names it, where several do."""

@@ -217,7 +217,8 @@ def _details(project: Json, track: Json) -> Iterator[str]:
     if track.get("workspace"):
         yield f"works in: {plain(track['workspace'])}"
     if track.get("branch"):
-        yield f"branch: {plain(track['branch'])}"
+        where = track.get("whereabouts")  # older daemons send none
+        yield f"branch: {plain(track['branch'])}{f', {whereabouts(where)}' if where else ''}"
     if track.get("model"):
         yield f"model: {plain(track['model'])}"
     if took := track.get("footprint"):
@@ -241,6 +242,24 @@ def _details(project: Json, track: Json) -> Iterator[str]:
     for key, word in (("blocked_by", "blocked by"), ("parked", "set aside")):
         if track[key]:
             yield f"{word}: {', '.join(map(plain, track[key]))}"
+
+
+def whereabouts(where: Json) -> str:
+    """Return what landing the branch of a finished story would do."""
+    from handoffd.engine.wording import counted, first_few
+
+    commits, onto = counted(where["commits"], "commit"), plain(where["onto"] or "")
+    files = counted(where["files"], "file")
+    match where["would"]:
+        case "landed":
+            return f"and all of it is on {onto}"
+        case "forward":
+            return f"{commits}; landing brings {files} to {onto}"
+        case "merge":
+            return f"{commits}; landing merges {files} into {onto}, which has moved on"
+        case "conflict":
+            return f"{commits}; landing on {onto} would conflict in {first_few(where['conflicts'])}"
+    return "and what is checked out is not a branch to land on"
 
 
 def _backlog(track: Json, width: int) -> str:

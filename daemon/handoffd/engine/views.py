@@ -256,6 +256,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The commit that the branch begins at."""
     review: GateView | None = None
     """What a person needs to decide the gate that it waits at, when one project is asked for."""
+    whereabouts: Whereabouts | None = None
+    """Where its work is once it is done in a clone, when one project is asked for."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
@@ -415,6 +417,27 @@ class LandedView(Struct, frozen=True, kw_only=True):
     already: bool = False
     """Whether all of it was there before."""
     going_on: bool = False
+
+
+Would = Literal["landed", "forward", "merge", "conflict", "unknown"]
+"""What a landing would find: all is there already; nothing but the story is new; both sides have news, which
+fit or conflict; or there is no branch to land on."""
+
+
+class Whereabouts(Struct, frozen=True, kw_only=True):
+    """Where the work of a story is once it is over."""
+
+    branch: str
+    onto: str | None
+    """The branch that it would land on."""
+    commits: int
+    """How many commits of it that has not."""
+    would: Would
+    files: int
+    """How many files would change there."""
+    conflicts: tuple[str, ...]
+    command: str | None
+    """What to type: it lands the story, merges it by hand, or throws away what is landed."""
 
 
 class SnapshotsView(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -33,6 +34,7 @@ from handoffd.engine.views import (
     SnapshotsView,
     StoryView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
@@ -448,6 +450,14 @@ class Roster:
             found = await self._loops.awake(project)
             await found.look()  # one that was at rest has not read its step table yet
             return await gate_of(found, self._services, story=story, since_last=since_last)
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with suppress(StoreError):
+                return await found.landings.whereabouts(story)
+        return None
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

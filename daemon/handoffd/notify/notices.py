@@ -73,15 +73,17 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         action=addressed(order.action, root, own_story(pending.key)) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
-        gate=tuple(addressed(line, root) for line in _of_gate(order, track, own_story(pending.key))),
+        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own_story(pending.key))),
     )
 
 
-def _of_gate(order: Notify, track: Track, own: str | None) -> Iterable[str]:
-    """Return the facts for a decision, if the notice asks for one and the track still waits for it."""
-    state = track.state
+def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:
+    """Return the facts that a notice has beside its text, if the track is still where it was."""
+    state, where = track.state, track.ledger.workspace
     if state is None or (state.story, state.step) != (order.story, order.step):
         return ()
+    if order.notice == "done" and where is not None and where.kind == "clone" and where.branch is not None:
+        return (f"Branch: {where.branch}, begun at {where.onto or 'a commit'}",)
     return _gate_lines(track, own) if order.action == approving(order.story) else ()
 
 

@@ -37,6 +37,7 @@ from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.notice import Opening, Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
+from handoffd.engine.views import Whereabouts
 from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
 from handoffd.journal.dispatches import Grouping
@@ -117,6 +118,26 @@ async def test_the_status_of_one_project_has_the_screen_of_its_gate(
     assert [None] == [track.review for one in (await asked.status()).projects for track in one.tracks]
     supervision.projects["/srv/shop"] = project_view("/srv/shop", track_view(gate=False))
     assert (await asked.status("shop")).projects[0].tracks[0].review is None
+
+
+async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
+    supervision: MemorySupervision, asked: Reads
+) -> None:
+    """Of one in flight nothing is asked; that of all projects has none."""
+    where = Whereabouts(
+        branch="handoffd/US-001", onto="main", commits=2, would="merge", files=3, conflicts=(),
+        command="handoffd land /srv/shop --story US-001",
+    )  # fmt: skip
+    supervision.where = where
+    ended = track_view(step="done", status="pass", gate=False, workspace="/state/US-001")
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", ended)
+
+    assert where == (await asked.status("shop")).projects[0].tracks[0].whereabouts
+    assert (await asked.status()).projects[0].tracks[0].whereabouts is None
+    assert (await asked.story("shop")).whereabouts is None
+    in_root = track_view(step="done", status="pass", gate=False)
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", in_root)
+    assert (await asked.status("shop")).projects[0].tracks[0].whereabouts is None
 
 
 async def test_a_gate_can_be_seen_as_it_was_and_since(asked: Reads, offline: Reads) -> None:

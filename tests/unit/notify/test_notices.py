@@ -72,11 +72,11 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
         "The agent says: It works",
         "All of it: handoffd gate /srv/shop",
         "Or: handoffd reject /srv/shop REASON --story US-001",
-    ) == told.gate
-    assert "\n".join(told.gate) in message(told)
+    ) == told.facts
+    assert "\n".join(told.facts) in message(told)
     assert told == Notice.from_json(told.as_json())
-    assert () == notice_of(order, pending, track_of(step="impl")).gate
-    assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).gate
+    assert () == notice_of(order, pending, track_of(step="impl")).facts
+    assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).facts
 
 
 def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() -> None:
@@ -194,7 +194,7 @@ def test_the_json_holds_every_field_under_its_name() -> None:
         "of": None,
         "count": 1,
         "lines": [],
-        "gate": [],
+        "facts": [],
         "more": 0,
     } == json.loads(NOTICE.as_json())
 
