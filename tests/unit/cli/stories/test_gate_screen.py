@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from tests.support.supervision import gate_view
 
-from handoffd.cli.stories.gate_screen import WIDTH, brief, screen
+from handoffd.cli.status_report import brief
+from handoffd.cli.stories.gate import WIDTH, screen
 from handoffd.cli.wording import unstyled
 from handoffd.engine.views import GateTests, OpenPoint
 from handoffd.protocol.state import TestCounts, plain
