@@ -38,7 +38,7 @@ WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
 # The daemon has measured what these hold, or has read it from git; a claim is an agent's own word. What is
 # not known is null, and `unknown` has the reason.
 MOST_LISTED: Final = 200
-"""Files, tests, attempts and open points in one answer; `more` counts the rest."""
+"""Files, tests, attempts and open points in one answer; of files, `more` counts the rest."""
 MOST_CLAIMED: Final = 2000
 """Characters of an agent's summary."""
 
@@ -72,7 +72,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     files: tuple[ChangedFile, ...]
     more: int = 0
     again: bool = False
-    """Whether they are compared with how the gate was seen last, not with the beginning of the story."""
+    """Whether they are compared with how the gate was decided last, not with the beginning of the story."""
 
 
 class GateTests(Struct, frozen=True, kw_only=True):
