@@ -379,7 +379,7 @@ class Keys:
         self._say(answer)
         taken = answer["type"] != "error"
         if taken and verb == "approve":
-            undo = by_name(command_for(self._gate["project"], "undo"), answer)
+            undo = by_name(command_for(self._gate["project"], "undo", "--story", self._gate["story"]), answer)
             click.echo(f"  until the next attempt begins, {plain(undo)} takes it back")
         return bool(taken)
 
