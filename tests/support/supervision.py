@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
 from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
     ChangedFile,
@@ -26,7 +26,6 @@ from handoffd.engine.views import (
     GateView,
     LandedView,
     LandingRequest,
-    Lifted,
     OpenPoint,
     Peek,
     ProjectView,

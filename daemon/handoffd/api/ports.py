@@ -10,18 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
 from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
     GateView,
     LandedView,
     LandingRequest,
-    Lifted,
     Peek,
     ProjectView,
     Renewed,

@@ -37,13 +37,12 @@ from handoffd.api.answers import (
     StoryAnswer,
     Tested,
     TriedSink,
-    UsageAnswer,
     WaitingMatter,
     WorkspacesAnswer,
 )
 from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer
+from handoffd.api.outcomes import UsageAnswer, begin_of, grouping, usage_report
 from handoffd.api.ports import Desk, Renewing, Supervision
-from handoffd.api.usage import begin_of, grouping, usage_report
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import Footprint, Usage

@@ -13,7 +13,7 @@ from msgspec import Struct
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import Footprint, Moment
-from handoffd.engine.track import EXTERNAL, LimitKind
+from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
@@ -485,33 +485,6 @@ class Renewed(Struct, frozen=True, kw_only=True):
     """How many projects the settings have brought."""
     let_go: int
     problems: tuple[str, ...]
-
-
-class AccountView(Struct, frozen=True, kw_only=True):
-    """An account that answered with a limit and is not known to have worked since."""
-
-    account: str
-    kind: LimitKind
-    since: Moment
-    until: Moment
-    """When it is asked again; past, once the next attempt that wants it may."""
-    why: str
-    """What the agent said last."""
-    executors: tuple[str, ...]
-    """The executors that met the limit."""
-    tried_by: str | None
-    """The root of the project that tries whether it is over, while one does."""
-    waiting: int
-    """How many tracks wait for it."""
-
-
-class Lifted(Struct, frozen=True, kw_only=True):
-    """The result of lifting a limit: tracks no longer wait for it."""
-
-    projects: tuple[str, ...]
-    """The roots of the projects that had met the limit; each history records the lifting."""
-    problems: tuple[str, ...] = ()
-    """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
 
 
 class ScheduleView(Struct, frozen=True, kw_only=True):

@@ -15,20 +15,18 @@ import anyio.lowlevel
 import structlog
 from anyio import to_thread
 
-from handoffd.capacity.accounts import lift
+from handoffd.capacity.accounts import AccountView, Lifted, lift
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
 from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
     GateView,
     LandedView,
     LandingRequest,
-    Lifted,
     Peek,
     ProjectView,
     SnapshotsView,

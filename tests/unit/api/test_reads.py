@@ -21,6 +21,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
 from handoffd.api.answers import HeldBack, HistoryGap, SinkBacklog, WaitingMatter
+from handoffd.api.outcomes import REFERENCE, begin_of, grouping, usage_report
 from handoffd.api.reads import (
     MOST_WAITING,
     Reads,
@@ -31,7 +32,6 @@ from handoffd.api.reads import (
     pieces,
     tried_sinks,
 )
-from handoffd.api.usage import REFERENCE, begin_of, grouping, usage_report
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.notice import Opening, Parcel
