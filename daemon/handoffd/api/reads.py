@@ -1,20 +1,13 @@
-"""Reads about the supervised projects, with a daemon and without.
-
-Usage reports show the protocol's expected tokens beside steps and stories. They compare tokens that were new
-to the model (input, output, cache writes): an agent reads the same context again with every call, and a
-cache makes that cheap.
-"""
+"""Reads about the supervised projects, with a daemon and without."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from datetime import UTC, datetime, time, timedelta
-from functools import reduce
+from datetime import datetime
 from math import inf
-from operator import add
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -24,6 +17,8 @@ from msgspec.structs import asdict, replace
 from handoffd.api.answers import (
     BacklogAnswer,
     EventsAnswer,
+    GateAnswer,
+    GatesAnswer,
     HeldBack,
     HistoryEvent,
     HistoryGap,
@@ -42,17 +37,16 @@ from handoffd.api.answers import (
     StoryAnswer,
     Tested,
     TriedSink,
-    UsageAnswer,
-    UsageRow,
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer, usage_counts
+from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer
+from handoffd.api.outcomes import UsageAnswer, begin_of, grouping, usage_report
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import Footprint, Usage
-from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
+from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
@@ -61,10 +55,11 @@ from handoffd.execute.meter import noted
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
+from handoffd.files.state_file import MAIN
 from handoffd.inspection.framework import archived
-from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog, UsageSum
+from handoffd.journal.records import Backlog
+from handoffd.protocol.rules import DONE
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -111,7 +106,7 @@ class Reads:
         if project is None:
             shown = [await self.status_of(view) for view in await self._supervision.views()]
         else:
-            shown = [await self.project(project)]
+            shown = [await self.project_in_full(project)]
         return StatusAnswer(
             api=API,
             daemon=self.daemon,
@@ -184,6 +179,22 @@ class Reads:
         tracks = (replace(track, footprint=took.get(track.track)) for track in view.tracks)
         return replace(view, tracks=tuple(tracks))
 
+    async def project_in_full(self, project: str) -> ProjectView:
+        """Return one project's status, with the gates of its stories, and where finished work is."""
+        view = await self.project(project)
+        return replace(view, tracks=tuple([await self._reviewed(view.project, one) for one in view.tracks]))
+
+    async def _reviewed(self, root: str, track: TrackView) -> TrackView:
+        if track.step == DONE and track.workspace is not None and track.story is not None:
+            return replace(track, whereabouts=await self._supervision.whereabouts(root, track.story))
+        if not track.gate:
+            return track
+        try:
+            review = await self._supervision.gate(root, story=track.story, since_last=False)
+        except Refused:  # it was decided just now
+            return track
+        return replace(track, review=review)
+
     async def _footprints(self, root: str) -> dict[str, Footprint | None]:
         """Return memory and tasks of the latest ended attempt, by track."""
         runs = reversed(await self.journal.runs(root, _RUNS_SEARCHED))
@@ -207,7 +218,26 @@ class Reads:
         """Return a story with its text, the one in flight by default."""
         root = self._supervision.find(project)
         view = await self._supervision.story(root, story)
-        return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+        over = view.standing in {"done", "closed"}
+        where = await self._supervision.whereabouts(root, view.story) if over else None
+        name = self.names().get(root, root)
+        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, **asdict(view))
+
+    async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
+        """Return the screen of the gate that a story waits at; `story` names it, where several do."""
+        root = self._supervision.find(project)
+        view = await self._supervision.gate(root, story=story, since_last=since_last)
+        return GateAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+
+    async def gates(self) -> GatesAnswer:
+        """Return the open gates of all projects, those first that wait longest."""
+        since = {matter.lane: matter.since for matter in await self.journal.outbox.matters()}
+        names, found = self.names(), []
+        for view in await self._supervision.views():
+            at_gate = (track for track in view.tracks if track.gate)
+            found += [_gate_in_short(view, track, names, since) for track in at_gate]
+        found.sort(key=lambda gate: (gate.since is None, gate.since or self.now(), gate.project))
+        return GatesAnswer(daemon=self.daemon, gates=found)
 
     async def snapshots(self, project: str, story: str | None = None) -> SnapshotsAnswer:
         """Return the snapshots of a project's story, the first one in flight by default."""
@@ -323,6 +353,17 @@ class Reads:
         return None if project is None else self._supervision.find(project)
 
 
+def _gate_in_short(
+    view: ProjectView, track: TrackView, names: Names, since: Mapping[tuple[str, str], datetime]
+) -> GateInShort:
+    own = () if track.track == MAIN else ("--story", track.story or "")
+    return GateInShort(
+        project=view.project, name=named(view.project, names), story=track.story or "", title=track.title,
+        step=track.step, since=since.get((view.project, track.track)),
+        command=command_for(view.project, "gate", *own),
+    )  # fmt: skip
+
+
 def _in_short(view: ProjectView) -> ProjectInShort:
     main = view.tracks[0] if view.tracks else None
     return ProjectInShort(
@@ -419,107 +460,6 @@ async def pieces(log: RunLog, *, follow: bool, closing: anyio.Event) -> AsyncIte
         else:
             with anyio.move_on_after(LOOK_S):
                 await closing.wait()
-
-
-# --- what runs used ----------------------------------------------------------------------------------
-REFERENCE: Final[Mapping[str, tuple[int, int]]] = {
-    "bdd": (2_000, 5_000),
-    "sdd-delta": (3_000, 8_000),
-    "contract": (1_000, 3_000),
-    "review": (0, 0),
-    "scaffold": (2_000, 5_000),
-    "impl": (5_000, 15_000),
-    "verify": (1_000, 3_000),
-    "update-memory": (500, 1_000),
-}
-"""Expected tokens of one run of a step: low and high, from the protocol."""
-STORY_REFERENCE: Final = (15_000, 40_000)
-"""Expected tokens of a whole story: low and high."""
-
-_AGO = re.compile(r"(\d{1,4})([hdw])")
-_UNITS: Final[Mapping[str, timedelta]] = {
-    "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1),
-}  # fmt: skip
-
-
-def grouping(text: str | None) -> Grouping:
-    """Return the grouping, by step for None. Raises Refused (BAD_ARGUMENT)."""
-    if text is None:
-        return "step"
-    known: tuple[Grouping, ...] = get_args(Grouping)
-    for by in known:
-        if text == by:
-            return by
-    message = f"by must be one of {', '.join(get_args(Grouping))}, not {str(text)[:80]!r}"
-    raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --by step")
-
-
-def begin_of(text: str | None, now: datetime) -> datetime | None:
-    """Return the moment for `7d`, `12h`, `2w`, a date (its local midnight) or an RFC 3339 time.
-
-    Raises Refused (BAD_ARGUMENT) for anything else.
-    """
-    if not text:
-        return None
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        moment = datetime.fromisoformat(text)
-        here = moment if moment.tzinfo else datetime.combine(moment.date(), time())
-        return here.astimezone(UTC)
-    except (ValueError, OverflowError):
-        message = f"since must be like 7d, 12h, 2w or 2026-01-31, not {text[:80]!r}"
-        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --since 7d") from None
-
-
-def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[UsageRow], UsageRow]:
-    """Return the sums as rows, and their total."""
-    found = tuple(sums)
-    whole = UsageSum(
-        key=(),
-        runs=sum(one.runs for one in found),
-        measured=sum(one.measured for one in found),
-        unpriced=sum(one.unpriced for one in found),
-        usage=reduce(add, (one.usage for one in found), Usage()),
-    )
-    rows = [_row(one, **_key(one.key, by, names), **_compared(one, by)) for one in found]
-    return rows, _row(whole)
-
-
-def _row(one: UsageSum, **more: Any) -> UsageRow:
-    counts = asdict(usage_counts(one.usage))
-    return UsageRow(runs=one.runs, measured=one.measured, unpriced=one.unpriced, **counts, **more)
-
-
-def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> dict[str, str | None]:
-    match by:
-        case "story":
-            root, story = key
-            return {"project": root, "name": named(root or "", names), "story": story}
-        case "project":
-            (root,) = key
-            return {"project": root, "name": named(root or "", names)}
-        case _:
-            return {by: key[0]}
-
-
-def _compared(one: UsageSum, by: Grouping) -> dict[str, Any]:
-    """Return the tokens new to the model, per run or per story, beside the expected ones; else empty."""
-    if by not in {"step", "story"}:
-        return {}
-    new, expected = _new_tokens(one, by)
-    above = None if new is None or expected is None else new > expected[1]
-    return {"new_tokens": new, "reference": expected, "above": above}
-
-
-def _new_tokens(one: UsageSum, by: Grouping) -> tuple[int | None, tuple[int, int] | None]:
-    new = one.usage.tokens - one.usage.cache_read_tokens
-    if by == "step" and one.measured:
-        return round(new / one.measured), REFERENCE.get(one.key[0] or "")
-    if by == "story" and one.measured and not str(one.key[1]).startswith("CUSTOM-"):
-        return new, STORY_REFERENCE
-    return None, None
 
 
 # --- undelivered notices, and coming reminders -------------------------------------------------------
