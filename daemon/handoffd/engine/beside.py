@@ -1,4 +1,4 @@
-"""Stories side by side: which of the backlog gets a track of its own, and how such a track begins and ends.
+"""Stories side by side, and their landing: which one gets a track of its own, how that begins and ends.
 
 A project's track `main` has its backlog, and works on a story itself. A story that gets another track leaves
 the backlog with that, and is in the ledger of `main` (`beside`) until its track has ended. So the ledger says
@@ -12,9 +12,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.decision import Decision, Situation, accept, ground, refuse, to_land
-from handoffd.engine.events import StoryClosed, StoryOpened, TrackClosed, TrackOpened
+from handoffd.engine.events import (
+    Discarded,
+    Landed,
+    StoryClosed,
+    StoryOpened,
+    TrackClosed,
+    TrackOpened,
+)
 from handoffd.engine.routing import begin, entry_of, unasked, without
 from handoffd.engine.track import Ledger, Queued, Track, unmet, with_done, with_texts
 from handoffd.protocol.rules import DONE, RuleBook
@@ -134,3 +142,25 @@ def close_track(situation: Situation, event: TrackClosed) -> Decision:
         return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs")
     ended = accept(situation.track, f"the track of {situation.state.story} has ended: {event.why}")
     return Decision(track=Track(), result=ended.result, why=ended.why)
+
+
+# --- the landing of a story that is done ----------------------------------------------------------------
+def landed(situation: Situation, event: Landed) -> Decision:
+    """Note that the branch of a story was merged."""
+    decision = accept(
+        _settled(situation, event.story), f"{event.story} is on {event.onto} now, at {event.commit[:12]}"
+    )
+    return replace(decision, memorable=True)
+
+
+def discarded(situation: Situation, event: Discarded) -> Decision:
+    """Note that what a story has done was thrown away."""
+    decision = accept(_settled(situation, event.story), f"{event.story} is discarded; {event.kept} keeps it")
+    return replace(decision, memorable=True)
+
+
+def _settled(situation: Situation, story: str) -> Track:
+    """Return the track with nothing left to land of a story."""
+    left = tuple(name for name in situation.ledger.to_land if name != story)
+    own = situation.done and situation.state.story == story
+    return situation.track.with_ledger(to_land=left, landed=True if own else situation.ledger.landed)

@@ -291,6 +291,7 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
         ),
         ledger=working_on(lasting(situation.ledger), queued.story).with_(
             executor=queued.executor, complexity=queued.complexity, schedule=queued.schedule,
+            to_land=left_to_land(situation.track, queued.story),
         ),
     )  # fmt: skip
     return enter(track, first, situation.rules), WriteChecklist(
@@ -302,6 +303,18 @@ def first_step(pipeline: Pipeline, ledger: Ledger, *, bootstrapped: bool) -> str
     """Return the step at which a new story begins: the bootstrap, once, in a project that is new itself."""
     fresh_project = not bootstrapped and not ledger.stories_done
     return pipeline.bootstrap if pipeline.bootstrap and fresh_project else pipeline.first
+
+
+MOST_LEFT: Final = 50
+"""Stories that are remembered to be landed; a person may have merged them without a word."""
+
+
+def left_to_land(track: Track, but: str | None) -> tuple[str, ...]:
+    """Return the stories to land once `but` begins: the one of the track among them, if it is done."""
+    state, ledger, left = track.state, track.ledger, track.ledger.to_land
+    if state is not None and state.story is not None and to_land(track) and ledger.unlanded is None:
+        left = (*(name for name in left if name != state.story), state.story)
+    return tuple(name for name in left if name != but)[-MOST_LEFT:]
 
 
 def give_back(situation: Situation, parked: Parked) -> Track:
@@ -316,6 +329,7 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
         auto_continue=project.auto_continue, review=project.review, texts=project.texts,
         workspace=project.workspace or parked.ledger.workspace, beside=project.beside,
+        to_land=left_to_land(situation.track, parked.state.story),
     )  # fmt: skip
 
 

@@ -257,7 +257,9 @@ def _set_aside(situation: Situation, event: Started) -> Situation:
     ledger = situation.ledger
     parked = Parked(
         state=situation.state,
-        ledger=replace(ledger, parked=(), backlog=(), stories_done=(), texts={}, beside=(), dispatch=None),
+        ledger=replace(
+            ledger, parked=(), backlog=(), stories_done=(), texts={}, beside=(), to_land=(), dispatch=None
+        ),
         give_back=event.task_type == "custom" and not event.force,
     )
     others = tuple(p for p in ledger.parked if p.state.story != situation.state.story)

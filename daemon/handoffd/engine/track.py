@@ -362,6 +362,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """None: the project's own folder."""
     landed: bool = False
     """Whether nothing of the story is left to land: its branch is merged, or was discarded."""
+    to_land: tuple[str, ...] = ()
+    """The stories that are done in clones and not landed yet, while another one is in flight."""
     unlanded: str | None = None
     """Why the daemon could not land the story, where a person has to."""
     resolves: int = 0
@@ -563,7 +565,7 @@ def lasting(ledger: Ledger) -> Ledger:
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=granted_to_project(ledger),
         auto_continue=ledger.auto_continue, review=ledger.review, workspace=own_place(ledger),
-        texts=ledger.texts, beside=ledger.beside,
+        texts=ledger.texts, beside=ledger.beside, to_land=ledger.to_land,
     )  # fmt: skip
 
 

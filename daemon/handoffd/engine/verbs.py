@@ -34,11 +34,9 @@ from handoffd.engine.ends import aborted, stop
 from handoffd.engine.events import (
     Aborted,
     Approved,
-    Discarded,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
-    Landed,
     LandingRefused,
     LevelChosen,
     Noted,
@@ -244,44 +242,6 @@ def note(situation: Situation, event: Noted) -> Decision:
     return accept(track.with_note(event.text), "noted for the next prompt")
 
 
-def landed(situation: Situation, event: Landed) -> Decision:
-    """Note that the branch of a story was merged."""
-    own = situation.done and situation.state.story == event.story
-    track = situation.track.with_ledger(landed=True) if own else situation.track
-    decision = accept(track, f"{event.story} is on {event.onto} now, at {event.commit[:12]}")
-    return replace(decision, memorable=True)
-
-
-MOST_RESOLVES: Final = 2
-"""How often a story is taken up again by itself because it could not be landed."""
-
-
-def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
-    """Have an agent make a story fit the branch that it will land on; after two tries a person has to."""
-    state, ledger = situation.state, situation.ledger
-    if not situation.done or state.story != event.story:
-        return refuse(situation, "STALE_FACT", f"{event.story} is at work again")
-    if event.note is not None and ledger.resolves < MOST_RESOLVES:
-        path, rules = situation.rules.path(state.task_type), situation.rules.steps
-        step = next((one for one in path if rules[one].tests == "green"), path[0])
-        reopened = reopen(situation, Reopened(step=step, note=event.note, entry=2, by="stories.land"))
-        track = reopened.track.with_ledger(resolves=ledger.resolves + 1)
-        return replace(reopened, track=track).because(ground("stories.land", "auto"))
-    message = f"{event.story} could not be landed: {event.why}"
-    track = situation.track.with_ledger(unlanded=event.why)
-    action = command("land", "--story", event.story)  # it says what to do first
-    told = notice(track, "needs_human", message, why="it is done, and its branch is kept", action=action)
-    decision = accept(track, message, do=f"a person has to: {action}")
-    return replace(decision, result=replace(decision.result, next_command=action)).also(told)
-
-
-def discarded(situation: Situation, event: Discarded) -> Decision:
-    """Note that what a story has done was thrown away."""
-    own = situation.done and situation.state.story == event.story
-    track = situation.track.with_ledger(landed=True) if own else situation.track
-    return replace(accept(track, f"{event.story} is discarded; {event.kept} keeps it"), memorable=True)
-
-
 def _not_open(situation: Situation) -> Decision | None:
     if situation.done:
         message = f"{situation.state.story} is done: reopen it, or start another"
@@ -401,6 +361,31 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
     )
     order = AppendHistory(text=_entry_of(situation, event))
     return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)
+
+
+MOST_RESOLVES: Final = 2
+"""How often a story is taken up again by itself because it could not be landed."""
+
+
+def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
+    """Have an agent make a story fit the branch that it will land on; after two tries a person has to."""
+    state, ledger = situation.state, situation.ledger
+    own = situation.done and state.story == event.story
+    if not own and event.story not in ledger.to_land:
+        return refuse(situation, "STALE_FACT", f"{event.story} is at work again")
+    if own and event.note is not None and ledger.resolves < MOST_RESOLVES:
+        path, rules = situation.rules.path(state.task_type), situation.rules.steps
+        step = next((one for one in path if rules[one].tests == "green"), path[0])
+        reopened = reopen(situation, Reopened(step=step, note=event.note, entry=2, by="stories.land"))
+        track = reopened.track.with_ledger(resolves=ledger.resolves + 1)
+        return replace(reopened, track=track).because(ground("stories.land", "auto"))
+    message = f"{event.story} could not be landed: {event.why}"
+    left = tuple(name for name in ledger.to_land if name != event.story)
+    track = situation.track.with_ledger(to_land=left, unlanded=event.why if own else ledger.unlanded)
+    action = command("land", "--story", event.story)  # it says what to do first
+    told = notice(track, "needs_human", message, why="it is done, and its branch is kept", action=action)
+    decision = accept(track, message, do=f"a person has to: {action}")
+    return replace(decision, result=replace(decision.result, next_command=action)).also(told)
 
 
 def not_done(situation: Situation, event: Reopened) -> Decision:

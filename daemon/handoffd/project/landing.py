@@ -64,6 +64,10 @@ class Yard(Home, Protocol):
         """What its own files say."""
 
     @property
+    def lands_by_itself(self) -> bool:
+        """Whether the daemon lands stories that are done, as the settings say."""
+
+    @property
     def main(self) -> TrackSupervisor:
         """The track that each project has."""
 
@@ -114,10 +118,12 @@ class Landings:
         """Land the next story that is done, where the settings want that and no other landing goes on."""
         if self._request is not None and not self._over.is_set():
             return
-        tracks = (track.track for track in self.project.tracks.values())
-        story = next((one.state.story for one in tracks if one.state and self.project.lands_first(one)), None)
-        if story is not None:
-            self._ask(LandingRequest(story=story, by=ITSELF))
+        tracks, desk = [one.track for one in self.project.tracks.values()], self.project.main.track.ledger
+        ready = [one.state.story for one in tracks if one.state and self.project.lands_first(one)]
+        if self.project.lands_by_itself and desk.automatic and not desk.paused_by:
+            ready += desk.to_land
+        if ready:
+            self._ask(LandingRequest(story=ready[0], by=ITSELF))
 
     async def discard(self, story: str, by: str) -> str:
         """Throw away what a story has done; return the ref that keeps it. Raises HandoffdError."""
@@ -200,8 +206,9 @@ class Landings:
         tracks = [one.track for one in self.project.tracks.values()]
         ended = [one.state.story for one in tracks if one.state and one.state.step == DONE]
         unlanded = [one.state.story for one in tracks if one.state and to_land(one) is not None]
-        if story is None and len(ended) > 0:
-            story = (unlanded or ended)[0] if len(unlanded or ended) == 1 else None
+        unlanded += self.project.main.track.ledger.to_land
+        if story is None and len(unlanded or ended) == 1:
+            story = (unlanded or ended)[0]
         if story is not None and (story in ended or story in self.project.stories_done()):
             return story
         raise self._unsaid(story, [name for name in unlanded if name is not None])

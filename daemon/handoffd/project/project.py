@@ -188,7 +188,12 @@ class Project:
 
     def lands_first(self, track: Track) -> bool:
         """Return whether the daemon lands the story of a track, which is done, before another one begins."""
-        return self.files.settings.stories.land == "auto" and may_land(track)
+        return self.lands_by_itself and may_land(track)
+
+    @property
+    def lands_by_itself(self) -> bool:
+        """Whether the daemon lands stories that are done, as the settings say."""
+        return self.files.settings.stories.land == "auto"
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""
@@ -287,7 +292,7 @@ class Project:
 
     def stirred(self) -> None:
         """Take note that a track has decided something: another one may begin or end with that."""
-        if self.stories.in_play or self.lands_first(self.main.track):
+        if self.stories.in_play or self.lands_by_itself:
             self._hints.set()
 
     def post(self, track: str, event: Event) -> None:

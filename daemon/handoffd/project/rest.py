@@ -151,7 +151,9 @@ def _is_left_undone(stored: StoredTrack) -> bool:
         return True
     where = ledger.workspace
     in_clone = where is not None and where.kind == "clone"
-    return may_land(track) or (ledger.automatic and bool(ledger.beside or (in_clone and ledger.backlog)))
+    return may_land(track) or (
+        ledger.automatic and bool(ledger.beside or ledger.to_land or (in_clone and ledger.backlog))
+    )
 
 
 # --- what is in its folder -----------------------------------------------------------------------

@@ -335,6 +335,23 @@ async def test_stories_are_landed_by_the_daemon_where_the_settings_say_so(tmp_pa
         assert "By: handoffd" in said(project, "log", "--format=%B", "main")
 
 
+async def test_a_story_that_is_done_is_landed_though_a_person_starts_another_one_at_once(
+    tmp_path: Path,
+) -> None:
+    """In its place, before the daemon has come to it."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (_, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        await given(project, Paused(by="mei"))
+        (tmp_path / "hold").unlink()
+        await eventually(lambda: main_state(project).status == "pass")
+        await given(project, Resumed(by="mei"))
+        await eventually(lambda: main_state(project).step == "done")
+        await given(project, Started(story="US-002", force=True))
+        await eventually(lambda: {"US-001.txt", "US-002.txt"} <= on_main(project))
+        assert () == project.main.track.ledger.to_land
+
+
 async def test_a_story_that_conflicts_goes_back_to_an_agent_who_merges_what_landed(tmp_path: Path) -> None:
     """Its prompt says what to merge, and what landed meanwhile; both stories are landed in the end."""
     for name in ("contested", "resolves"):
@@ -358,12 +375,10 @@ async def test_after_two_tries_a_person_has_to_land_a_story(tmp_path: Path) -> N
         assert left.state is not None
         assert left.ledger.resolves == MOST_RESOLVES
         assert 2 == len((tmp_path / "resolved").read_text().split())
-        told = [
-            one
-            for one in here.told.notices
-            if one.kind == "needs_human" and "could not be landed" in one.text
-        ]
-        assert [f"handoffd land {project.root} --story {left.state.story}"] == [one.action for one in told]
+        action = f"handoffd land {project.root} --story {left.state.story}"
+        await eventually(
+            lambda: [action] == [one.action for one in here.told.notices if "be landed" in one.text]
+        )
 
 
 async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent(tmp_path: Path) -> None:
