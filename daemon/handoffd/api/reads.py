@@ -1,20 +1,13 @@
-"""Reads about the supervised projects, with a daemon and without.
-
-Usage reports show the protocol's expected tokens beside steps and stories. They compare tokens that were new
-to the model (input, output, cache writes): an agent reads the same context again with every call, and a
-cache makes that cheap.
-"""
+"""Reads about the supervised projects, with a daemon and without. What has happened is in `past.py`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from datetime import UTC, datetime, time, timedelta
-from functools import reduce
+from datetime import datetime
 from math import inf
-from operator import add
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -23,17 +16,13 @@ from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
     BacklogAnswer,
-    EventsAnswer,
     HeldBack,
-    HistoryEvent,
-    HistoryGap,
     LimitsAnswer,
     NamedSchedule,
     NamedWorkspace,
     NoticesAnswer,
     ProjectInShort,
     ProjectsAnswer,
-    RunsAnswer,
     SchedulesAnswer,
     SinkBacklog,
     SlotsAnswer,
@@ -42,29 +31,26 @@ from handoffd.api.answers import (
     StoryAnswer,
     Tested,
     TriedSink,
-    UsageAnswer,
-    UsageRow,
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer, usage_counts
+from handoffd.api.events import addressed
+from handoffd.api.past import Past
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
-from handoffd.engine.run import Footprint, Usage
+from handoffd.engine.run import Footprint
 from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
-from handoffd.execute.meter import noted
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
 from handoffd.inspection.framework import archived
-from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog, UsageSum
+from handoffd.journal.records import Backlog
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -78,7 +64,7 @@ LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
 
 
-class Reads:
+class Reads(Past):
     """The reads. `daemon`: whether a daemon answers, or the process of one command."""
 
     def __init__(
@@ -93,18 +79,10 @@ class Reads:
         renewing: Renewing | None = None,
         schedules: ToldSchedules | None = None,
     ) -> None:
+        super().__init__(supervision, journal, clock, runs_dir, daemon=daemon)
         self._renewing = renewing
         self._schedules = schedules
-        self._supervision = supervision
-        self.journal = journal
-        self._clock = clock
-        self._runs_dir = runs_dir
-        self.daemon = daemon
         self._desk = desk or NoDesk()
-
-    def now(self) -> datetime:
-        """Return the time."""
-        return self._clock.now()
 
     async def status(self, project: str | None = None) -> StatusAnswer:
         """Return every project's status, or one's."""
@@ -236,61 +214,6 @@ class Reads:
         found = peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
         return replace(found, called=self.names().get(root))
 
-    async def _events(self, project: str | None, after: int | None, limit: int) -> list[HistoryEvent]:
-        root = self.root_of(project)
-        if after is None:
-            found = await latest(self.journal, root, limit)
-        else:
-            found = list(await self.journal.events(after, root, limit))
-        names = self.names()
-        return [event_answer(event, names) for event in found]
-
-    async def events(
-        self, project: str | None = None, after: int | None = None, limit: int = 500
-    ) -> EventsAnswer:
-        """Return at most `limit` events above number `after`, oldest first; None: the last ones.
-
-        `gaps` are numbers among them that are not kept. Without `after`, gaps before the first returned event
-        are left out if older events exist.
-        """
-        left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
-        found = await self._events(project, after, limit)
-        if not limit:  # no event, so no gap between events
-            return EventsAnswer(events=[], gaps=[])
-        whole = len(found) < limit
-        first = after if after is not None else 0 if whole else found[0].seq
-        last = self.journal.newest if whole else found[-1].seq
-        gaps = [
-            HistoryGap(after=max(one.after, first), next=one.next, why=one.why)
-            for one in left_out
-            if one.next > first + 1 and one.after < last
-        ]
-        return EventsAnswer(events=found, gaps=gaps)
-
-    async def runs(self, project: str | None = None, limit: int = 100) -> RunsAnswer:
-        """Return the latest dispatches, newest first."""
-        found = await self.journal.runs(self.root_of(project), limit)
-        names, usage = self.names(), self._supervision.usage()
-        if not self.daemon:
-            usage = await to_thread.run_sync(
-                self._noted_usage, [run.id for run in found if run.result is None]
-            )
-        return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
-
-    def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
-        """Return the usage of runs that a daemon saved last."""
-        return {run: noted(self._runs_dir / run).seen.usage for run in runs}
-
-    async def usage(
-        self, project: str | None = None, by: str | None = None, since: str | None = None
-    ) -> UsageAnswer:
-        """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
-        group, begin = grouping(by), begin_of(since, self.now())
-        root = self.root_of(project)
-        sums = await self.journal.usage(group, since=begin, project=root)
-        rows, total = usage_report(sums, group, self.names())
-        return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
-
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
         """Return the place of a run's output: of the named run, or of the project's latest."""
         if run is not None:
@@ -307,20 +230,12 @@ class Reads:
             raise NotFound(message, hint="handoffd config show # retention")
         raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
 
-    def names(self) -> Mapping[str, str]:
-        """Return the names of projects in commands, by root."""
-        return self._supervision.names()
-
     def name(self, error: HandoffdError) -> None:
         """Add to an error's details the project that its hint is for, and what commands call that."""
         names = self.names()
         root = next((word for word in (error.hint or "").split(" ") if word in names), None)
         if root is not None:
             error.details = {"project": root, "called": names[root], **error.details}
-
-    def root_of(self, project: str | None) -> str | None:
-        """Return the root of a project; None for None. Raises NotFound."""
-        return None if project is None else self._supervision.find(project)
 
 
 def _in_short(view: ProjectView) -> ProjectInShort:
@@ -419,107 +334,6 @@ async def pieces(log: RunLog, *, follow: bool, closing: anyio.Event) -> AsyncIte
         else:
             with anyio.move_on_after(LOOK_S):
                 await closing.wait()
-
-
-# --- what runs used ----------------------------------------------------------------------------------
-REFERENCE: Final[Mapping[str, tuple[int, int]]] = {
-    "bdd": (2_000, 5_000),
-    "sdd-delta": (3_000, 8_000),
-    "contract": (1_000, 3_000),
-    "review": (0, 0),
-    "scaffold": (2_000, 5_000),
-    "impl": (5_000, 15_000),
-    "verify": (1_000, 3_000),
-    "update-memory": (500, 1_000),
-}
-"""Expected tokens of one run of a step: low and high, from the protocol."""
-STORY_REFERENCE: Final = (15_000, 40_000)
-"""Expected tokens of a whole story: low and high."""
-
-_AGO = re.compile(r"(\d{1,4})([hdw])")
-_UNITS: Final[Mapping[str, timedelta]] = {
-    "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1),
-}  # fmt: skip
-
-
-def grouping(text: str | None) -> Grouping:
-    """Return the grouping, by step for None. Raises Refused (BAD_ARGUMENT)."""
-    if text is None:
-        return "step"
-    known: tuple[Grouping, ...] = get_args(Grouping)
-    for by in known:
-        if text == by:
-            return by
-    message = f"by must be one of {', '.join(get_args(Grouping))}, not {str(text)[:80]!r}"
-    raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --by step")
-
-
-def begin_of(text: str | None, now: datetime) -> datetime | None:
-    """Return the moment for `7d`, `12h`, `2w`, a date (its local midnight) or an RFC 3339 time.
-
-    Raises Refused (BAD_ARGUMENT) for anything else.
-    """
-    if not text:
-        return None
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        moment = datetime.fromisoformat(text)
-        here = moment if moment.tzinfo else datetime.combine(moment.date(), time())
-        return here.astimezone(UTC)
-    except (ValueError, OverflowError):
-        message = f"since must be like 7d, 12h, 2w or 2026-01-31, not {text[:80]!r}"
-        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --since 7d") from None
-
-
-def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[UsageRow], UsageRow]:
-    """Return the sums as rows, and their total."""
-    found = tuple(sums)
-    whole = UsageSum(
-        key=(),
-        runs=sum(one.runs for one in found),
-        measured=sum(one.measured for one in found),
-        unpriced=sum(one.unpriced for one in found),
-        usage=reduce(add, (one.usage for one in found), Usage()),
-    )
-    rows = [_row(one, **_key(one.key, by, names), **_compared(one, by)) for one in found]
-    return rows, _row(whole)
-
-
-def _row(one: UsageSum, **more: Any) -> UsageRow:
-    counts = asdict(usage_counts(one.usage))
-    return UsageRow(runs=one.runs, measured=one.measured, unpriced=one.unpriced, **counts, **more)
-
-
-def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> dict[str, str | None]:
-    match by:
-        case "story":
-            root, story = key
-            return {"project": root, "name": named(root or "", names), "story": story}
-        case "project":
-            (root,) = key
-            return {"project": root, "name": named(root or "", names)}
-        case _:
-            return {by: key[0]}
-
-
-def _compared(one: UsageSum, by: Grouping) -> dict[str, Any]:
-    """Return the tokens new to the model, per run or per story, beside the expected ones; else empty."""
-    if by not in {"step", "story"}:
-        return {}
-    new, expected = _new_tokens(one, by)
-    above = None if new is None or expected is None else new > expected[1]
-    return {"new_tokens": new, "reference": expected, "above": above}
-
-
-def _new_tokens(one: UsageSum, by: Grouping) -> tuple[int | None, tuple[int, int] | None]:
-    new = one.usage.tokens - one.usage.cache_read_tokens
-    if by == "step" and one.measured:
-        return round(new / one.measured), REFERENCE.get(one.key[0] or "")
-    if by == "story" and one.measured and not str(one.key[1]).startswith("CUSTOM-"):
-        return new, STORY_REFERENCE
-    return None, None
 
 
 # --- undelivered notices, and coming reminders -------------------------------------------------------

@@ -85,6 +85,9 @@ AFTERWARDS: Final = (
 """Modules that the first answer does not need. What uses them imports them, and the daemon imports them all
 soon, once all projects are read: later an upgrade may have replaced them by another release's."""
 
+LIFE_EVERY_S = 60.0
+"""How often the journal notes that the daemon lives: a report says by this since when it did not."""
+
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then is on a disk that does not answer."""
 
@@ -151,6 +154,8 @@ class Daemon:
         """Run until asked to stop; return the exit code."""
         async with self._manager.extending("starting"):
             await self._services.launcher.learn_boot()
+            with suppress(HandoffdError):  # a disk may be full: then it is noted later
+                await self._services.journal.lives.begin(self._services.clock.now())
             await self._roster.load()
             gc.freeze()  # what is there by now stays; what projects are made of comes and goes
             gc.enable()
@@ -160,6 +165,7 @@ class Daemon:
         self._scheduler.every("clones", CLONES_EVERY_S, self._housekeeping.make_room)
         self._scheduler.every("memory", GIVE_BACK_EVERY_S, partial(to_thread.run_sync, give_back))
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
+        self._scheduler.every("life", LIFE_EVERY_S, self._note_life)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
@@ -285,6 +291,9 @@ class Daemon:
         beats = beats_of(services.journal.waiting_since, self._roster.polled, poll_s)
         return stuck(beats, services.clock.monotonic())
 
+    async def _note_life(self) -> None:
+        await self._services.journal.lives.beat(self._services.clock.now())
+
     async def _look_at_machine(self) -> None:
         before = self._machine.trouble
         await self._machine.look()
@@ -312,6 +321,8 @@ class Daemon:
             log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
         if not await self._services.notifier.finish(FINISH_S):
             log.warning("a notice may be delivered twice: its sink was cut short", waited_s=FINISH_S)
+        with suppress(HandoffdError):
+            await self._services.journal.lives.end(self._services.clock.now())
         if not self._manager.present:
             await (
                 self._services.launcher.retire()

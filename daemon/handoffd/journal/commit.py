@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.events import Started
-from handoffd.engine.track import Dispatch, TrackKey
+from handoffd.engine.track import Awaited, Dispatch, TrackKey, awaited
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
@@ -59,6 +59,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     verdict: dispatches.Verdict
     rules: WrittenRules | None
     grounds: str
+    story: str | None
+    awaits: Awaited | None
 
 
 def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
@@ -93,6 +95,8 @@ def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
         verdict=dispatches.verdict(record),
         rules=rules,
         grounds=encode_grounds(record.grounds),
+        story=getattr(record.event, "story", None) or (None if state is None else state.story),
+        awaits=awaited(record.track),
     )
 
 
@@ -123,12 +127,13 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     rulebook = None if prepared.rules is None else keep_rules(db, prepared.rules)
     cursor = db.execute(
         """INSERT INTO events (at, project, track, kind, event, result, why,
-        step_before, status_before, step_after, status_after, digest, rulebook, grounds, track_digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        step_before, status_before, step_after, status_after, digest, rulebook, grounds, track_digest,
+        story, awaits)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(moment(record.at), *record.key, record.event.kind, prepared.event, prepared.result, record.why),
             *(*before, *prepared.standing, prepared.digest, rulebook, prepared.grounds),
-            digest_of(prepared.track),
+            *(digest_of(prepared.track), prepared.story, prepared.awaits),
         ),
     )
     assert cursor.lastrowid is not None
