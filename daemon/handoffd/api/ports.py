@@ -12,7 +12,7 @@ from typing import Protocol
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
-from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
     AccountView,
     Applied,
@@ -146,6 +146,9 @@ class Supervision(Protocol):
 
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
+
+    def caps(self) -> Caps:
+        """Return the caps that all projects share."""
 
     def slots(self) -> SlotsView:
         """Return the slots, and the running and waiting tracks."""

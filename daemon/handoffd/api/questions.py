@@ -172,6 +172,11 @@ _QUESTIONS: Final = (
         parameters=(PROJECT, *_PART, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
     ),
     Question(
+        name="report",
+        help="What happened since then (12h), what needs you, what goes on: as `report --json`.",
+        parameters=(PROJECT, _SINCE, _UNTIL), ask=Reads.report, hint="handoffd report --help",
+    ),
+    Question(
         name="stories", help="Stories, the latest first, with outcome, cost and commit: as `stories --json`.",
         parameters=(PROJECT, _OF_STORY, _SINCE, _UNTIL, _at_most(100)), ask=Reads.stories,
         hint="handoffd stories --help",

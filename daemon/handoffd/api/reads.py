@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import reduce
 from math import inf
+from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -35,11 +37,11 @@ from handoffd.api.answers import (
     WorkspacesAnswer,
 )
 from handoffd.api.events import addressed
-from handoffd.api.past import Past
+from handoffd.api.past import Past, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
-from handoffd.engine.run import Footprint
+from handoffd.engine.run import UNITS, Footprint, Usage
 from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
@@ -50,7 +52,9 @@ from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog
+from handoffd.journal.records import Backlog, Part
+from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.values import CapUse, Report
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -59,6 +63,10 @@ _RUNS_SEARCHED: Final = 20
 
 ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]]]
 """Returns the schedules of one root, or of all; and the schedules that match no project."""
+
+REPORT_SINCE: Final = "12h"
+"""How far a report reaches back if no time is given: one night."""
+_REPORT: Final = "handoffd report --since 12h"
 
 LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
@@ -206,6 +214,37 @@ class Reads(Past):
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
         told = [NamedSchedule(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return SchedulesAnswer(at=self.now(), daemon=self.daemon, schedules=told, idle=idle)
+
+    async def report(
+        self, project: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Report:
+        """Return what happened since then, and where everything is now.
+
+        Raises Refused (BAD_ARGUMENT; TOO_MUCH_HISTORY for a time in which too much happened).
+        """
+        root, now = self.root_of(project), self.now()
+        begin = moment_of(since or REPORT_SINCE, now, "since", "report") or now
+        end = min(moment_of(until, now, "until", "report") or now, now)
+        if begin >= end:
+            raise Refused("the report would end before it begins", code="BAD_ARGUMENT", hint=_REPORT)
+        night = await self.journal.past.night(Part(project=root, since=begin, until=end))
+        views = await self._supervision.views() if root is None else (await self._supervision.view(root),)
+        schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
+        fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
+        asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
+        return await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
+
+    async def _spent(self, now: datetime) -> list[CapUse]:
+        """Return what is spent of the caps that all projects share, by what is booked."""
+        found = []
+        for scope, cap in self._supervision.caps().items():
+            since = moment_of("today", now, "since") if scope == "day" else None
+            used = reduce(add, (one.usage for one in await self.journal.usage("day", since=since)), Usage())
+            for unit in UNITS:
+                spent = (used.cost_usd or 0.0) if unit == "usd" else used.tokens
+                if (most := getattr(cap, unit)) is not None:
+                    found.append(CapUse(scope=scope, unit=unit, spent=spent, cap=most))
+        return found
 
     async def peek(self, project: str) -> Peek:
         """Return what the next turn of a project would do."""

@@ -9,7 +9,17 @@ from typing import Any, Final
 import click
 
 from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument
-from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
+from handoffd.cli.wording import (
+    called,
+    fitting,
+    moment,
+    no_daemon,
+    plain,
+    screen_width,
+    shorten,
+    styled,
+    used,
+)
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask
@@ -69,6 +79,39 @@ def _took(run: dict[str, Any]) -> tuple[str, str]:
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
     return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)
+
+
+# --- report ------------------------------------------------------------------------------------------
+@click.command()
+@project_argument
+@click.option("--project", "-p", "named", metavar="PROJECT", help="Same as PROJECT.")
+@click.option("--since", metavar="WHEN", default="12h", show_default=True, help=f"Since then: {WHEN}.")
+@click.option("--until", metavar="WHEN", help="Only what happened before then.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, with every entry.")
+@click.option("--html", "form", flag_value="html", help="Print one HTML file that needs no other.")
+@json_option
+@click.pass_obj
+def report(place: Place, /, project: str | None, named: str | None, form: str | None, **asked: Any) -> None:
+    """Report on PROJECT or all projects: what landed, what needs you, what failed, what goes on.
+
+    Each line that needs you has the command to type. What an agent claimed and the daemon measured otherwise
+    is listed, too; then what the runs cost, and what the time was spent on.
+    """
+    word = project or named
+    root = None if word is None else place.project(word)
+    answer = ask(place, "report", project=root, since=asked["since"], until=asked["until"])
+    if asked["as_json"]:
+        print_json(answer.json)
+        return
+    from msgspec import convert
+
+    from handoffd.report.rendering import as_html, as_markdown, as_text
+    from handoffd.report.values import Report
+
+    shown = {"html": as_html, "markdown": as_markdown}.get(form or "", as_text)
+    click.echo(shown(convert(answer.json, Report)))
+    if not answer.daemon and form is None:
+        click.echo(f"\n{no_daemon()}")
 
 
 # --- stories -------------------------------------------------------------------------------------------

@@ -574,16 +574,16 @@ def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
 
 
 # --- what its time goes into ---------------------------------------------------------------------------
-Awaited = Literal["agent", "checks", "slot", "limit", "person", "story"]
+Awaited = Literal["agent", "checks", "slot", "limit", "person", "story", "nothing"]
 """What a story waits for: the agent at work, its checks, a slot (or its turn), a usage limit or a cap, a
 person, another story."""
 
 
-def awaited(track: Track) -> Awaited | None:
-    """Return what the story in flight waits for; None where there is none."""
+def awaited(track: Track) -> Awaited:
+    """Return what the story in flight waits for; nothing where there is none."""
     state, ledger = track.state, track.ledger
     if state is None or state.story is None or state.step == DONE or ledger.closed:
-        return None
+        return "nothing"
     if state.status is Status.RUNNING:
         return _awaited_of(ledger.dispatch)
     if ledger.held_edit or ledger.paused_by or state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:

@@ -17,7 +17,7 @@ from anyio import to_thread
 from handoffd.capacity.accounts import lift
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
-from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import (
     AccountView,
@@ -383,6 +383,10 @@ class Roster:
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
         return self._services.accounts.views(self._services.clock.now())
+
+    def caps(self) -> Caps:
+        """Return the caps that all projects share."""
+        return self._services.budgets.shared
 
     def slots(self) -> SlotsView:
         """Return the limits, the running tracks and the queue."""

@@ -60,7 +60,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     rules: WrittenRules | None
     grounds: str
     story: str | None
-    awaits: Awaited | None
+    awaits: Awaited
 
 
 def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:

@@ -217,7 +217,9 @@ class Handover(Struct, frozen=True):
     tests: Counts | None = None
 
 
-class _Reading(Struct, frozen=True):
+class Reading(Struct, frozen=True):
+    """What was found of a hand-off."""
+
     handoff: Handover = Handover()
 
 
@@ -225,7 +227,7 @@ class Claimed(Struct, frozen=True):
     """What an attempt left. `untouched` are files that it says it changed and did not."""
 
     dispatch: str
-    reading: _Reading
+    reading: Reading
     untouched: tuple[str, ...] = ()
 
     @property
@@ -234,14 +236,20 @@ class Claimed(Struct, frozen=True):
         return self.reading.handoff
 
 
-class _Tests(Struct, frozen=True):
+class TestsRun(Struct, frozen=True):
+    """A run of the project's tests by the daemon."""
+
+    __test__ = False
+
     counts: Counts = Counts()
     verified: bool = True
     timed_out: bool = False
     fault: str | None = None
 
 
-class _PostCheck(Struct, frozen=True):
+class PostChecked(Struct, frozen=True):
+    """A run of the step's post_check."""
+
     passed: bool
     fault: str | None = None
 
@@ -250,12 +258,15 @@ class Measured(Struct, frozen=True):
     """What the daemon measured of an attempt."""
 
     dispatch: str
-    tests: _Tests | None = None
-    post_check: _PostCheck | None = None
+    tests: TestsRun | None = None
+    post_check: PostChecked | None = None
 
 
 class Happened(Struct, frozen=True, kw_only=True):
-    """An event as a report needs it. `claimed` and `measured` are of the ends and the checks of attempts."""
+    """An event as a report needs it. `claimed` and `measured` are of the ends and the checks of attempts.
+
+    `awaits` is what its story waits for from then on; None: it is of a release that did not note that.
+    """
 
     seq: int
     at: datetime
@@ -332,16 +343,16 @@ def _columns(db: sqlite3.Connection, name: str) -> str:
 
 
 def _within_time(db: sqlite3.Connection, part: Part) -> tuple[Happened, ...]:
-    rows = db.execute(
-        f"""SELECT {_columns(db, "events")}, why, iif(kind IN ({_TOLD}), event, NULL) FROM events
-        WHERE at >= :since AND at < :until {_of_project(part)} ORDER BY seq LIMIT {MOST_EVENTS + 1}""",  # noqa: S608  (fixed texts)
-        named(part),
-    )
-    found = tuple(map(_happened, rows))
-    if len(found) > MOST_EVENTS:
+    within = f"FROM events WHERE at >= :since AND at < :until {_of_project(part)}"
+    # First, and from the index alone: what is too much would take seconds to read.
+    counted = f"SELECT count(*) FROM (SELECT 1 {within} LIMIT {MOST_EVENTS + 1})"  # noqa: S608  (fixed texts)
+    (count,) = db.execute(counted, named(part)).fetchone()
+    if count > MOST_EVENTS:
         message = f"more than {MOST_EVENTS:,} events are too many for one report"
         raise Refused(message, code=TOO_MUCH, hint="handoffd report --since 12h")
-    return found
+    wanted = f"{_columns(db, 'events')}, why, iif(kind IN ({_TOLD}), event, NULL)"
+    rows = db.execute(f"SELECT {wanted} {within} ORDER BY seq", named(part))
+    return tuple(map(_happened, rows))
 
 
 def _before(db: sqlite3.Connection, part: Part) -> Iterator[Happened]:

@@ -131,6 +131,12 @@ READS: Final = (
         "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
     ),
     _tool(
+        "report",
+        "Report of a night",
+        "What landed, what needs a person (each with its command), what failed and why, what was claimed "
+        "and is not so, what it cost, where the time went, what goes on. For `how was the night?`, ask this.",
+    ),
+    _tool(
         "stories",
         "Stories",
         "Stories, the latest first: what each has come to, what it cost, and the commit where it landed.",

@@ -36,6 +36,25 @@ def ran(control: Controlled, run: str, usage: Usage | None, story: str = "US-1")
     control.commit(record(event, after=track(status=Status.PASS)))
 
 
+# --- report ------------------------------------------------------------------------------------------
+def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands) -> None:
+    """Of all projects or of one, as far back as the person says."""
+    ran(control, "d1", USED)
+    control.commit(record(after=track("done", status=Status.PASS)))
+    since = ("--since", "2026-01-01")
+
+    said = handoffd("report", *since)
+    assert (0, True) == (said.code, "Landed (1)" in said.lines)
+    assert "  $0.42, 100,000 tokens in 1 run" in said.lines
+    assert "Nothing has happened." in handoffd("report").out
+    assert ["US-1"] == [one["story"] for one in handoffd("report", "shop", *since, "--json").json["landed"]]
+    assert [] == handoffd("report", "-p", "empty", *since, "--json").json["landed"]
+    assert handoffd("report", *since, "--markdown").out.startswith("# Report")
+    assert handoffd("report", *since, "--html").out.startswith("<!doctype html>")
+    wrong = handoffd("report", "--since", "soon")
+    assert (1, True) == (wrong.code, "next: handoffd report --since 7d" in wrong.err)
+
+
 # --- stories -----------------------------------------------------------------------------------------
 def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Commands) -> None:
     """One line a story; the commit is that of a landing."""

@@ -24,10 +24,10 @@ AUTO = Ledger(automatic=True)
 @pytest.mark.parametrize(
     ("wanted", "track"),
     [
-        (None, Track()),
-        (None, track_at("bootstrap", story=None)),
-        (None, track_at("done", Status.PASS, ledger=AUTO)),
-        (None, track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True))),
+        ("nothing", Track()),
+        ("nothing", track_at("bootstrap", story=None)),
+        ("nothing", track_at("done", Status.PASS, ledger=AUTO)),
+        ("nothing", track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True))),
         ("checks", in_phase(Phase.BASELINE)),
         ("agent", in_phase(Phase.STARTING)),
         ("agent", in_phase(Phase.STOPPING)),
@@ -49,6 +49,6 @@ AUTO = Ledger(automatic=True)
         ("story", track_at("impl", ledger=Ledger(automatic=True, told="blocked by US-1"))),
     ],
 )  # fmt: skip
-def test_a_story_waits_for_one_thing(wanted: str | None, track: Track) -> None:
+def test_a_story_waits_for_one_thing(wanted: str, track: Track) -> None:
     """An executor that takes over from a limited one needs no limit to end, only a slot."""
     assert wanted == awaited(track)
