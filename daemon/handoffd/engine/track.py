@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
-from handoffd.protocol.rules import DONE, Complexity
-from handoffd.protocol.state import State, Status, TestCounts
+from handoffd.protocol.rules import Complexity
+from handoffd.protocol.state import State, TestCounts
 from handoffd.protocol.story_text import StoryText
 
 # --- what the journal keeps of many kinds ------------------------------------------------------------------
@@ -571,35 +571,3 @@ def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
         return ledger
     others = tuple(name for name in ledger.stories_done if name not in stories)
     return ledger.with_(stories_done=(*others, *stories))
-
-
-# --- what its time goes into ---------------------------------------------------------------------------
-Awaited = Literal["agent", "checks", "slot", "limit", "person", "story", "nothing"]
-"""What a story waits for: the agent at work, its checks, a slot (or its turn), a usage limit or a cap, a
-person, another story."""
-
-
-def awaited(track: Track) -> Awaited:
-    """Return what the story in flight waits for; nothing where there is none."""
-    state, ledger = track.state, track.ledger
-    if state is None or state.story is None or state.step == DONE or ledger.closed:
-        return "nothing"
-    if state.status is Status.RUNNING:
-        return _awaited_of(ledger.dispatch)
-    if ledger.held_edit or ledger.paused_by or state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
-        return "person"
-    if state.status is not Status.PENDING:
-        return "slot"  # judged: what follows is decided at its next turn
-    if ledger.capped or (ledger.limited and ledger.told):
-        return "limit"
-    if ledger.told:
-        return "story"
-    return "slot" if ledger.automatic else "person"
-
-
-def _awaited_of(dispatch: Dispatch | None) -> Awaited:
-    if dispatch is None:
-        return "person"  # the attempt is made by hand
-    if dispatch.phase in {Phase.BASELINE, Phase.CHECKING}:
-        return "checks"
-    return "person" if dispatch.executor == EXTERNAL else "agent"

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.events import Started
-from handoffd.engine.track import Awaited, Dispatch, TrackKey, awaited
+from handoffd.engine.routing import Awaited, awaited
+from handoffd.engine.track import Dispatch, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches

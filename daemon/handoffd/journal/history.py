@@ -17,8 +17,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from handoffd.engine.routing import Awaited
 from handoffd.engine.run import Usage
-from handoffd.engine.track import Awaited, TrackKey
+from handoffd.engine.track import TrackKey
 from handoffd.errors import Refused
 from handoffd.journal.codec import moment
 from handoffd.journal.connections import Run

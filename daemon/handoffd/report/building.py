@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from handoffd.engine.track import EXTERNAL, Awaited, TrackKey
+from handoffd.engine.routing import Awaited
+from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for, first_few, repair_command
 from handoffd.journal.history import Claimed, Counts, Happened, Measured, Night, Ran, StoryEnd

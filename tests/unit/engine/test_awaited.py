@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from tests.support.everything import FINDING, LIMIT
 from tests.support.playbook import T0, dispatched, state_at, track_at
 
-from handoffd.engine.track import EXTERNAL, HeldEdit, Ledger, Phase, Track, awaited
+from handoffd.engine.routing import awaited
+from handoffd.engine.track import EXTERNAL, HeldEdit, Ledger, Phase, Track
 from handoffd.protocol.state import Status
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.unit.journal.making import KEY, NOW
 
-from handoffd.engine.track import Awaited, TrackKey
+from handoffd.engine.routing import Awaited
+from handoffd.engine.track import TrackKey
 from handoffd.journal.history import Happened, Night, Ran, StoryEnd
 
 HOUR = timedelta(hours=1)
