@@ -19,7 +19,9 @@ import pytest
 from tests.support.agents import FALSE_CLAIM, project_at, shell_agent
 from tests.support.commands import typed
 from tests.support.daemon import Daemon, Json, running, sample
+from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
+from tests.support.recorded import spoil
 
 SHORT = """\
 steps:
@@ -266,3 +268,36 @@ def test_without_a_daemon_it_says_since_when_there_is_none(night: Night) -> None
     for name in ("landed", "failed", "false", "cost"):
         assert first[name] == report[name]
     assert first["time"]["agents"] == report["time"]["agents"]
+
+
+def test_the_morning_has_one_notice_whatever_dies(tmp_path: Path) -> None:
+    """A daemon that starts after its time sends it, and the next one does not send it again."""
+    project = sample(tmp_path, rules=SHORT)
+    due = datetime.now(UTC) - HOUR  # noqa: TID251
+    with running(tmp_path, {"report": {"at": f"{due:%H:%M}", "timezone": "UTC"}}) as daemon:
+        daemon.begin(project)
+        daemon.wait_at(project, "done", "pass")
+        daemon.kill()
+        # All of it happened three hours ago, and its daemon has been away since.
+        spoil(daemon.state_dir / "journal.db", *(
+            f"UPDATE {table} SET {column} = strftime('%Y-%m-%dT%H:%M:%f000+00:00', {column}, '-3 hours')"
+            for table, column in (("events", "at"), ("dispatches", "ended_at"), ("lives", "seen_at"))
+        ))  # fmt: skip
+        reports: list[Json] = []
+        for life in (1, 2):
+            daemon.start()
+            eventually_sync(lambda life=life: life == daemon.log().count("report made"))  # type: ignore[misc]
+            daemon.wait_delivered()
+            reports = [one for one in notices(daemon) if one["kind"] == "report"]
+            assert 1 == len(reports)
+            daemon.kill()
+
+    (told,) = reports
+    assert any(line.startswith("No daemon ran from ") for line in told["lines"])
+    assert any(line.startswith("- ") and "US-001: done" in line for line in told["lines"])
+    assert told["action"].startswith("handoffd report --since ")
+
+
+def notices(daemon: Daemon) -> list[Json]:
+    """Return every notice that the person's command has got."""
+    return [json.loads(line) for line in daemon.notices.read_text().splitlines()]

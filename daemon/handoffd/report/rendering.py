@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
 from handoffd.engine.wording import counted, shortened, span
 from handoffd.report.values import Coming, Cost, Down, Report, TimeSpent
@@ -208,6 +209,23 @@ def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     from textwrap import wrap  # noqa: PLC0415  (only a screen needs it)
 
     return wrap(text, width)
+
+
+# --- a notice -----------------------------------------------------------------------------------------
+_MOST_LINE: Final = 220
+
+
+def as_lines(report: Report, zone: tzinfo | None = None) -> list[str]:
+    """Return the report as the lines of a notice: what it is about, and what each section lists."""
+    lines = [headline(report, zone), *warnings(report, zone)]
+    for section in sections(report, zone):
+        lines.append(f"{section.title}:")
+        for line in section.lines[:_FEW]:
+            told = shortened(f"{line.who}: {line.said}" if line.who else line.said, _MOST_LINE)
+            lines.append(f"{ITEM}{told} > {line.command}" if line.command else f"{ITEM}{told}")
+        rest = section.count - len(section.lines[:_FEW])
+        lines += [f"and {rest} more"] if rest else []
+    return lines
 
 
 # --- Markdown -----------------------------------------------------------------------------------------
