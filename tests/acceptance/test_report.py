@@ -199,9 +199,8 @@ def test_the_time_is_what_each_was_waited_for(night: Night) -> None:
 
     time, until = report["time"], datetime.fromisoformat(report["until"])
     assert sum(one["seconds"] for one in exits) == pytest.approx(time["agents"], abs=0.2 * len(exits))
-    assert (
-        time["checks"] >= checked
-    )  # the tests before a story are checks, too; before the kill it counts as away
+    # The tests before a story are checks, too; what was checked before the kill counts as without a daemon.
+    assert time["checks"] >= checked - 0.01
     people = sum((until - since).total_seconds() for since in gates.values())
     assert people == pytest.approx(time["people"], abs=1)
     assert time["slots"] > 0

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 import handoffd
 from handoffd.engine.events import Started
 from handoffd.engine.routing import Awaited, awaited
-from handoffd.engine.track import Dispatch, TrackKey
+from handoffd.engine.track import Dispatch, TrackKey, own_story
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
@@ -96,9 +96,16 @@ def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
         verdict=dispatches.verdict(record),
         rules=rules,
         grounds=encode_grounds(record.grounds),
-        story=getattr(record.event, "story", None) or (None if state is None else state.story),
+        story=_story_of(record),
         awaits=awaited(record.track),
     )
+
+
+def _story_of(record: Record) -> str | None:
+    """Return the story that an event is about: the one it names, the one in flight, or the track's own."""
+    state = record.track.state
+    in_flight = None if state is None else state.story
+    return getattr(record.event, "story", None) or in_flight or own_story(record.key)
 
 
 def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
