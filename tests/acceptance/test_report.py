@@ -226,7 +226,14 @@ def test_a_person_reads_it_on_one_screen(night: Night) -> None:
     lines = said.out.splitlines()
     assert [] == [line for line in lines if len(line) > 80 and not line.startswith("      handoffd ")]
     assert len(lines) <= 45
-    for title in ("Landed (3)", "Waits for you (2)", "Failed (2)", "Claimed, and not so (", "Cost", "Time"):
+    for title in (
+        "Landed or done (3)",
+        "Waits for you (2)",
+        "Failed (2)",
+        "Claimed, and not so (",
+        "Cost",
+        "Time",
+    ):
         assert any(line.startswith(title) for line in lines), said.out
     assert "No daemon ran from " in said.out
 

@@ -144,7 +144,7 @@ def _why(view: ProjectView, track: TrackView) -> str | None:
         return None
     if track.step == DONE:
         lands = (track.next_command or "").startswith(command_for(view.project, "land"))
-        return f"it is done, on the branch {track.branch}" if lands else None
+        return f"done, to be landed from the branch {track.branch}" if lands else None
     by_hand = view.level < 2 and not track.gate and track.status == Status.PENDING
     return None if by_hand else track.waits_for
 
@@ -153,7 +153,7 @@ def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -
     called = view.called or view.name
     return WaitingStory(
         project=view.project, name=called, story=track.story if track else None,
-        step=track.step if track else None, why=why, since=track.completed_at if track else view.since,
+        step=track.step if track and track.step != DONE else None, why=why, since=track.completed_at if track else view.since,
         command=command.replace(quote(view.project), quote(called)),
     )  # fmt: skip
 

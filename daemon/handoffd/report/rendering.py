@@ -68,7 +68,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     """Return the parts that have something to say; cost and time always do once something has run."""
     since = report.since
     found = [
-        Section("Landed", tuple(_landed(report)), report.more.landed),
+        Section("Landed or done", tuple(_landed(report)), report.more.landed),
         Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting),
         Section("Failed", tuple(_failed(report)), report.more.failed),
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),
@@ -93,9 +93,9 @@ def _landed(report: Report) -> Iterator[Line]:
 
 def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.waiting:
-        since = f" (since {_moment(one.since, zone, report.since)})" if one.since else ""
+        since = f"since {_moment(one.since, zone, report.since)}, " if one.since else ""
         step = f"{one.step}: " if one.step else ""
-        yield Line(_who(one.name, one.story), printable(f"{step}{one.why}{since}"), printable(one.command))
+        yield Line(_who(one.name, one.story), printable(f"{since}{step}{one.why}"), printable(one.command))
 
 
 def _failed(report: Report) -> Iterator[Line]:

@@ -44,7 +44,7 @@ def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands
     since = ("--since", "2026-01-01")
 
     said = handoffd("report", *since)
-    assert (0, True) == (said.code, "Landed (1)" in said.lines)
+    assert (0, True) == (said.code, "Landed or done (1)" in said.lines)
     assert "  $0.42, 100,000 tokens in 1 run" in said.lines
     assert "Nothing has happened." in handoffd("report").out
     assert ["US-1"] == [one["story"] for one in handoffd("report", "shop", *since, "--json").json["landed"]]

@@ -34,12 +34,12 @@ From 22:15 to 08:15: 4 runs ended, 1 project with news
 No daemon ran from 23:15 to 02:15 (3 h): it was killed, or the machine was
 switched off.
 
-Landed (2)
+Landed or done (2)
   shop US-1             merged into main at c0ffeec0ffee
   shop US-1             done, on the branch handoffd/US-1
 
 Waits for you (1)
-  shop US-1             review: a person's decision (since 23:15)
+  shop US-1             since 23:15, review: a person's decision
       handoffd approve shop --story US-1
 
 Failed (1)
@@ -96,7 +96,7 @@ def test_a_command_is_never_cut() -> None:
     waiting = replace(report().waiting[0], command=command, name=f"/srv/{'a' * 90}/shop")
     text = as_text(report(waiting=(waiting,)), UTC)
     assert f"      {command}" in text.splitlines()
-    assert "  …aaaaaaaaa/shop US-1  review" in text
+    assert "  …aaaaaaaaa/shop US-1  since" in text
 
 
 def test_a_time_of_another_day_has_its_date() -> None:
@@ -189,7 +189,7 @@ def test_markdown_shows_what_was_written(evil: Report) -> None:
     assert not re.search(r"(?<!\\)\]\(", bare)
     assert "`` <script>" in text or "``<script>" in text
     assert "- **shop US-1** merged into main at c0ffeec0ffee" in as_markdown(report(), UTC)
-    assert "review: a person's decision (since 23:15): `handoffd approve shop --story US-1`" in as_markdown(
+    assert "since 23:15, review: a person's decision: `handoffd approve shop --story US-1`" in as_markdown(
         report(), UTC
     )
 
