@@ -328,8 +328,8 @@ def night(db: sqlite3.Connection, part: Part) -> Night:
     return Night(
         since=part.since,
         until=part.until,
+        events=_within_time(db, part),  # first: it may refuse
         before=tuple(_before(db, part)),
-        events=_within_time(db, part),
         runs=tuple(_runs(db, part)),
         ends=tuple(story_ends(db, part)),
         lives=_lives(db, part.since),

@@ -153,16 +153,22 @@ def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -
     called = view.called or view.name
     return WaitingStory(
         project=view.project, name=called, story=track.story if track else None,
-        step=track.step if track and track.step != DONE else None, why=why, since=track.completed_at if track else view.since,
+        step=track.step if track and track.step != DONE else None, why=why,
+        since=track.completed_at if track else view.since,
         command=command.replace(quote(view.project), quote(called)),
     )  # fmt: skip
+
+
+def _ended(night: Night) -> list[Ran]:
+    """Return the runs that ended in the night; others went on at its end."""
+    return [run for run in night.runs if run.ended_at and night.since <= run.ended_at < night.until]
 
 
 # --- what failed --------------------------------------------------------------------------------------
 def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
     over = {(end.key.project, end.story): end.at for end in night.ends if end.kind in {"landed", "done"}}
     steps: defaultdict[tuple[str, str | None, str], list[Ran]] = defaultdict(list)
-    for run in night.runs:
+    for run in _ended(night):
         steps[run.key.project, run.story, run.step].append(run)
     for (root, story, step), runs in steps.items():
         failed = [run for run in runs if run.result in FAILED]
@@ -179,7 +185,7 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
 def _false(night: Night, name: Name) -> Iterator[Falsehood]:
     claims = {event.claimed.dispatch: event.claimed for event in night.events if event.claimed is not None}
     found = {event.measured.dispatch: event.measured for event in night.events if event.measured is not None}
-    for run in night.runs:
+    for run in _ended(night):
         claim = claims.get(run.id)
         if claim is None:
             continue
@@ -217,7 +223,7 @@ def _in_words(counts: Counts) -> str:
 # --- what it cost -------------------------------------------------------------------------------------
 def _cost(night: Night, caps: Sequence[CapUse]) -> Cost:
     own = [run for run in night.runs if run.executor != EXTERNAL]
-    ended = [run for run in own if run.ended_at is not None and night.since <= run.ended_at < night.until]
+    ended = [run for run in _ended(night) if run.executor != EXTERNAL]
     counts = Counter(
         "unmeasured" if run.tokens is None else "unpriced" if run.tokens and run.cost_usd is None else "known"
         for run in ended

@@ -128,6 +128,14 @@ def test_a_step_that_failed_is_one_line() -> None:
     ]
 
 
+def test_what_failed_after_the_night_is_not_its_own() -> None:
+    """A report of an earlier time stays what it was."""
+    late = ran("d2", ended=NOW + 3 * HOUR, result="failing", why="pass claimed, but 1 test fails")
+    events = (claim(tests=Counts(5)), checked(Counts(3, 2)))
+    report = built(events=events, runs=(replace(late, id="d1"), ran("d3")))
+    assert ((), (), 1) == (report.failed, report.false, report.cost.running)
+
+
 def test_a_story_that_ended_all_the_same_has_passed() -> None:
     """A person may have skipped the step."""
     (one,) = built(runs=(ran(result="failing"),), ends=(ended("done"),)).failed
