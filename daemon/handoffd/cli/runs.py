@@ -1,4 +1,4 @@
-"""`handoffd runs`: dispatches, one a line; `handoffd usage`: their tokens and cost summed up."""
+"""What has happened: `handoffd report` on a night, `runs`, `stories`; `usage`: tokens and cost summed up."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ _landing = msgspec.json.Decoder(_Landing)
 
 def stories(db: sqlite3.Connection, part: Part, limit: int) -> tuple[StoredStory, ...]:
     """Return at most `limit` stories of which something happened in a part, the latest first."""
-    ended = {(end.key.project, end.story): end for end in story_ends(db, replaced(part))}
+    ended = {(end.key.project, end.story): end for end in story_ends(db, _timeless(part))}
     told = {"project": "AND project = :project", "story": "AND story = :story"}
     values = named(part)
     rows = db.execute(
@@ -151,7 +151,7 @@ def stories(db: sqlite3.Connection, part: Part, limit: int) -> tuple[StoredStory
     return tuple(sorted(matching, key=lambda one: one.latest_at, reverse=True)[:limit])
 
 
-def replaced(part: Part) -> Part:
+def _timeless(part: Part) -> Part:
     """Return the part without its times: what a story has come to may have been before or after them."""
     return Part(project=part.project, story=part.story)
 
