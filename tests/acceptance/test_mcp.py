@@ -100,7 +100,13 @@ async def every_read(client: Client, name: str) -> None:
         if tool.annotations is not None and tool.annotations.read_only_hint
     ]
     for tool in reads:
-        of_none = {"projects": {}, "limits": {}, "slots": {}, "list_projects": {"folder": "/tmp"}}
+        of_none = {
+            "projects": {},
+            "gates": {},
+            "limits": {},
+            "slots": {},
+            "list_projects": {"folder": "/tmp"},
+        }
         given = of_none.get(tool, {"project": name})
         answer = await client.call_tool(tool, given)
         assert not answer.is_error, (tool, answer.content)

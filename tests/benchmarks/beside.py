@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.beside [--stories 6] [--parallel 3] [--rounds 3] [--work 2]
 
-Agents do nothing but wait for `--work` seconds in each of two steps; every story gets a clone, its commits, tests
-and landing, by a real daemon. The two ways take turns, so that a busy machine slows both.
+Agents do nothing but wait for `--work` seconds in each of two steps; every story gets a clone, commits, tests and
+its landing, by a real daemon. The two ways take turns, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
 
 
 def project_of(base: Path, parallel: int) -> Path:
-    """Return a repository whose stories the daemon lands, so many of them at once."""
+    """Return a repository whose stories the daemon lands, `parallel` of them at once."""
     settings = {
         "workspace": "clone",
         "auto_continue": True,

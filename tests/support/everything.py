@@ -54,7 +54,6 @@ from handoffd.engine.events import (
     LandingRefused,
     LevelChosen,
     LimitLifted,
-    NewStory,
     Noted,
     NoticeGivenUp,
     Paused,
@@ -75,14 +74,26 @@ from handoffd.engine.events import (
     TestEvidence,
     TrackClosed,
     TrackOpened,
+    Undone,
 )
 from handoffd.engine.run import FREE_REPEATS, End, Exit, Finding, PostCheck, Silence, Usage
-from handoffd.engine.track import Fault, HeldEdit, Ledger, Limit, Parked, Phase, Queued, StopReason, Track
+from handoffd.engine.track import (
+    Approval,
+    Fault,
+    HeldEdit,
+    Ledger,
+    Limit,
+    Parked,
+    Phase,
+    Queued,
+    StopReason,
+    Track,
+)
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason, State, Status
-from handoffd.protocol.story_text import story_text
+from handoffd.protocol.story_text import NewStory, story_text
 
 AT_REST = [status for status in Status if status is not Status.RUNNING]
 EXITS = (Exit(code=0), Exit(code=1, tail="?"), Exit(signal=9, by="deadline"), Exit(by="lost"))
@@ -162,6 +173,8 @@ def ledgers() -> Iterator[Ledger]:
     yield Ledger(automatic=True, backlog=(Queued(story="US-2"),), beside=(Queued(story="US-3"),))
     yield Ledger(automatic=True, closed=True)
     yield Ledger(handed_out="d7")
+    for step in ("review", LOST):
+        yield Ledger(automatic=True, approval=Approval(step=step, by="mei", after="Fine."))
     yield Ledger(automatic=True, limited=(LIMIT,), executor=("claude", "codex"))
     yield Ledger(automatic=True, capped=FINDING)
     yield Ledger(automatic=True, capped=replace(FINDING, scope="project"), spent=Usage(input_tokens=7))
@@ -227,6 +240,7 @@ def verbs() -> Iterator[Event]:
     yield Started(story="US-7", described=TEXT, names_story=True)
     yield Started(story="US-7", undescribed=("US-7",), heeds_undescribed=True, names_story=True)
     yield Approved(note="Fine.")
+    yield from (Approved(undoable=True), Undone(), Undone(story="US-0"))
     for reason in (None, *Reason):
         yield Rejected(reason=reason)
     yield from (Retried(), Skipped(), Aborted(), Paused(), Resumed(), Noted(text="Cents."), EditConfirmed())

@@ -10,32 +10,39 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from handoffd.capacity.accounts import AccountView, Lifted
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
+    ChangedFile,
+    Changes,
+    GateAnswer,
+    GateAttempt,
+    GateTests,
+    GateView,
     LandedView,
     LandingRequest,
-    Lifted,
+    OpenPoint,
     Peek,
     ProjectView,
     QueuedView,
     Renewed,
     SettingsView,
-    SlotsView,
     SnapshotsView,
     SnapshotView,
     StoryView,
     TrackView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.protocol.state import State
+from handoffd.protocol.state import State, TestCounts
 
 STEPS = ("bdd", "review", "impl", "update-memory")
 
@@ -51,6 +58,61 @@ def track_view(**changes: Any) -> TrackView:
         "next_by_itself": False, "review_suggested": False,
     }  # fmt: skip
     return TrackView(**values | changes)
+
+
+def gate_view(root: str, **changes: Any) -> GateView:
+    """Return the screen of a review, with `changes`. Its texts are as hostile as an agent's."""
+    story, run = "US-001", "20260102T030405-0a1b2c3d"
+    approval = f"handoffd approve {root} --story {story}"
+    values: dict[str, Any] = {
+        "project": root, "command": f"handoffd gate {root}", "folder": root,
+        "story": story, "step": "review", "title": "Dark mode",
+        "text": "Dark mode\n\nPeople read the shop at night.",
+        "asked": "approve review of US-001, and impl begins; or reject it with a reason",
+        "why": "review is a human step: the step table lets only a person pass it",
+        "done": ("bdd",), "ahead": ("impl", "update-memory"), "scenarios": ("docs/bdd/US-001.md",),
+        "changes": Changes(
+            since="bdd-0", until="bdd-2", base="c0" * 20, end="c2" * 20, count=3, added=60, removed=4,
+            outside=1, files=(
+                ChangedFile(
+                    path="src/\x1b[2Jshop.py", status="changed", added=8, removed=4, outside=("bdd",)
+                ),
+                ChangedFile(path="docs/bdd/US-001.md", status="added", added=52, removed=0),
+                ChangedFile(path="logo.png", status="removed", added=None, removed=None),
+            ),
+        ),
+        "tests": GateTests(
+            before=TestCounts(passed=11), claimed=TestCounts(passed=99), verified=True, run=run,
+            measured=TestCounts(passed=11, failed=1), failing=("tests/test_shop.py::test_new",),
+            new=("tests/test_shop.py::test_new",), new_collected=1, files=("tests/test_shop.py",),
+        ),
+        "attempts": (
+            GateAttempt(
+                run=run, step="bdd", attempt=1, executor="claude", result="failing", seconds=61.0,
+                why="it left no hand-off", sandbox="strict",
+            ),
+            GateAttempt(
+                run=f"{run}2", step="bdd", attempt=2, executor="claude", result="pass", seconds=59.0,
+                why=None, sandbox="strict",
+            ),
+        ),
+        "unclear": (
+            OpenPoint(file="docs/bdd/US-001.md", line=7, text="[NEEDS CLARIFICATION] which time zone?"),
+        ),
+        "unticked": (
+            OpenPoint(file=".ai/CHECKLIST.md", line=5, text="Each scenario has a tag", section="bdd"),
+        ),
+        "tokens": 12400, "cost_usd": 0.21, "seconds": 120.0, "sandbox": "strict",
+        "claim": "All \x1b[31mscenarios are written.", "note": None, "answers": (
+            GateAnswer(answer="approve", reason=None, leads_to="impl", command=approval),
+            GateAnswer(
+                answer="reject", reason="needs_clarification", leads_to="bdd",
+                command=f"handoffd reject {root} needs_clarification --story {story}",
+            ),
+        ),
+        "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    }  # fmt: skip
+    return GateView(**values | changes)
 
 
 def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
@@ -97,6 +159,9 @@ class MemorySupervision:
         self.line = SlotsView(closed=None, limits=(), waiting=(), waiting_in_all=0)
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
+        self.where: Whereabouts | None = None
+        self.at_gate: dict[str, Any] = {}
+        """In what the screen of a review differs from the usual one."""
 
     def find(self, name: str) -> str:
         """Return the root of the project named or located at `name`."""
@@ -238,6 +303,15 @@ class MemorySupervision:
             project=project, story=story or "US-001", standing="queued", title="Dark mode",
             text="Dark mode\n\nA toggle.", source=None,
         )  # fmt: skip
+
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
+        """Return the screen of a review."""
+        asked = "approve review again?" if since_last else "approve review?"
+        return gate_view(project, **{"asked": asked, "story": story or "US-001", **self.at_gate})
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return what was put there."""
+        return self.where
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return what there was before the story, and what its first step has left."""

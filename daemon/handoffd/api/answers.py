@@ -10,19 +10,22 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from handoffd.capacity.accounts import AccountView
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit, Moment
 from handoffd.engine.views import (
-    AccountView,
     AppliedKind,
     BacklogView,
+    GateInShort,
+    GateView,
     IdleSchedule,
     ProjectView,
     ScheduleView,
-    SlotsView,
     SnapshotsView,
     StoryView,
+    Whereabouts,
     WorkspaceKind,
     WorkspaceView,
 )
@@ -140,10 +143,25 @@ class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
 
 
 class StoryAnswer(StoryView, frozen=True, kw_only=True):
-    """A story with its text."""
+    """A story with its text; `whereabouts` is null while it is not over, and where it has no branch."""
 
     name: str
     daemon: bool
+    whereabouts: Whereabouts | None
+
+
+class GateAnswer(GateView, frozen=True, kw_only=True):
+    """The screen of an open gate."""
+
+    name: str
+    daemon: bool
+
+
+class GatesAnswer(Struct, frozen=True, kw_only=True):
+    """The open gates of all projects, those first that wait longest."""
+
+    daemon: bool
+    gates: list[GateInShort]
 
 
 class SnapshotsAnswer(SnapshotsView, frozen=True, kw_only=True):
@@ -207,46 +225,6 @@ class UsageCounts(Struct, frozen=True, kw_only=True):
     tokens: int
     cost_usd: float | None
     priced: str | None
-
-
-class UsageRow(Struct, frozen=True, kw_only=True):
-    """The usage of some ended runs. It names the group that they were summed up by; a total names none.
-
-    `measured` counts the runs whose tokens are known, `unpriced` the ones among these without a cost.
-    `new_tokens` are the tokens that no cache had, of a run if summed up by step, else of a story; `reference`
-    is the range to expect.
-    """
-
-    project: str | UnsetType | None = UNSET
-    name: str | UnsetType = UNSET
-    story: str | UnsetType | None = UNSET
-    step: str | UnsetType | None = UNSET
-    day: str | UnsetType | None = UNSET
-    executor: str | UnsetType | None = UNSET
-    runs: int
-    measured: int
-    unpriced: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    tokens: int
-    cost_usd: float | None
-    priced: str | None
-    new_tokens: int | UnsetType | None = UNSET
-    reference: tuple[int, int] | UnsetType | None = UNSET
-    above: bool | UnsetType | None = UNSET
-    """Whether `new_tokens` are above the reference."""
-
-
-class UsageAnswer(Struct, frozen=True, kw_only=True):
-    """The usage of ended runs: a row for each group, and the total."""
-
-    project: str | None
-    since: Moment | None
-    by: str
-    rows: list[UsageRow]
-    total: UsageRow
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -14,14 +14,14 @@ from typing import Any, Final, get_args
 from msgspec import Struct
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
-from handoffd.engine.events import NewStory, Verb
+from handoffd.engine.events import Verb
 from handoffd.engine.routing import MOST_STORIES
 from handoffd.engine.track import kind_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import Json, NotFound, Refused
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import RESERVED_IDS, check_story_id
-from handoffd.protocol.story_text import MAX_BYTES, QUOTE_BYTES, story_text
+from handoffd.protocol.story_text import MAX_BYTES, QUOTE_BYTES, NewStory, story_text
 
 BAD_ARGUMENT = "BAD_ARGUMENT"
 
@@ -67,6 +67,7 @@ _OF_TEXT: Final = frozenset({"text", "title", "source", "described", "manual"})
 
 _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
     "start": _start, "custom": _custom,
+    "approve": lambda given: {**given, "undoable": True},
     "reopen": lambda given: {**given, "entry": 2},
     "budget": lambda given: {
         "scope": "attempt" if given["attempt"] else "story" if given["story"] else "project",

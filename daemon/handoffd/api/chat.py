@@ -150,7 +150,7 @@ class Messages:
         root, kind = found.root, talk.intent.kind
         if root is None and found.compared is None and kind not in _WITHOUT_PROJECT:
             raise _project_missing(list(self._service.names().values()))
-        view = plain(await self._service.project(root)) if root and found.supervised else None
+        view = plain(await self._service.project_in_full(root)) if root and found.supervised else None
         there = replace(talk, root=root, view=view)
         return replace(there, intent=settled(talk.intent, at_gate=there.at_gate))
 

@@ -358,6 +358,7 @@ def _restored(fact: Json) -> str:
 _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "initialised": lambda fact: f"the project got its first STATE as {fact['project']}",
     "started": _started,
+    "undone": lambda fact: "an approval was taken back",
     "approved": lambda fact: f"the human step was approved{_note(fact)}",
     "rejected": _rejected,
     "retried": lambda _: "another try was asked for",

@@ -1,4 +1,9 @@
-"""The answers about what was done beside the engine: work by hand, trials, landings, a reload."""
+"""The answers about what was done: beside the engine (work by hand, trials, landings, a reload), and by runs.
+
+Reports of usage show the protocol's expected tokens beside steps and stories. They compare tokens that were
+new to the model (input, output, cache writes): an agent reads the same context again with every call, and a
+cache makes that cheap.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, get_args
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from handoffd.api.answers import (
@@ -24,9 +24,7 @@ from handoffd.api.answers import (
     HistoryEvent,
     HistoryGap,
     RunsAnswer,
-    UsageAnswer,
     UsageCounts,
-    UsageRow,
 )
 from handoffd.api.events import Names, event_answer, named, run_answer, usage_counts
 from handoffd.api.ports import Supervision
@@ -66,6 +64,46 @@ class StoriesAnswer(Struct, frozen=True, kw_only=True):
     """Stories, the latest first."""
 
     stories: list[ToldStory]
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """The usage of some ended runs. It names the group that they were summed up by; a total names none.
+
+    `measured` counts the runs whose tokens are known, `unpriced` the ones among these without a cost.
+    `new_tokens` are the tokens that no cache had, of a run if summed up by step, else of a story; `reference`
+    is the range to expect.
+    """
+
+    project: str | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    story: str | UnsetType | None = UNSET
+    step: str | UnsetType | None = UNSET
+    day: str | UnsetType | None = UNSET
+    executor: str | UnsetType | None = UNSET
+    runs: int
+    measured: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    tokens: int
+    cost_usd: float | None
+    priced: str | None
+    new_tokens: int | UnsetType | None = UNSET
+    reference: tuple[int, int] | UnsetType | None = UNSET
+    above: bool | UnsetType | None = UNSET
+    """Whether `new_tokens` are above the reference."""
+
+
+class UsageAnswer(Struct, frozen=True, kw_only=True):
+    """The usage of ended runs: a row for each group, and the total."""
+
+    project: str | None
+    since: Moment | None
+    by: str
+    rows: list[UsageRow]
+    total: UsageRow
 
 
 class Narrowed(TypedDict, total=False):

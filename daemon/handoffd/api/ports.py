@@ -10,23 +10,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from handoffd.capacity.accounts import AccountView, Lifted
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
+    GateView,
     LandedView,
     LandingRequest,
-    Lifted,
     Peek,
     ProjectView,
     Renewed,
-    SlotsView,
     SnapshotsView,
     StoryView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
@@ -164,6 +165,12 @@ class Supervision(Protocol):
 
     async def story(self, project: str, story: str | None) -> StoryView:
         """Return a story with its text; None: the one in flight, or that ended last. Raises NotFound."""
+
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
+        """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

@@ -85,6 +85,11 @@ class Question(Struct, frozen=True, kw_only=True):
 PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
 _ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
 _STORY: Final = UrlParameter(name="story", help="its id; without it, the story in flight")
+_WAITING: Final = UrlParameter(name="story", help="the one that is meant, where several wait at a gate")
+_SINCE_LAST: Final = UrlParameter(
+    name="since_last", type="flag", default=False,
+    help="compare the files with how this gate was decided last, not with the beginning of the story",
+)  # fmt: skip
 _ANY: Final = UrlParameter(
     name="project", required=True, help="a project's name, or the path of any folder, supervised or not"
 )
@@ -137,6 +142,14 @@ _QUESTIONS: Final = (
     Question(
         name="story", help="A story with its text: as `story --json`.",
         parameters=(_ONE_PROJECT, _STORY), ask=Reads.story, hint="handoffd story PROJECT STORY",
+    ),
+    Question(
+        name="gate", help="What a person needs to decide the gate that a project waits at: as `gate --json`.",
+        parameters=(_ONE_PROJECT, _WAITING, _SINCE_LAST), ask=Reads.gate, hint="handoffd gate PROJECT",
+    ),
+    Question(
+        name="gates", help="The open gates of all projects, the oldest first: as `gate --json`.",
+        ask=Reads.gates, long="gates", hint="handoffd gate",
     ),
     Question(
         name="snapshots", help="The files of a project's story as they were kept: as `snapshots --json`.",

@@ -18,6 +18,8 @@ from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
     BacklogAnswer,
+    GateAnswer,
+    GatesAnswer,
     HeldBack,
     LimitsAnswer,
     NamedSchedule,
@@ -36,13 +38,13 @@ from handoffd.api.answers import (
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import addressed
+from handoffd.api.events import Names, addressed, named
 from handoffd.api.past import Past, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import UNITS, Footprint, Usage
-from handoffd.engine.views import IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
+from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
@@ -50,9 +52,11 @@ from handoffd.execute.checks import runs_of
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
+from handoffd.files.state_file import MAIN
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
+from handoffd.protocol.rules import DONE
 from handoffd.report.building import Asked, Fleet, build
 from handoffd.report.values import CapUse, Report
 
@@ -97,7 +101,7 @@ class Reads(Past):
         if project is None:
             shown = [await self.status_of(view) for view in await self._supervision.views()]
         else:
-            shown = [await self.project(project)]
+            shown = [await self.project_in_full(project)]
         return StatusAnswer(
             api=API,
             daemon=self.daemon,
@@ -170,6 +174,22 @@ class Reads(Past):
         tracks = (replace(track, footprint=took.get(track.track)) for track in view.tracks)
         return replace(view, tracks=tuple(tracks))
 
+    async def project_in_full(self, project: str) -> ProjectView:
+        """Return one project's status, with the gates of its stories, and where finished work is."""
+        view = await self.project(project)
+        return replace(view, tracks=tuple([await self._reviewed(view.project, one) for one in view.tracks]))
+
+    async def _reviewed(self, root: str, track: TrackView) -> TrackView:
+        if track.step == DONE and track.workspace is not None and track.story is not None:
+            return replace(track, whereabouts=await self._supervision.whereabouts(root, track.story))
+        if not track.gate:
+            return track
+        try:
+            review = await self._supervision.gate(root, story=track.story, since_last=False)
+        except Refused:  # it was decided just now
+            return track
+        return replace(track, review=review)
+
     async def _footprints(self, root: str) -> dict[str, Footprint | None]:
         """Return memory and tasks of the latest ended attempt, by track."""
         runs = reversed(await self.journal.runs(root, _RUNS_SEARCHED))
@@ -193,7 +213,26 @@ class Reads(Past):
         """Return a story with its text, the one in flight by default."""
         root = self._supervision.find(project)
         view = await self._supervision.story(root, story)
-        return StoryAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+        over = view.standing in {"done", "closed"}
+        where = await self._supervision.whereabouts(root, view.story) if over else None
+        name = self.names().get(root, root)
+        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, **asdict(view))
+
+    async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
+        """Return the screen of the gate that a story waits at; `story` names it, where several do."""
+        root = self._supervision.find(project)
+        view = await self._supervision.gate(root, story=story, since_last=since_last)
+        return GateAnswer(name=self.names().get(root, root), daemon=self.daemon, **asdict(view))
+
+    async def gates(self) -> GatesAnswer:
+        """Return the open gates of all projects, those first that wait longest."""
+        since = {matter.lane: matter.since for matter in await self.journal.outbox.matters()}
+        names, found = self.names(), []
+        for view in await self._supervision.views():
+            at_gate = (track for track in view.tracks if track.gate)
+            found += [_gate_in_short(view, track, names, since) for track in at_gate]
+        found.sort(key=lambda gate: (gate.since is None, gate.since or self.now(), gate.project))
+        return GatesAnswer(daemon=self.daemon, gates=found)
 
     async def snapshots(self, project: str, story: str | None = None) -> SnapshotsAnswer:
         """Return the snapshots of a project's story, the first one in flight by default."""
@@ -275,6 +314,17 @@ class Reads(Past):
         root = next((word for word in (error.hint or "").split(" ") if word in names), None)
         if root is not None:
             error.details = {"project": root, "called": names[root], **error.details}
+
+
+def _gate_in_short(
+    view: ProjectView, track: TrackView, names: Names, since: Mapping[tuple[str, str], datetime]
+) -> GateInShort:
+    own = () if track.track == MAIN else ("--story", track.story or "")
+    return GateInShort(
+        project=view.project, name=named(view.project, names), story=track.story or "", title=track.title,
+        step=track.step, since=since.get((view.project, track.track)),
+        command=command_for(view.project, "gate", *own),
+    )  # fmt: skip
 
 
 def _in_short(view: ProjectView) -> ProjectInShort:

@@ -83,6 +83,9 @@ _WHOSE_GATE = Parameter(
 _WHICH = Parameter(
     name="story", type="story", addresses=True, help="the story that is meant, where several are in flight"
 )
+_WHOSE_APPROVAL = Parameter(
+    name="story", type="story", guards=True, help="refuse unless this story is the one in flight"
+)
 _FORCE = Parameter(name="force", type="flag", forces=True, help="do it despite warnings")
 _FILES = Parameter(
     name="files", type="flag", forces=True, help="also bring back the files as they were before it"
@@ -212,6 +215,13 @@ _SPECS: Final = (
         parameters=(_NOTE, _WHOSE_GATE),
         guard="always",
         event="approved",
+    ),
+    VerbSpec(
+        name="undo",
+        help="Take back an approval, until the next attempt has begun.",
+        parameters=(_WHOSE_APPROVAL,),
+        guard="always",
+        event="undone",
     ),
     VerbSpec(
         name="reject",

@@ -21,10 +21,38 @@ from msgspec import Struct
 
 from handoffd.engine.events import Event, ExecutorExited, LimitLifted
 from handoffd.engine.limits import LONGEST, WORKS_AFTER, account_of, let_in, named
+from handoffd.engine.run import Moment
 from handoffd.engine.track import Dispatch, Limit, LimitKind, Phase, Track, TrackKey
-from handoffd.engine.views import AccountView, Lifted
 from handoffd.engine.wording import until_words
 from handoffd.errors import HandoffdError, NotFound
+
+
+class AccountView(Struct, frozen=True, kw_only=True):
+    """An account that answered with a limit and is not known to have worked since."""
+
+    account: str
+    kind: LimitKind
+    since: Moment
+    until: Moment
+    """When it is asked again; past, once the next attempt that wants it may."""
+    why: str
+    """What the agent said last."""
+    executors: tuple[str, ...]
+    """The executors that met the limit."""
+    tried_by: str | None
+    """The root of the project that tries whether it is over, while one does."""
+    waiting: int
+    """How many tracks wait for it."""
+
+
+class Lifted(Struct, frozen=True, kw_only=True):
+    """The result of lifting a limit: tracks no longer wait for it."""
+
+    projects: tuple[str, ...]
+    """The roots of the projects that had met the limit; each history records the lifting."""
+    problems: tuple[str, ...] = ()
+    """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
+
 
 STALE_AFTER: Final = timedelta(hours=1)
 """A limit that ended this long before a daemon started says nothing about the account now."""

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from handoffd.engine.track import Dispatch, Track, TrackKey
-from handoffd.engine.views import SlotKind
 from handoffd.settings.model import ProjectSettings, SchedulingSettings
+
+SlotKind = Literal["all", "executor", "account", "group", "project"]
+"""What slots are counted by: everything together, or one of these."""
 
 
 # --- what a track asks for, and how many of each kind may run ----------------------------------------

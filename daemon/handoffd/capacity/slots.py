@@ -16,13 +16,23 @@ from typing import Final
 
 import anyio
 import structlog
+from msgspec import Struct
 
 from handoffd.capacity import admission
 from handoffd.capacity.admission import Admission, Closed, Facts
-from handoffd.capacity.runqueue import ALL, Bid, Entry, Pool, RunQueue, entry_of, foreseen, limits_in
+from handoffd.capacity.runqueue import (
+    ALL,
+    Bid,
+    Entry,
+    Pool,
+    RunQueue,
+    SlotKind,
+    entry_of,
+    foreseen,
+    limits_in,
+)
 from handoffd.clock import Clock, SystemClock
 from handoffd.engine.track import TrackKey
-from handoffd.engine.views import SlotLimitView, SlotsView, SlotWaitView
 from handoffd.settings.model import SchedulingSettings
 
 log = structlog.get_logger(__name__)
@@ -40,6 +50,50 @@ FRESH_S: Final = 0.25
 
 _NAMED: Final = 3
 """At most this many blockers are listed."""
+
+
+class SlotLimitView(Struct, frozen=True, kw_only=True):
+    """One limit on concurrent executors, or an account or group of which some run."""
+
+    kind: SlotKind
+    name: str
+    """The executor's, the account's, the group's, the project's root; empty for all together."""
+    limit: int | None
+    """None: it has none of its own."""
+    in_use: int
+    waiting: int
+    """How many tracks wait that belong to it."""
+    holders: tuple[str, ...]
+    """Project, story and step of each that holds a slot."""
+
+
+class SlotWaitView(Struct, frozen=True, kw_only=True):
+    """A track that waits for a slot."""
+
+    project: str
+    """The root."""
+    track: str
+    what: str
+    """Project, story and step."""
+    executor: str
+    account: str
+    group: str | None
+    priority: int
+    place: int
+    """From 1: the track starts after this many releases if runs end in the order in which they began."""
+    waited_s: float
+    why: str
+
+
+class SlotsView(Struct, frozen=True, kw_only=True):
+    """The tracks that run and that wait, the next one first, and the limits."""
+
+    closed: str | None
+    """Why the daemon admits no track now, in words."""
+    limits: tuple[SlotLimitView, ...]
+    waiting: tuple[SlotWaitView, ...]
+    """The first ones; the order of tracks far back is not computed."""
+    waiting_in_all: int
 
 
 class Slots:

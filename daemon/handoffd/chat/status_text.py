@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.chat.wording import Wording, to_type
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, shortened, usage_in_words
 from handoffd.errors import Json
 
 _FAILING_SHOWN = 3
@@ -29,7 +29,7 @@ def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str
     track = _track(view)
     lines = [headline(wording, view)]
     if track is not None and track["story"]:
-        lines += _about(wording, track, topic)
+        lines += [*(of_gate(wording, track) if topic in _OF_ALL else ()), *_about(wording, track, topic)]
         if lately is not None:
             lines.append(wording.say("more.lately", text=lately))
     asked = to_type(wording, (track or {}).get("next_command") or (None if track else "handoffd init"))
@@ -76,6 +76,35 @@ def _kind(track: Json, paused_by: str | None) -> str:
     if status in {"failing", "timeout"}:
         return str(status)
     return "waiting" if track.get("waits_for") else "pending"
+
+
+def of_gate(wording: Wording, track: Json) -> list[str]:
+    """Return what a person needs at an open gate: files, tests, open points, cost, the agent's claim."""
+    review = track.get("review")
+    if not review:
+        return []
+    changes, tests = review["changes"], review["tests"]
+    lines = []
+    if changes is not None:
+        lines.append(wording.say("gate.files", **{key: changes[key] for key in _SIZES}))
+        if changes["outside"]:
+            lines.append(wording.say("gate.outside", count=changes["outside"]))
+    told = counted(wording, tests["measured"] or tests["claimed"], measured=tests["measured"] is not None)
+    lines += [wording.say("more.tests", tests=told)] if told else []
+    if review["unclear"] or review["unticked"]:
+        unclear, boxes = len(review["unclear"]), len(review["unticked"])
+        lines.append(wording.say("gate.open", unclear=unclear, boxes=boxes))
+    if used := usage_in_words(review["tokens"], review["cost_usd"]):
+        lines.append(wording.say("gate.cost", used=used))
+    if review["claim"]:
+        lines.append(wording.say("gate.claim", text=shortened(review["claim"], _CLAIM)))
+    return [*lines, wording.say("type.shell", command=review["command"])]
+
+
+_OF_ALL: Final = frozenset({"status", "blocked"})
+"""The topics whose answer has a gate; the others ask for one thing."""
+_SIZES: Final = ("count", "added", "removed")
+_CLAIM: Final = 300
 
 
 def _about(wording: Wording, track: Json, topic: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from shlex import quote
@@ -12,11 +13,12 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
+from handoffd.cli.status_report import whereabouts
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
-from handoffd.engine.wording import counted
+from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place, by_name, in_utf8
 from handoffd.entrance.requests import ask
-from handoffd.errors import Json
+from handoffd.errors import HandoffdError, Json
 
 # --- for people ----------------------------------------------------------------------------------------
 _LEVELS = ("no file of the protocol is there", "some of its files are there", "all are there")
@@ -159,8 +161,21 @@ def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def review(place: Place, project: str | None, language: str | None, as_json: bool) -> None:
     """Print a prompt for a read-only review session of PROJECT; pipe it to an agent."""
-    answer = ask(place, "review", project=place.project(project), language=language)
-    _show(answer.json, as_json, prompted)
+    named = place.project(project)
+    _show(ask(place, "review", project=named, language=language).json, as_json, prompted)
+    if sys.stdout.isatty() and (hint := _open_gate(place, named)) is not None:
+        click.echo(hint, err=True)
+
+
+def _open_gate(place: Place, project: str) -> str | None:
+    """Return where to decide the review that a project waits at; None where it waits at none."""
+    try:
+        found = ask(place, "status", project=project).json["projects"][0]
+    except HandoffdError:  # it need not be supervised
+        return None
+    waiting = [track for track in found["tracks"] if track["gate"]]
+    command = by_name(command_for(found["project"], "gate"), found)
+    return f"An open review waits for your decision: {plain(command)}" if waiting else None
 
 
 @click.command()
@@ -236,6 +251,9 @@ def told(answer: dict[str, Any]) -> list[str]:
     head = f"{plain(answer['story'])} {_STANDINGS[answer['standing']]}"
     lines = [f"{head}: {plain(answer['title'])}" if answer["title"] else head]
     lines += [f"  source: {plain(answer['source'])}"] if answer["source"] else []
+    if where := answer.get("whereabouts"):  # older daemons send none
+        following = plain(by_name(where["command"], {**answer, "called": answer["name"]}))
+        lines += [f"  branch: {plain(where['branch'])}, {whereabouts(where)}", f"  next: {following}"]
     if answer["text"] is None:
         gone = "its text is no longer kept; see `handoffd events --json`"
         return [*lines, f"  {gone if answer['title'] else 'it has no text'}"]

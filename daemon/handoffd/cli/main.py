@@ -71,6 +71,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Show the queued stories; import, move or edit them.",
     ),
     "story": ("handoffd.cli.inspecting:story", "Print what a story shall bring, as it was asked for."),
+    "gate": (
+        "handoffd.cli.stories.gate:gate",
+        "Show an open review and all facts for its decision; or list all open reviews.",
+    ),
     "snapshots": (
         "handoffd.cli.inspecting:snapshots",
         "List the kept files of a story, step by step, to compare or go back to.",
@@ -132,14 +136,15 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
     "Work": (
-        "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
-        "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm", "level",
+        "start", "custom", "continue", "backlog", "approve", "undo", "reject", "retry", "skip", "abort",
+        "pause", "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm",
+        "level",
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "report", "peek", "story", "stories", "snapshots", "workspaces", "schedule", "log",
-        "events", "runs", "usage", "limits", "slots", "notices",
+        "status", "report", "gate", "peek", "story", "stories", "snapshots", "workspaces", "schedule",
+        "log", "events", "runs", "usage", "limits", "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
@@ -170,6 +175,7 @@ backlog move shop US-003 --before US-002
 backlog remove shop US-003
 backlog show shop
 approve shop --note "30 seconds is fine"
+undo shop
 reject shop needs_clarification --note "Which time zone?"
 retry shop
 skip shop
@@ -194,6 +200,7 @@ hooks install --project ~/shop
 hooks status
 hooks uninstall
 status shop --watch
+gate shop --since-last
 peek shop
 story shop US-007
 snapshots shop

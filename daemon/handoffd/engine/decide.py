@@ -97,9 +97,9 @@ from handoffd.engine.events import (
     StoryOpened,
     TrackClosed,
     TrackOpened,
+    Undone,
 )
 from handoffd.engine.track import Ledger, Track
-from handoffd.engine.verbs import notice_given_up
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State, Status
 
@@ -128,6 +128,7 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
     same = _set(status)
     return {
         "started": AT_REST,  # a parked story is taken up again as it was set aside
+        "undone": _set(H),
         "retried": _set(P),
         "skipped": _set(OK),
         "aborted": _set(H),
@@ -251,6 +252,7 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     Initialised: verbs.initialise,
     Started: starting.start,
     Approved: verbs.approve,
+    Undone: verbs.undo,
     Rejected: verbs.reject,
     Retried: verbs.retry,
     Skipped: verbs.skip,
@@ -266,7 +268,7 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     BudgetRaised: limits.raise_budget,
     PromptTaken: dispatching.hand_out,
     LevelChosen: verbs.choose_level,
-    PostChecked: verbs.post_checked,
+    PostChecked: judging.post_checked,
     Landed: verbs.landed,
     LandingRefused: verbs.landing_refused,
     Discarded: verbs.discarded,
@@ -292,7 +294,7 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     HandoffArrived: judging.handoff_arrived,
     StateEdited: verbs.state_edited,
     Restored: verbs.restored,
-    NoticeGivenUp: notice_given_up,
+    NoticeGivenUp: ends.notice_given_up,
     CauseEnded: ends.cause_ended,
     StoryOpened: beside.open_story,
     StoryClosed: beside.close_story,
@@ -397,6 +399,8 @@ def _out_of_place(situation: Situation, event: Event, status: Status | None) -> 
     track, rules = situation.track, situation.rules
     if status is None:
         return refuse(situation, "NOT_INITIALIZED", "the project has no STATE.json", way_on(track, rules))
+    if isinstance(event, Undone):
+        return verbs.too_late(situation)
     if status is Status.RUNNING:
         return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs", way_on(track, rules))
     if isinstance(event, Approved | Rejected):

@@ -560,11 +560,11 @@ def open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
         situation.at(track),
         f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
         why=f"{state.step} is a human step",
-        review=_to_review(situation),
+        review=to_review(situation),
     ).because(gate_ground(situation, state.step))
 
 
-def _to_review(situation: Situation) -> tuple[str, ...]:
+def to_review(situation: Situation) -> tuple[str, ...]:
     """Return what the steps before this gate wrote: what hand-offs name first, then what they may write."""
     path = situation.rules.path(situation.state.task_type)
     before = path[: max(situation.index_of(situation.state.step), 0)]

@@ -188,7 +188,7 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
     ).with_ledger(
-        dispatch=dispatch, handed_out=None, told=None, capped=None,
+        dispatch=dispatch, handed_out=None, told=None, capped=None, approval=None,
         workspace=event.workspace or ledger.workspace,
     )  # fmt: skip
     result = Dispatched(
@@ -322,7 +322,7 @@ def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> De
         return refuse(before, "SUPERVISED", message, advice)
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
-    ).with_ledger(told=None, session=None, handed_out=event.dispatch)
+    ).with_ledger(told=None, session=None, handed_out=event.dispatch, approval=None)
     state = situation.state
     result = Dispatched(
         project=state.project, story=state.story, step=state.step, attempt=state.attempt,

@@ -42,6 +42,7 @@ from handoffd.engine.events import (
     ExecutorStalled,
     HandoffSettled,
     Interrupted,
+    NoticeGivenUp,
 )
 from handoffd.engine.limits import REFUSAL_PAUSES, cap_ground, pause
 from handoffd.engine.run import (
@@ -398,3 +399,12 @@ def _free(end: AnyEnd, repeats: int) -> Ground:
 def _row(end: AnyEnd) -> Ground:
     """Return the row of the table that says what follows from an end."""
     return ground(f"ends.{end}", POLICIES[end].then)
+
+
+# --- notices that reached no person -------------------------------------------------------------------
+def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:
+    """Return the decision that only remembers: telling of it by the same way would be lost as well."""
+    many = "a notice was" if event.count == 1 else f"{event.count} notices were"
+    why = f"{many} given up, {event.sink} did not take {'it' if event.count == 1 else 'them'}: {event.why}"
+    decision = accept(situation.track, why, do="correct `notify` in the settings")
+    return replace(decision, memorable=True)

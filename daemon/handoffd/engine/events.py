@@ -19,7 +19,7 @@ from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
 from handoffd.protocol.story import Numbering
-from handoffd.protocol.story_text import StoryText
+from handoffd.protocol.story_text import NewStory, StoryText
 
 
 # --- what people ask for ------------------------------------------------------------------------------
@@ -112,16 +112,6 @@ class BacklogRemoved(Tagged, frozen=True, kw_only=True):
     by: str = "cli"
 
 
-class NewStory(Struct, frozen=True, kw_only=True):
-    """A story for the backlog, in a person's words."""
-
-    story: str
-    """Empty until the track's consumer has chosen an id."""
-    described: StoryText
-    blocked_by: tuple[str, ...] = ()
-    priority: int = 0
-
-
 class BacklogAdded(Tagged, frozen=True, kw_only=True):
     """Stories with a text were put into the backlog; a story that is known by now is not added again.
 
@@ -146,6 +136,15 @@ class Approved(Tagged, frozen=True, kw_only=True):
     """A person approved the human step, of `story` if one was named."""
 
     note: str | None = None
+    story: str | None = None
+    undoable: bool = False
+    """Whether it can be taken back; False: of a release in which it could not."""
+    by: str = "cli"
+
+
+class Undone(Tagged, frozen=True, kw_only=True):
+    """A person took back the approval of a human step, of `story` if one was named."""
+
     story: str | None = None
     by: str = "cli"
 
@@ -300,11 +299,10 @@ class LimitLifted(Tagged, frozen=True, kw_only=True):
 
 
 Verb = (
-    Initialised | Started | Approved | Rejected | Retried | Skipped | Aborted | Paused | Resumed | Noted
-    | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised | PromptTaken
-    | LevelChosen | PostChecked | Landed | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
-    | BacklogAdded | Discarded
-    | AutoContinueChosen
+    Initialised | Started | Approved | Undone | Rejected | Retried | Skipped | Aborted | Paused | Resumed
+    | Noted | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised
+    | PromptTaken | LevelChosen | PostChecked | Landed | Continued | BacklogMoved | BacklogEdited
+    | BacklogRemoved | BacklogAdded | Discarded | AutoContinueChosen
 )  # fmt: skip
 
 

@@ -23,9 +23,17 @@ from handoffd.engine.decision import (
     open_gate,
     refuse,
     row,
+    way_on,
 )
 from handoffd.engine.ends import abort_ordered, asked_again, spared, timed_out
-from handoffd.engine.events import ChecksFinished, ExecutorExited, HandoffArrived, SpawnRefused, TestEvidence
+from handoffd.engine.events import (
+    ChecksFinished,
+    ExecutorExited,
+    HandoffArrived,
+    PostChecked,
+    SpawnRefused,
+    TestEvidence,
+)
 from handoffd.engine.limits import capped, heard_from, park, spend
 from handoffd.engine.run import (
     LIMITS,
@@ -490,3 +498,16 @@ def _tail_kept(claim: Handoff, evidence: TestEvidence | None) -> str | None:
         return None
     failed = bool(evidence.failing or evidence.counts.failed or evidence.timed_out)
     return evidence.tail or None if claim.status is not Status.PASS and failed else None
+
+
+# --- a check on request -------------------------------------------------------------------------------
+def post_checked(situation: Situation, event: PostChecked) -> Decision:
+    """Note how the step's post_check came out; nothing follows from it."""
+    dispatch = situation.ledger.dispatch
+    if dispatch is not None:
+        advice = way_on(situation.track, situation.rules)
+        return refuse(
+            situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
+        )
+    track = situation.track.with_state(lint_pass=event.passed)
+    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")

@@ -58,6 +58,8 @@ class Notice(Struct, frozen=True, kw_only=True):
     """How many notices it contains; more than one only in a digest."""
     lines: tuple[str, ...] = ()
     """What a digest lists, ready to be shown one below the other."""
+    facts: tuple[str, ...] = ()
+    """Of an open gate: what a person needs to decide it, and both answers. Of a done story: its branch."""
     more: int = 0
     """How many notices a digest does not list; its last line reports them."""
 
@@ -77,6 +79,7 @@ class Notice(Struct, frozen=True, kw_only=True):
             known["at"] = datetime.fromisoformat(known["at"])
             known["review"] = tuple(known.get("review", ()))
             known["lines"] = tuple(known.get("lines", ()))
+            known["facts"] = tuple(known.get("facts", ()))
             return cls(**known)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a notice: {error}") from error
@@ -194,7 +197,7 @@ def headline(notice: Notice) -> str:
 
 def message(notice: Notice) -> str:
     """Return what happened, why, where, and what to type; at most MOST_BYTES bytes of UTF-8."""
-    first = [notice.text, *([f"Why: {notice.why}"] if notice.why else [])]
+    first = [notice.text, *([f"Why: {notice.why}"] if notice.why else []), *notice.facts]
     then = []
     if notice.review:
         more = len(notice.review) - _MOST_FILES

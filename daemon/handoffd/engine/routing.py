@@ -203,7 +203,7 @@ def finish(situation: Situation) -> Decision:
     )  # fmt: skip
     if state.story is not None:
         done = (*(name for name in ledger.stories_done if name != state.story), state.story)
-        track = track.with_ledger(stories_done=done, told=None, review=_review(situation))
+        track = track.with_ledger(stories_done=done, told=None, review=_review(situation), approval=None)
     summary = _summary(state, ledger.facts)
     here = situation.at(track)
     result = finished(here, summary)

@@ -31,7 +31,6 @@ from handoffd.engine.events import (
     BacklogMoved,
     BacklogRemoved,
     Continued,
-    NewStory,
     Started,
 )
 from handoffd.engine.routing import (
@@ -72,7 +71,7 @@ from handoffd.engine.track import (
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
-from handoffd.protocol.story_text import StoryText
+from handoffd.protocol.story_text import NewStory, StoryText
 
 MOST_TYPED: Final = 200
 """Characters of a text that a command to type repeats."""

@@ -12,11 +12,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Accepted, AskedFor, Decision, Refusal, Situation, accept
-from handoffd.engine.events import BacklogAdded, Event, NewStory, Started
+from handoffd.engine.events import BacklogAdded, Event, Started
 from handoffd.engine.track import Ledger, Track, text_of, with_texts
 from handoffd.engine.wording import counted, first_few
 from handoffd.protocol.story import Numbering, next_id
-from handoffd.protocol.story_text import StoryText
+from handoffd.protocol.story_text import NewStory, StoryText
 
 _E = TypeVar("_E", bound=Event)
 

@@ -294,6 +294,17 @@ class SinceReview(Struct, frozen=True, kw_only=True):
     """The latest end of a story was one at which it is suggested."""
 
 
+class Approval(Struct, frozen=True, kw_only=True):
+    """A person's approval of a human step, for as long as it can be taken back."""
+
+    step: str
+    by: str
+    before: str | None = None
+    """The note for the next prompt as it was before."""
+    after: str | None = None
+    """The same with the note of the approval."""
+
+
 class Ledger(Struct, frozen=True, kw_only=True):
     """What the journal remembers of a track beside its STATE."""
 
@@ -333,6 +344,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     gate: str | None = None
     """The human step at which a person was asked: it stays one until the story leaves it, also when the step
     table makes it none meanwhile."""
+    approval: Approval | None = None
+    """The last one, until an attempt begins, or a person moves the track."""
     measured: TestCounts | None = None
     """Counted by us in the attempt judged last: other counts in STATE are a claim."""
     facts: Facts = Facts()

@@ -17,6 +17,7 @@ from handoffd.engine.decision import (
     Decision,
     NoticeKind,
     Situation,
+    UnknownStepError,
     accept,
     ask_human,
     at_gate,
@@ -26,6 +27,7 @@ from handoffd.engine.decision import (
     notice,
     refuse,
     row,
+    to_review,
     way_on,
 )
 from handoffd.engine.ends import aborted, stop
@@ -40,9 +42,7 @@ from handoffd.engine.events import (
     LandingRefused,
     LevelChosen,
     Noted,
-    NoticeGivenUp,
     Paused,
-    PostChecked,
     Rejected,
     Reopened,
     Restored,
@@ -51,10 +51,12 @@ from handoffd.engine.events import (
     RolledBack,
     Skipped,
     StateEdited,
+    Undone,
 )
 from handoffd.engine.routing import MAX_ATTEMPTS, enter
 from handoffd.engine.starting import start_from_backlog
 from handoffd.engine.track import (
+    Approval,
     HeldEdit,
     StopReason,
     Track,
@@ -95,9 +97,48 @@ def approve(situation: Situation, event: Approved) -> Decision:
         return refused
     track = moved_by_person(
         situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
-    )
-    decision = accept(track.with_note(event.note), f"{situation.state.step} approved by {event.by}")
+    ).with_note(event.note)
+    if event.undoable and track.state is not None:
+        before, after = situation.state.human_note, track.state.human_note
+        approval = Approval(step=situation.state.step, by=event.by, before=before, after=after)
+        track = track.with_ledger(approval=approval)
+    decision = accept(track, f"{situation.state.step} approved by {event.by}")
     return decision.because(gate_ground(situation, situation.state.step))
+
+
+def undo(situation: Situation, event: Undone) -> Decision:
+    """Have a human step that was approved wait for a decision again, and tell people so."""
+    state, approval, track = situation.state, situation.ledger.approval, situation.track
+    if (refused := _of_another(situation, event.story) or _not_open(situation)) is not None:
+        return refused
+    if approval is None:
+        return too_late(situation)
+    if state.step != approval.step:
+        if approval.step not in situation.rules.steps:
+            raise UnknownStepError(approval.step)
+        track = enter(track, approval.step, situation.rules)
+    note = approval.before if state.human_note == approval.after else state.human_note
+    track = track.with_state(status=Status.NEEDS_HUMAN, human_note=note, completed_at=None)
+    track = moved_by_person(track).with_ledger(gate=approval.step)
+    message = f"the approval of {approval.step} by {approval.by} was taken back by {event.by}"
+    told = notice(
+        track, "needs_human", f"{approval.step} of {state.story} waits for your decision again", why=message,
+        action=approving(state.story), review=to_review(situation.at(track)),
+    )  # fmt: skip
+    return accept(track, message, do="a person decides it again").also(told)
+
+
+def too_late(situation: Situation) -> Decision:
+    """Return the refusal where there is no approval to take back, or none any more."""
+    step, steps = situation.state.step, situation.rules.path(situation.state.task_type)
+    behind = steps[: max(situation.index_of(step), 0)]
+    gates = [name for name in behind if situation.rules.steps[name].requires_human]
+    if not gates:
+        return refuse(situation, "NOTHING_APPROVED", "no approval was given before", _way_on(situation))
+    message = f"{step} has begun: the approval of {gates[-1]} cannot be taken back any more"
+    runs = situation.state.status is Status.RUNNING
+    advice = _way_on(situation) if runs else command("rollback", gates[-1])
+    return refuse(situation, "TOO_LATE", message, advice)
 
 
 def reject(situation: Situation, event: Rejected) -> Decision:
@@ -121,16 +162,22 @@ def _no_gate(situation: Situation, story: str | None) -> Decision | None:
 
     `story` is whose gate it must be, None for whichever is in flight.
     """
-    step, flying = situation.state.step, situation.state.story
-    if story not in {None, flying}:
-        # A notice is read hours later; by then another story may wait at a gate that the user has not seen.
-        now = f"{flying} is the one in flight, at {step}" if situation.in_flight else "no story is in flight"
-        message = f"{story} waits at no gate; {now}"
-        return refuse(situation, "WRONG_STORY", message, command("status"))
+    if (refused := _of_another(situation, story)) is not None:
+        return refused
     if situation.done or not situation.at_gate:
-        message = f"{step} is not a human step"
+        message = f"{situation.state.step} is not a human step"
         return refuse(situation, "WRONG_STEP", message, _way_on(situation))
     return _not_open(situation)
+
+
+def _of_another(situation: Situation, story: str | None) -> Decision | None:
+    """Return the refusal of a decision about another story than the one in flight; None for that one."""
+    step, flying = situation.state.step, situation.state.story
+    if story in {None, flying}:
+        return None
+    # A notice is read hours later; by then another story may wait at a gate that no person has seen.
+    now = f"{flying} is the one in flight, at {step}" if situation.in_flight else "no story is in flight"
+    return refuse(situation, "WRONG_STORY", f"{story} waits at no gate; {now}", command("status"))
 
 
 # --- the story in flight ------------------------------------------------------------------------------
@@ -197,18 +244,6 @@ def note(situation: Situation, event: Noted) -> Decision:
     return accept(track.with_note(event.text), "noted for the next prompt")
 
 
-def post_checked(situation: Situation, event: PostChecked) -> Decision:
-    """Note how the step's post_check came out; nothing follows from it."""
-    dispatch = situation.ledger.dispatch
-    if dispatch is not None:
-        advice = way_on(situation.track, situation.rules)
-        return refuse(
-            situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
-        )
-    track = situation.track.with_state(lint_pass=event.passed)
-    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")
-
-
 def landed(situation: Situation, event: Landed) -> Decision:
     """Note that the branch of a story was merged."""
     own = situation.done and situation.state.story == event.story
@@ -273,8 +308,9 @@ def moved_by_person(track: Track) -> Track:
     A pending edit was made for the earlier step, and leads nowhere any more.
     """
     return track.with_ledger(
-        visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None
-    )
+        visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None,
+        approval=None,
+    )  # fmt: skip
 
 
 # --- pauses -------------------------------------------------------------------------------------------
@@ -463,7 +499,7 @@ def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...], 
     same_story = before is not None and before.story == state.story
     ledger = situation.ledger if same_story else lasting(situation.ledger)
     track = Track(state=state, ledger=with_done(ledger, done)).with_ledger(
-        held_edit=None, told=None, handed_out=None
+        held_edit=None, told=None, handed_out=None, approval=None
     )
     if before is None or before.step != state.step:
         track = track.with_ledger(
@@ -558,12 +594,3 @@ def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
         situation.ledger.gate if before.story is not None and before.step == situation.ledger.gate else None
     )
     return [step for step in steps if step == kept or situation.rules.steps[step].requires_human]
-
-
-# --- notices that reached no person -------------------------------------------------------------------
-def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:
-    """Return the decision that only remembers: telling of it by the same way would be lost as well."""
-    many = "a notice was" if event.count == 1 else f"{event.count} notices were"
-    why = f"{many} given up, {event.sink} did not take {'it' if event.count == 1 else 'them'}: {event.why}"
-    decision = accept(situation.track, why, do="correct `notify` in the settings")
-    return replace(decision, memorable=True)

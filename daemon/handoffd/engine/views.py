@@ -13,7 +13,7 @@ from msgspec import Struct
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import Footprint, Moment
-from handoffd.engine.track import EXTERNAL, LimitKind
+from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
@@ -34,6 +34,160 @@ WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
 """The conditions under which something may be dispatched; of invalid rules the last good ones hold."""
 
 
+# --- an open gate -------------------------------------------------------------------------------------
+# The daemon has measured what these hold, or has read it from git; a claim is an agent's own word. What is
+# not known is null, and `unknown` has the reason.
+MOST_LISTED: Final = 200
+"""Files, tests, attempts and open points in one answer; of files, `more` counts the rest."""
+MOST_CLAIMED: Final = 2000
+"""Characters of an agent's summary."""
+
+
+class ChangedFile(Struct, frozen=True, kw_only=True):
+    """A file of the project that differs. Lines are null in a file that git takes for binary."""
+
+    path: str
+    status: Literal["added", "changed", "removed"]
+    added: int | None
+    removed: int | None
+    outside: tuple[str, ...] = ()
+    """The steps that changed it although the step table does not let them write there."""
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """The files that differ between two snapshots of a story."""
+
+    since: str
+    """The earlier snapshot: `bdd-0`, or how the files were when the gate was decided last."""
+    until: str
+    base: str
+    """The commit of the earlier snapshot."""
+    end: str
+    """The commit of the later one."""
+    count: int
+    added: int
+    removed: int
+    outside: int
+    """How many of the files were changed by a step that may not write there."""
+    files: tuple[ChangedFile, ...]
+    more: int = 0
+    again: bool = False
+    """Whether they are compared with how the gate was decided last, not with the beginning of the story."""
+
+
+class GateTests(Struct, frozen=True, kw_only=True):
+    """The project's tests: before the story, as an agent says, and as the daemon has measured them."""
+
+    before: TestCounts | None = None
+    claimed: TestCounts | None = None
+    measured: TestCounts | None = None
+    verified: bool | None = None
+    """False: only the exit code of the test command is known, so nothing is counted."""
+    run: str | None = None
+    """The attempt after which they were measured last."""
+    failing: tuple[str, ...] = ()
+    """The tests that fail, without the ones that failed before the story."""
+    regressed: tuple[str, ...] = ()
+    """The failing ones that passed before the story."""
+    new: tuple[str, ...] = ()
+    """The failing ones that the story has added. Of new tests that pass, only the number is kept."""
+    new_collected: int | None = None
+    """How many tests the story has added."""
+    files: tuple[str, ...] = ()
+    """The changed files that hold tests, by the step table."""
+
+
+class GateAttempt(Struct, frozen=True, kw_only=True):
+    """One attempt of the story."""
+
+    run: str
+    step: str
+    attempt: int
+    executor: str
+    result: str | None
+    why: str | None
+    """Why it failed, or was not judged; null where it passed."""
+    seconds: float | None
+    sandbox: str | None
+    """The level that held it: strict, namespaces, landlock, or off; null: its records are gone."""
+
+
+class OpenPoint(Struct, frozen=True, kw_only=True):
+    """A line of the story's files that is still open: an unclear point, or an unticked box."""
+
+    file: str
+    line: int
+    text: str
+    section: str | None = None
+
+
+class GateAnswer(Struct, frozen=True, kw_only=True):
+    """One of the answers, and where it leads. `leads_to` null: to nowhere, a person is asked again."""
+
+    answer: Literal["approve", "reject"]
+    reason: str | None
+    leads_to: str | None
+    command: str
+
+
+class GateView(Struct, frozen=True, kw_only=True):
+    """The screen of an open gate."""
+
+    project: str
+    command: str
+    """What shows it."""
+    folder: str
+    """Where the story's files are: the project's root, or the story's clone."""
+    story: str
+    step: str
+    title: str | None
+    text: str | None
+    """What the story shall bring, in a person's words."""
+    asked: str
+    why: str
+    done: tuple[str, ...]
+    """The steps that are behind the story."""
+    ahead: tuple[str, ...]
+    """The steps that follow an approval."""
+    scenarios: tuple[str, ...]
+    """The files that say what the story comes to, below `folder`."""
+    changes: Changes | None
+    tests: GateTests
+    attempts: tuple[GateAttempt, ...]
+    unclear: tuple[OpenPoint, ...]
+    """The lines that are marked `[NEEDS CLARIFICATION]`."""
+    unticked: tuple[OpenPoint, ...]
+    """The boxes of CHECKLIST.md that the steps behind the story have left open."""
+    tokens: int | None
+    cost_usd: float | None
+    seconds: float
+    """How long its agents have run."""
+    sandbox: str | None
+    """The weakest level that held one of its agents."""
+    claim: str | None
+    """What the agent says it did: its own summary."""
+    note: str | None
+    answers: tuple[GateAnswer, ...]
+    unknown: tuple[str, ...] = ()
+    """What is not known, and why."""
+    at: Moment | None = None
+    """The moment that it shows."""
+
+
+class GateInShort(Struct, frozen=True, kw_only=True):
+    """An open gate in one line."""
+
+    project: str
+    name: str
+    story: str
+    title: str | None
+    step: str
+    since: Moment | None
+    """Since when it waits, as far as a notice was made of it."""
+    command: str
+
+
+# --- projects and their tracks ------------------------------------------------------------------------
 class TrackView(Struct, frozen=True, kw_only=True):
     """One track, as `status` tells it."""
 
@@ -100,6 +254,10 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The branch on which the daemon commits what the story does; null: it commits nothing."""
     base: str | None = None
     """The commit that the branch begins at."""
+    review: GateView | None = None
+    """What a person needs to decide the gate that it waits at, when one project is asked for."""
+    whereabouts: Whereabouts | None = None
+    """Where its work is once it is done in a clone, when one project is asked for."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
@@ -261,6 +419,27 @@ class LandedView(Struct, frozen=True, kw_only=True):
     going_on: bool = False
 
 
+Would = Literal["landed", "forward", "merge", "conflict", "unknown"]
+"""What a landing would find: all is there already; nothing but the story is new; both sides have news, which
+fit or conflict; or there is no branch to land on."""
+
+
+class Whereabouts(Struct, frozen=True, kw_only=True):
+    """Where the work of a story is once it is over."""
+
+    branch: str
+    onto: str | None
+    """The branch that it would land on."""
+    commits: int
+    """How many commits of it that has not."""
+    would: Would
+    files: int
+    """How many files would change there."""
+    conflicts: tuple[str, ...]
+    command: str | None
+    """What to type: it lands the story, merges it by hand, or throws away what is landed."""
+
+
 class SnapshotsView(Struct, frozen=True, kw_only=True):
     """The snapshots of the story in flight, or of the one that ended last, the oldest first."""
 
@@ -306,81 +485,6 @@ class Renewed(Struct, frozen=True, kw_only=True):
     """How many projects the settings have brought."""
     let_go: int
     problems: tuple[str, ...]
-
-
-class AccountView(Struct, frozen=True, kw_only=True):
-    """An account that answered with a limit and is not known to have worked since."""
-
-    account: str
-    kind: LimitKind
-    since: Moment
-    until: Moment
-    """When it is asked again; past, once the next attempt that wants it may."""
-    why: str
-    """What the agent said last."""
-    executors: tuple[str, ...]
-    """The executors that met the limit."""
-    tried_by: str | None
-    """The root of the project that tries whether it is over, while one does."""
-    waiting: int
-    """How many tracks wait for it."""
-
-
-class Lifted(Struct, frozen=True, kw_only=True):
-    """The result of lifting a limit: tracks no longer wait for it."""
-
-    projects: tuple[str, ...]
-    """The roots of the projects that had met the limit; each history records the lifting."""
-    problems: tuple[str, ...] = ()
-    """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
-
-
-SlotKind = Literal["all", "executor", "account", "group", "project"]
-"""What slots are counted by: everything together, or one of these."""
-
-
-class SlotLimitView(Struct, frozen=True, kw_only=True):
-    """One limit on concurrent executors, or an account or group of which some run."""
-
-    kind: SlotKind
-    name: str
-    """The executor's, the account's, the group's, the project's root; empty for all together."""
-    limit: int | None
-    """None: it has none of its own."""
-    in_use: int
-    waiting: int
-    """How many tracks wait that belong to it."""
-    holders: tuple[str, ...]
-    """Project, story and step of each that holds a slot."""
-
-
-class SlotWaitView(Struct, frozen=True, kw_only=True):
-    """A track that waits for a slot."""
-
-    project: str
-    """The root."""
-    track: str
-    what: str
-    """Project, story and step."""
-    executor: str
-    account: str
-    group: str | None
-    priority: int
-    place: int
-    """From 1: the track starts after this many releases if runs end in the order in which they began."""
-    waited_s: float
-    why: str
-
-
-class SlotsView(Struct, frozen=True, kw_only=True):
-    """The tracks that run and that wait, the next one first, and the limits."""
-
-    closed: str | None
-    """Why the daemon admits no track now, in words."""
-    limits: tuple[SlotLimitView, ...]
-    waiting: tuple[SlotWaitView, ...]
-    """The first ones; the order of tracks far back is not computed."""
-    waiting_in_all: int
 
 
 class ScheduleView(Struct, frozen=True, kw_only=True):

@@ -52,6 +52,16 @@ def approving(story: str | None) -> str:
     return command("approve", *(() if story is None else ("--story", story)))
 
 
+def rejecting(story: str | None, reason: str) -> str:
+    """Return what sends a story back from the gate it waits at, and no other story."""
+    return command("reject", reason, *(() if story is None else ("--story", story)))
+
+
+def showing_gate(own: str | None) -> str:
+    """Return what shows the gate a story waits at; `own` is one with a track of its own."""
+    return command("gate", *(() if own is None else ("--story", own)))
+
+
 def repair_command(root: str, condition: str) -> str | None:
     """Return the first command for a project in this condition; None if nothing is wrong."""
     match condition:

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import structlog
 from anyio import to_thread
 
-from handoffd.capacity.accounts import lift
+from handoffd.capacity.accounts import AccountView, Lifted, lift
+from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import (
-    AccountView,
     Applied,
     BacklogView,
+    GateView,
     LandedView,
     LandingRequest,
-    Lifted,
     Peek,
     ProjectView,
-    SlotsView,
     SnapshotsView,
     StoryView,
     Tried,
+    Whereabouts,
     WorkspaceTrial,
     WorkspaceView,
 )
@@ -45,6 +46,7 @@ from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.notify.sink_workers import GivenUp
+from handoffd.project.gate import gate_of
 from handoffd.project.landing import finish_landings
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
@@ -443,6 +445,21 @@ class Roster:
         """Return a story with its text; None: the one in flight. Raises NotFound."""
         with self._register.guest(project):
             return story_of(await self._loops.awake(project), story)
+
+    async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
+        """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
+        with remedies(project), self._register.guest(project):
+            found = await self._loops.awake(project)
+            await found.look()  # one that was at rest has not read its step table yet
+            return await gate_of(found, self._services, story=story, since_last=since_last)
+
+    async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with suppress(StoreError):
+                return await found.landings.whereabouts(story)
+        return None
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

@@ -49,6 +49,8 @@ class Git:
         """Whether what git writes must survive a power cut at once: each object costs a sync."""
         self.lock: int | None = None
         """Held by each git, too: one that outlives a killed daemon is waited for."""
+        self.scratch: str | None = None
+        """Where new objects go instead of into the repository: a folder that is thrown away."""
         self._program = program
         self._repository = repository
         self._shadow = shadow
@@ -86,7 +88,7 @@ class Git:
         return {
             "GIT_DIR": str(self._shadow),
             "GIT_WORK_TREE": self._repository.top,
-            "GIT_OBJECT_DIRECTORY": os.path.join(self._repository.common, "objects"),
+            **self._objects(),
             "GIT_INDEX_FILE": str(self._shadow / index),
             "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": "core.excludesFile",
@@ -95,6 +97,14 @@ class Git:
             "GIT_CONFIG_VALUE_1": str(self._shadow / ATTRIBUTES),
             **self._shallow(),
         }
+
+    def _objects(self) -> dict[str, str]:
+        """Return where git finds objects, and where it writes new ones."""
+        objects = os.path.join(self._repository.common, "objects")
+        if self.scratch is None:
+            return {"GIT_OBJECT_DIRECTORY": objects}
+        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')  # a path may have a colon
+        return {"GIT_OBJECT_DIRECTORY": self.scratch, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
     def _shallow(self) -> dict[str, str]:
         """Return where git finds at which commits a history without its beginning ends."""

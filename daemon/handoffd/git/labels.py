@@ -168,6 +168,16 @@ def since_step(life: Sequence[Snapshot], step: str, earlier: Collection[str]) ->
     return since if complete and any(one.label.step == step for one in since[1:]) else ()
 
 
+def since_decision(life: Sequence[Snapshot], step: str) -> tuple[Snapshot, ...]:
+    """Return the snapshots since a person decided a step last, by age; empty where no person did."""
+    decided = [
+        place
+        for place, one in enumerate(life)
+        if one.label.step == step and one.label.numbered and one.label.by is not None
+    ]
+    return tuple(life[decided[-1] :]) if decided else ()
+
+
 def _ends_the_past(one: Snapshot, earlier: Collection[str]) -> bool:
     return one.label.result in {BEGUN, RESTORED} or (_is_work(one) and one.label.step in earlier)
 

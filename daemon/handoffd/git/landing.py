@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from handoffd.engine.views import Would
 from handoffd.engine.wording import first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
@@ -60,6 +63,20 @@ class Merge(Struct, frozen=True, kw_only=True):
     def onto(self) -> str:
         """The name of the branch."""
         return self.ref.removeprefix(HEADS)
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What a landing would do with a story's branch as it is now."""
+
+    branch: str
+    onto: str | None
+    """The branch that it would land on; None: there is none."""
+    commits: int
+    """How many commits that has not."""
+    would: Would
+    files: int = 0
+    """How many files would change there."""
+    conflicts: tuple[str, ...] = ()
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -113,11 +130,33 @@ class Landing:
                 why = f"{onto or 'what is checked out'} is not a branch to land on"
                 raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} branch --list")
             commit = self._merged(git, was, end, branch, message, at)
-            files = git.run("diff-tree", "-r", "-z", "--name-only", was, commit).count(b"\0")
+            files = _differing(git, was, commit)
             merge = Merge(ref=ref, was=was, commit=commit, files=files)
             if self._follows(repository, merge):
                 self._may_follow(repository, git, merge)
             return merge
+
+    @disk_faults()
+    def foreseen(self, story: str, onto: str | None) -> Outlook | None:
+        """Return what a landing would do; None where the story has no branch. Changes nothing."""
+        with self._worktree.opened(LIMIT_S) as (repository, git), TemporaryDirectory() as git.scratch:
+            ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
+            branch = branch_of(repository, story)
+            end, was = end_of(repository, f"{HEADS}{branch}"), end_of(repository, ref or "")
+            if not end:
+                return None
+            if ref is None or not was or ref == f"{HEADS}{branch}":
+                return Outlook(branch=branch, onto=None, commits=0, would="unknown")
+            commits = int(git.run("rev-list", "--count", end, f"^{was}"))
+            known = Outlook(branch=branch, onto=ref.removeprefix(HEADS), commits=commits, would="landed")
+            if not commits:
+                return known
+            if git.is_so("merge-base", "--is-ancestor", was, end):
+                return replace(known, would="forward", files=_differing(git, was, end))
+            tree, conflicts = self._merged_tree(git, was, end)
+            if conflicts:
+                return replace(known, would="conflict", conflicts=tuple(conflicts))
+            return replace(known, would="merge", files=_differing(git, was, tree))
 
     @disk_faults()
     def news(self, story: str, onto: str | None) -> News:
@@ -158,6 +197,16 @@ class Landing:
             return was
         if git.is_so("merge-base", "--is-ancestor", was, end):
             return end
+        tree, paths = self._merged_tree(git, was, end)
+        if paths:
+            why = f"{branch} conflicts in {first_few(paths)}"
+            hint = f"git -C {quote(self._root)} merge {quote(branch)}"
+            raise Refused(why, code=CONFLICT, hint=hint)
+        made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
+        return made.decode().strip()
+
+    def _merged_tree(self, git: Git, was: str, end: str) -> tuple[str, list[str]]:
+        """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
         replace_text(self._worktree.shadow / ATTRIBUTES, _UNITED)
         words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end)
         try:
@@ -168,12 +217,7 @@ class Landing:
             why = "this git cannot merge without a checkout: 2.38 or a later one can"
             raise StoreError(why, code=error.code, hint="git --version") from error
         tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
-        if paths:
-            why = f"{branch} conflicts in {first_few(paths)}"
-            hint = f"git -C {quote(self._root)} merge {quote(branch)}"
-            raise Refused(why, code=CONFLICT, hint=hint)
-        made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
-        return made.decode().strip()
+        return tree, paths
 
     @disk_faults()
     def land(self, merge: Merge) -> None:
@@ -276,6 +320,11 @@ class Landing:
         index = os.path.join(repository.folder, "index")
         git.run("update-index", "--refresh", index=index, fine=(0, 1))
         git.run("read-tree", *how, "-m", "-u", was, commit, index=index)
+
+
+def _differing(git: Git, one: str, other: str) -> int:
+    """Return in how many files two trees differ."""
+    return git.run("diff-tree", "-r", "-z", "--name-only", one, other).count(b"\0")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -209,6 +209,31 @@ class Snapshots:
         return tuple(told)
 
     @disk_faults()
+    def compared(self, life: Sequence[Snapshot]) -> Comparison:
+        """Return how the files differ between the first and the last of these that were made, by age.
+
+        Of each file also which steps' attempts have changed it, as far as no snapshot is missing around them.
+        Raises StoreError where nothing was kept, or a snapshot is gone.
+        """
+        made = [one for one in life if one.commit is not None]
+        repository = self._worktree.repository()
+        git = Git(self._worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
+        steps: dict[bytes, list[str]] = {}
+        for before, after in pairwise(life):
+            if before.commit is None or after.commit is None or after.label.run is None:
+                continue
+            for one in _changes(git, before.commit, after.commit):
+                if after.label.step not in steps.setdefault(one.path, []):
+                    steps[one.path].append(after.label.step)
+        within = os.fsencode(repository.within)
+        files = tuple(
+            one._replace(path=one.path.removeprefix(within), steps=tuple(steps.get(one.path, ())))
+            for one in _sizes(git, made[0].commit or "", made[-1].commit or "")
+            if not is_anothers(repository, one.path)
+        )
+        return Comparison(since=made[0], until=made[-1], files=files)
+
+    @disk_faults()
     def drop(self, snapshots: Iterable[Snapshot]) -> None:
         """Forget snapshots and remove their refs; git removes the objects when it tidies up."""
         with self._worktree.opened(LIMIT_S) as (repository, git):
@@ -246,6 +271,51 @@ def _changes(git: Git, one: str, other: str) -> list[Change]:
     pairs = zip(fields[0::2], fields[1::2], strict=False)
     told = [(meta.lstrip(b":").split(b" "), path) for meta, path in pairs]
     return [Change(path, int(meta[0], 8), int(meta[1], 8), meta[3]) for meta, path in told]
+
+
+class Difference(NamedTuple):
+    """A file that differs: its path below the project, and how many lines came and went.
+
+    No lines are counted in a file that git takes for binary. `steps` are the ones whose attempts changed it.
+    """
+
+    path: bytes
+    status: Literal["added", "changed", "removed"]
+    added: int | None
+    removed: int | None
+    steps: tuple[str, ...] = ()
+
+
+class Comparison(NamedTuple):
+    """How the files of a story differ between two of its snapshots."""
+
+    since: Snapshot
+    until: Snapshot
+    files: tuple[Difference, ...]
+
+
+_STATUS: Final[Mapping[bytes, Literal["added", "changed", "removed"]]] = {b"A": "added", b"D": "removed"}
+
+
+def _sizes(git: Git, one: str, other: str) -> list[Difference]:
+    """Return which files differ between two trees, and by how many lines."""
+    told = git.run(
+        "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv",
+        "--end-of-options", one, other,
+    )  # fmt: skip
+    fields = [field for field in told.split(b"\0") if field]
+    count = next((at for at, field in enumerate(fields[::2]) if not field.startswith(b":")), len(fields) // 2)
+    states = {fields[2 * at + 1]: fields[2 * at].rpartition(b" ")[2] for at in range(count)}
+    found = []
+    for field in fields[2 * count :]:
+        added, removed, path = field.split(b"\t", 2)
+        status = _STATUS.get(states.get(path, b""), "changed")
+        found.append(Difference(path, status, _lines(added), _lines(removed)))
+    return found
+
+
+def _lines(told: bytes) -> int | None:
+    return int(told) if told.isdigit() else None
 
 
 def _done_and_theirs(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set[bytes], set[bytes]]:

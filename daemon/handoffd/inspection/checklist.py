@@ -6,7 +6,8 @@ executor passes there who could tick it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +60,25 @@ def _section(step: str, rules: RuleBook, boxes: Boxes, language: Language) -> st
     else:
         lines = [f"- [ ] {text}" for text in boxes.steps.get(step, (boxes.plain,))]
     return "\n".join([heading, "", *lines, ""])
+
+
+_BOX = re.compile(r"\s*[-*+] \[ \] +(\S.*)")
+_HEADING = re.compile(r"#{1,6} +(\S.*)")
+
+
+def unticked(lines: Iterable[str], ahead: Collection[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, section and text of each box that is not ticked, but for the steps `ahead`.
+
+    A heading that names no step counts as behind: an agent may have changed it.
+    """
+    section, open_ = "", True
+    for number, text in enumerate(lines, start=1):
+        if heading := _HEADING.fullmatch(text.rstrip()):
+            section = heading[1]
+            step = section.rpartition("(")[2].removesuffix(")")
+            open_ = step not in ahead
+        elif open_ and (box := _BOX.fullmatch(text.rstrip())):
+            yield number, section, box[1]
 
 
 def write_checklist(root: str, story: str, text: str, started: datetime | None = None) -> bool:

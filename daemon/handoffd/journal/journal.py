@@ -232,6 +232,11 @@ class Journal(Log):
         """Return the last `limit` events of a part, in order."""
         return await self._readers.run("read the events", partial(queries.latest, limit=limit, part=part))
 
+    async def latest_of(self, key: TrackKey, kinds: Sequence[str], limit: int) -> tuple[dict[str, Any], ...]:
+        """Return what the latest `limit` events of these kinds say of a track, newest first."""
+        query = partial(queries.latest_of, key=key, kinds=kinds, limit=limit)
+        return await self._readers.run("read the latest events", query)
+
     async def left_out(self) -> tuple[LeftOut, ...]:
         """Return what is not in the history any more, in order: by a restore, or for its age."""
         restores = await self._readers.run("read the restores", database.restores)

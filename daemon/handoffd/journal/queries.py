@@ -243,6 +243,19 @@ def _events(
     return tuple(_event(row, orders.get(row[0], [])) for row in rows)
 
 
+def latest_of(
+    db: sqlite3.Connection, key: TrackKey, kinds: Sequence[str], limit: int
+) -> tuple[dict[str, Any], ...]:
+    """Return what the latest events of these kinds say of a track, newest first."""
+    listed = ", ".join("?" * len(kinds))
+    rows = db.execute(
+        f"""SELECT event FROM events WHERE project = ? AND track = ? AND kind IN ({listed})
+        ORDER BY seq DESC LIMIT ?""",  # noqa: S608  (a question mark for each kind)
+        (*key, *kinds, min(limit, MOST_ROWS)),
+    )
+    return tuple(decoded(readable, event, *key) for (event,) in rows)
+
+
 def of_events(db: sqlite3.Connection, part: Part) -> str:
     """Return the condition for the events of a part, whose values `named` gives."""
     told = {

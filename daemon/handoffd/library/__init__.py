@@ -55,6 +55,7 @@ from handoffd.library.project import (
     start_next,
     start_story,
     triage,
+    undo_approval,
 )
 from handoffd.library.results import Checked, Dispatched, DispatchResult
 from handoffd.protocol.handoff import Handoff
@@ -125,6 +126,7 @@ __all__ = [
     "step_sequence",
     "team_roles",
     "triage",
+    "undo_approval",
     "validate",
     "write_state",
 ]

@@ -131,6 +131,15 @@ def approve_review(root: Root, note: str | None = None, *, story: str | None = N
     return state_of(path_of(root), story)
 
 
+def undo_approval(root: Root, *, story: str | None = None) -> State:
+    """Have the human step wait for a decision again; with `story`, only if it is that story's.
+
+    Raises Refused (TOO_LATE once the next attempt has begun, NOTHING_APPROVED, WRONG_STORY, INSIDE_EXECUTOR).
+    """
+    accepted(verb("undo", root, story=story))
+    return state_of(path_of(root), story)
+
+
 def reject_review(
     root: Root, reason: Reason | str, note: str | None = None, *, story: str | None = None
 ) -> State:

@@ -153,6 +153,13 @@ READS: Final = (
         "What a story shall bring, as the person who asked for it wrote it; by default the one in flight.",
     ),
     _tool(
+        "gate",
+        "Open review",
+        "What a person needs to decide the gate that a project waits at: what is asked, changed files, "
+        "tests, attempts, open points, cost, where each answer leads. `claim` is the agent's own word.",
+    ),
+    _tool("gates", "Open reviews", "The gates of all projects that wait for a person, the oldest first."),
+    _tool(
         "snapshots",
         "Snapshots",
         "The files of a project's story as they were kept, step by step; each is a ref to compare with git.",

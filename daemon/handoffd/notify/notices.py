@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -20,10 +20,21 @@ from handoffd.engine.notice import Notice
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey, own_story
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.engine.wording import addressed, command_for, repair_command
+from handoffd.engine.wording import (
+    addressed,
+    approving,
+    command_for,
+    counted,
+    rejecting,
+    repair_command,
+    shortened,
+    showing_gate,
+    usage_in_words,
+)
 from handoffd.errors import Problem
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import LASTING
+from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand
 
 
@@ -62,7 +73,45 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         action=addressed(order.action, root, own_story(pending.key)) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
+        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own_story(pending.key))),
     )
+
+
+def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:
+    """Return the facts that a notice has beside its text, if the track is still where it was."""
+    state, where = track.state, track.ledger.workspace
+    if state is None or (state.story, state.step) != (order.story, order.step):
+        return ()
+    if order.notice == "done" and where is not None and where.kind == "clone" and where.branch is not None:
+        return (f"Branch: {where.branch}, begun at {where.onto or 'a commit'}",)
+    return _gate_lines(track, own) if order.action == approving(order.story) else ()
+
+
+_MOST_TITLE, _MOST_SAID = 120, 300
+
+
+def _gate_lines(track: Track, own: str | None) -> Iterator[str]:
+    """Yield the lines of a notice about an open gate, from the journal alone, with templates of commands."""
+    facts, state = track.ledger.facts, track.state
+    story = state.story if state is not None else None
+    told = track.ledger.texts.get(story) if story is not None else None
+    if told is not None:
+        yield f"Story: {shortened(told.title, _MOST_TITLE)}"
+    yield f"Files: {counted(len(facts.files), 'file')} named by hand-offs"
+    if facts.tests is not None:
+        yield f"Tests: {_counts_in_words(facts.tests)} (measured)"
+    if used := usage_in_words(facts.usage.tokens, facts.usage.cost_usd):
+        yield f"Cost: {used}"
+    if facts.summary:
+        yield f"The agent says: {shortened(facts.summary, _MOST_SAID)}"
+    yield f"All of it: {showing_gate(own)}"
+    yield f"Or: {rejecting(story, 'REASON')}"
+
+
+def _counts_in_words(tests: TestCounts) -> str:
+    """Return counts of tests for people: `12 passed, 1 failed`."""
+    told = [(tests.passed, "passed"), (tests.failed, "failed"), (tests.skipped, "skipped")]
+    return ", ".join(f"{count} {word}" for count, word in told if count or word == "passed")
 
 
 CONDITION = f"{LASTING}condition"

@@ -23,13 +23,13 @@ from handoffd.engine.decision import to_land
 from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
-from handoffd.engine.views import LandedView, LandingRequest
+from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
-from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, cut_off
+from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import DONE
@@ -145,6 +145,31 @@ class Landings:
             self._clones.remove(clone)
             self._services.clone_space.forget()
         return kept
+
+    async def whereabouts(self, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over; None where it has no branch. Changes nothing.
+
+        Raises StoreError where git cannot say.
+        """
+        onto = await to_thread.run_sync(self._onto, story)
+        found = await self._asked(partial(self._git.foreseen, story, onto))
+        if found is None:
+            return None
+        return Whereabouts(
+            branch=found.branch, onto=found.onto, commits=found.commits, would=found.would, files=found.files,
+            conflicts=found.conflicts[:MOST_LISTED], command=self._to_type(story, found),
+        )  # fmt: skip
+
+    def _to_type(self, story: str, found: Outlook) -> str | None:
+        root = self.project.root
+        match found.would:
+            case "landed":
+                return command_for(root, "discard", story)
+            case "conflict":
+                return f"git -C {quote(root)} merge {quote(found.branch)}"
+            case "unknown":
+                return command_for(root, "land", "--story", story, "--onto", "BRANCH")
+        return command_for(root, "land", "--story", story)
 
     async def _carry_out(self) -> None:
         assert self._request is not None

@@ -178,7 +178,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         last_error=_latest_error(track),
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
-        gate=_at_gate(project, track.track),
+        gate=waits_at_gate(project, track.track),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, auto_continue=track.continues) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
@@ -197,7 +197,7 @@ def _latest_error(track: TrackSupervisor) -> str | None:
     return max(met, key=lambda limit: limit.until).why or None
 
 
-def _at_gate(project: Project, track: Track) -> bool:
+def waits_at_gate(project: Project, track: Track) -> bool:
     """Return whether a person's decision is what comes next, held up by something else or not."""
     state = track.state
     if state is None or state.story is None or track.ledger.closed:

@@ -36,6 +36,7 @@ from handoffd.engine.events import (
     StoryOpened,
     TrackClosed,
     TrackOpened,
+    Undone,
     Verb,
 )
 from handoffd.engine.track import Queued, Track, granted_to_project, is_beside, own_story, text_of
@@ -49,8 +50,8 @@ from handoffd.track.services import Files
 from handoffd.track.track import TrackSupervisor
 
 _OF_ONE_STORY = (
-    Approved | Rejected | Retried | Skipped | Aborted | Noted | ExecutorChosen | RolledBack | Reopened
-    | EditConfirmed | Landed | Discarded
+    Approved | Undone | Rejected | Retried | Skipped | Aborted | Noted | ExecutorChosen | RolledBack
+    | Reopened | EditConfirmed | Landed | Discarded
 )  # fmt: skip
 """What people ask of one story; anything else is asked of the project, and of its backlog."""
 _OF_EVERY_TRACK = Paused | Resumed | LevelChosen
@@ -233,7 +234,11 @@ def works_beside(settings: ProjectSettings, desk: Track) -> bool:
 
 
 def _story_of(verb: Verb) -> str | None:
-    return verb.story if isinstance(verb, Approved | Rejected | Landed | Discarded | BudgetRaised) else None
+    return (
+        verb.story
+        if isinstance(verb, Approved | Undone | Rejected | Landed | Discarded | BudgetRaised)
+        else None
+    )
 
 
 def _may_be_meant(track: Track, verb: Verb) -> bool:
@@ -248,6 +253,8 @@ def _may_be_meant(track: Track, verb: Verb) -> bool:
             return state.step == DONE
         case Approved() | Rejected():
             return ledger.gate is not None
+        case Undone():
+            return ledger.approval is not None
         case _:
             return state.step != DONE and not ledger.closed
 

@@ -46,6 +46,16 @@ class StoryText(Struct, frozen=True, kw_only=True):
     """Where it comes from, such as an issue's address: by that it is recognised when it is imported again."""
 
 
+class NewStory(Struct, frozen=True, kw_only=True):
+    """A story for the backlog, in a person's words."""
+
+    story: str
+    """Empty until the track's consumer has chosen an id."""
+    described: StoryText
+    blocked_by: tuple[str, ...] = ()
+    priority: int = 0
+
+
 def story_text(text: str, title: str | None = None, source: str | None = None) -> StoryText:
     """Return a story's text in its one form. `title` None: what its first line says.
 

@@ -7,6 +7,7 @@ story goes on. Bringing files back is a person's order, and refused unless it ca
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 
@@ -20,9 +21,19 @@ from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.labels import BEGUN, KEPT, STARTED, Label, Snapshot, label_of, of_this_life, since_step
-from handoffd.git.repository import NO_REPOSITORY
-from handoffd.git.snapshots import RESTORE_LIMIT_S, Snapshots
+from handoffd.git.labels import (
+    BEGUN,
+    KEPT,
+    STARTED,
+    Label,
+    Snapshot,
+    label_of,
+    of_this_life,
+    since_decision,
+    since_step,
+)
+from handoffd.git.repository import NO_REPOSITORY, repository_at
+from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S
 from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
@@ -48,6 +59,9 @@ class TrackSnapshots:
         """Until when (monotonic seconds) none is made, as the last ones took too long."""
         self._made_at = -AT_ONCE_S
         """When (monotonic seconds) the last one was made here."""
+        self._comparing = asyncio.Lock()
+        self._compared: tuple[tuple[Snapshot, ...], Comparison] | None = None
+        """The last comparison, and of what: commits do not change, and a screen asks again and again."""
         self.trouble: str | None = None
         """Why the last one was not made, in words; a project without a repository has none to make."""
 
@@ -116,6 +130,33 @@ class TrackSnapshots:
             return snapshots.counted(of_this_life(snapshots.all(story)))
 
         return await self._looking.asked(listed, LIMIT_S + 5)
+
+    async def compared(self, track: Track, *, since_decided: bool) -> Comparison | None:
+        """Return what the story has changed so far; None where there is no snapshot to compare with.
+
+        `since_decided`: only since a person decided the step that the track is at; None where none has.
+        Raises StoreError where nothing can be kept.
+        """
+        folder = track.works_in(self._key.project).folder
+        state, snapshots = track.state, self._snapshots(track)
+        if state is None:
+            return None
+
+        def found() -> Comparison | None:
+            life = of_this_life(snapshots.all(state.story))
+            if since_decided:
+                life = since_decision(life, state.step)
+            elif life and life[0].label.result != BEGUN:
+                life = ()
+            if not any(one.commit is not None for one in life):
+                repository_at(folder)  # without one, that is why
+                return None
+            if self._compared is None or self._compared[0] != life:
+                self._compared = life, snapshots.compared(life)
+            return self._compared[1]
+
+        async with self._comparing:
+            return await self._looking.asked(found, LIMIT_S + 5)
 
     def _snapshots(self, track: Track) -> Snapshots:
         folder = track.works_in(self._key.project).folder

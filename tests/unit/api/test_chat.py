@@ -60,7 +60,7 @@ async def answered(
 @pytest.mark.parametrize(
     ("text", "verb", "action"),
     [
-        ("approve: fine", Approved(note="fine", story="US-001", by="eve"), "approved"),
+        ("approve: fine", Approved(note="fine", story="US-001", undoable=True, by="eve"), "approved"),
         (
             "退回 範圍：太大",
             Rejected(reason=Reason.SCOPE_WARNING, note="太大", story="US-001", by="eve"),
@@ -73,7 +73,7 @@ async def answered(
         ("note: use cents", Noted(text="use cents", by="eve"), "noted"),
         ("reopen impl: sums", Reopened(step="impl", note="sums", entry=2, by="eve"), "reopened"),
         ("use whole cents", Noted(text="use whole cents", by="eve"), "noted"),
-        ("approve US-001", Approved(story="US-001", by="eve"), "approved"),
+        ("approve US-001", Approved(story="US-001", undoable=True, by="eve"), "approved"),
     ],
 )
 async def test_a_command_is_a_verb(journal: Journal, text: str, verb: Verb, action: str) -> None:

@@ -31,9 +31,10 @@ from handoffd.api.reads import (
 )
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
-from handoffd.engine.notice import Parcel
+from handoffd.engine.notice import Opening, Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
+from handoffd.engine.views import Whereabouts
 from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
 from handoffd.journal.journal import Journal
@@ -102,6 +103,68 @@ async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: 
     assert told.projects[0].tracks[0].pid is None
 
 
+async def test_the_status_of_one_project_has_the_screen_of_its_gate(
+    supervision: MemorySupervision, asked: Reads
+) -> None:
+    """That of all has none, nor has a track that waits for something else."""
+    told = (await asked.status("shop")).projects[0].tracks[0].review
+    assert told is not None
+    assert "approve review?" == told.asked
+    assert [None] == [track.review for one in (await asked.status()).projects for track in one.tracks]
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", track_view(gate=False))
+    assert (await asked.status("shop")).projects[0].tracks[0].review is None
+
+
+async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
+    supervision: MemorySupervision, asked: Reads
+) -> None:
+    """Of one in flight nothing is asked; that of all projects has none."""
+    where = Whereabouts(
+        branch="handoffd/US-001", onto="main", commits=2, would="merge", files=3, conflicts=(),
+        command="handoffd land /srv/shop --story US-001",
+    )  # fmt: skip
+    supervision.where = where
+    ended = track_view(step="done", status="pass", gate=False, workspace="/state/US-001")
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", ended)
+
+    assert where == (await asked.status("shop")).projects[0].tracks[0].whereabouts
+    assert (await asked.status()).projects[0].tracks[0].whereabouts is None
+    assert (await asked.story("shop")).whereabouts is None
+    in_root = track_view(step="done", status="pass", gate=False)
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", in_root)
+    assert (await asked.status("shop")).projects[0].tracks[0].whereabouts is None
+
+
+async def test_a_gate_can_be_seen_as_it_was_and_since(asked: Reads, offline: Reads) -> None:
+    """By the project's name; with whether a daemon answers."""
+    gate = await asked.gate("shop", since_last=True)
+    assert ("shop", True, "approve review again?") == (gate.name, gate.daemon, gate.asked)
+    assert not (await offline.gate("/srv/shop")).daemon
+
+
+async def test_open_gates_are_listed_with_the_one_first_that_waits_longest(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """A gate without a notice comes last; a track elsewhere is left out."""
+    supervision.projects = {
+        root: project_view(root, track_view(title="Dark mode", gate=root != "/srv/d"))
+        for root in ("/srv/a", "/srv/b", "/srv/c", "/srv/d")
+    }
+    asked = reads(supervision, journal)
+    for seconds, root in enumerate(("/srv/c", "/srv/b")):
+        notice = replace(parcel(root).notice, project=root, at=NOW + timedelta(seconds=seconds))
+        opening = Opening(lane=(root, "main"))
+        await journal.outbox.keep([replace(parcel(root), notice=notice, opens=opening)], 1)
+
+    gates = (await asked.gates()).gates
+
+    assert ["/srv/c", "/srv/b", "/srv/a"] == [one.project for one in gates]
+    assert ("c", "US-001", "Dark mode", "review", "handoffd gate /srv/c") == (
+        gates[0].name, gates[0].story, gates[0].title, gates[0].step, gates[0].command,
+    )  # fmt: skip
+    assert gates[2].since is None
+
+
 async def test_runs_have_their_usage_so_far(
     supervision: MemorySupervision, journal: Journal, asked: Reads, offline: Reads
 ) -> None:
@@ -128,7 +191,7 @@ async def test_the_status_of_one_project_has_the_footprint_of_its_last_attempt(
     (told,) = (await asked.status("shop")).projects
     assert [None] == [run.exit]
     assert took == told.tracks[0].footprint == (last.exit and last.exit.footprint)
-    assert told.tracks == (await asked.project("shop")).tracks
+    assert told.tracks == (await asked.project_in_full("shop")).tracks
     assert [None] == [one.footprint for one in (await asked.status()).projects[0].tracks]
 
 

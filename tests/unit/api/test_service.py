@@ -46,7 +46,7 @@ async def test_a_verb_reaches_the_project_and_tells_what_comes_next(
     """The engine's result comes back, with the place and the next command filled in."""
     told = await service.call("approve", "shop", {"note": "fine"}, EVE)
 
-    assert [("/srv/shop", Approved(note="fine", by="eve"))] == supervision.given
+    assert [("/srv/shop", Approved(note="fine", undoable=True, by="eve"))] == supervision.given
     assert ("accepted", "/srv/shop") == (told["type"], told["project"])
     assert "taken; see /srv/shop" == told["caller_instruction"]
     assert "handoffd approve /srv/shop" == told["next_command"]
@@ -172,7 +172,8 @@ async def test_trust_lists_the_edits_that_now_apply(supervision: MemorySupervisi
 @pytest.mark.parametrize(
     ("verb", "given"),
     [
-        ("approve", {}), ("reject", {"reason": "scope_warning"}), ("retry", {}), ("skip", {}), ("resume", {}),
+        ("approve", {}), ("undo", {}), ("reject", {"reason": "scope_warning"}), ("retry", {}), ("skip", {}),
+        ("resume", {}),
         ("reopen", {"step": "bdd"}), ("confirm", {}), ("trust", {}), ("add", {}), ("init", {}),
         ("start", {"story": "US-1", "force": True}), ("rollback", {"step": "bdd", "force": True}),
     ],

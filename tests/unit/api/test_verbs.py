@@ -36,8 +36,8 @@ def test_verbs_that_open_a_gate_are_for_people_only() -> None:
     always = {name for name, spec in VERBS.items() if spec.guard == "always"}
 
     assert {
-        "approve", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init", "use",
-        "budget", "level", "backlog_auto", "land", "discard",
+        "approve", "undo", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init",
+        "use", "budget", "level", "backlog_auto", "land", "discard",
     } == always  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_a_value_without_an_executor_is_refused(given: object) -> None:
 @pytest.mark.parametrize(
     ("verb", "given", "event"),
     [
-        ("approve", {}, Approved(note=None, by="eve")),
+        ("approve", {}, Approved(note=None, undoable=True, by="eve")),
         (
             "reject",
             {"reason": "scope_warning", "note": "too much"},

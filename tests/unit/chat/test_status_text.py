@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.supervision import gate_view
 
 from handoffd.chat.status_text import FILES, counted, framework, projects, queried, standing
 from handoffd.chat.wording import wording
+from handoffd.protocol.state import plain
 
 EN, ZH = wording("en"), wording("zh-TW")
 UNKNOWN = ("reason", "waits_for", "last_error", "tests", "tests_measured", "next_command")
@@ -198,3 +200,24 @@ def test_the_files_of_the_framework() -> None:
     assert [f"adoption level 0: no file of it is present: no {', '.join(FILES.values())}"] == framework(
         EN, {**none, "level": 0}
     )
+
+
+def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
+    """In both languages; what is not known is left out."""
+    gate = {"status": "needs_human", "gate": True, "step": "review", "review": plain(gate_view("/srv/shop"))}
+
+    assert [
+        "US-005: the review waits for your decision",
+        "Files changed: 3 (+60 -4 lines)",
+        "Outside of what its step may write: 1",
+        "Tests: 1 of 12 tests fail",
+        "Still open: 1 unclear points, 1 unticked boxes",
+        "Cost so far: 12.4k tokens, $0.21",
+        "The agent says: All �[31mscenarios are written.",
+        "In a terminal: handoffd gate /srv/shop",
+    ] == standing(EN, view(**gate))
+    assert "變更了 3 個檔案（+60 -4 行）" in standing(ZH, view(**gate))
+    assert not any("Files changed" in line for line in standing(EN, view(**gate), topic="left"))
+    empty = plain(gate_view("/srv/shop", changes=None, unclear=(), unticked=(), tokens=None, cost_usd=None))
+    bare = {**empty, "claim": None, "tests": {**empty["tests"], "measured": None, "claimed": None}}
+    assert 2 == len(standing(EN, view(**{**gate, "review": bare})))

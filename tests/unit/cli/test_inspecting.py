@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 import pytest
-from tests.support.commands import Commands
+from tests.support.commands import Commands, environment
 from tests.support.controlled import Controlled
+from tests.support.supervision import project_view, track_view
+from tests.support.terminals import at_terminal
 from tests.unit.inspection.making import write, write_state
 
 from handoffd.cli.inspecting import checked, clones, detected, kept, listed, prompted, queried, report
@@ -74,6 +76,24 @@ def test_prompts_can_be_piped(alone: Path, handoffd: Commands) -> None:
     assert said.out.startswith("# shop 問題分診\n")
     assert said.out.endswith("`\n")
     assert 2 == handoffd("review", "--language", "fr").code
+
+
+def test_a_review_session_points_to_an_open_gate_on_a_terminal_alone(
+    control: Controlled, handoffd: Commands, alone: Path
+) -> None:
+    """Its prompt can still be piped; a project that waits at no gate, or is not supervised, has no hint."""
+    root = alone / "shop"
+    write(root, "PROJECT_MEMORY.md")
+    control.supervision.projects = {str(root): project_view(str(root), track_view())}
+
+    with at_terminal("review", str(root), env=environment(control.runtime)) as terminal:
+        assert 0 == terminal.end()
+    assert terminal.shown.endswith(f"An open review waits for your decision: handoffd gate {root}\n")
+    assert "handoffd gate" not in handoffd("review", str(root)).out
+    control.supervision.projects = {str(root): project_view(str(root), track_view(gate=False))}
+    with at_terminal("review", str(root), env=environment(control.runtime)) as terminal:
+        assert 0 == terminal.end()
+    assert "handoffd gate" not in terminal.shown
 
 
 def test_missing_files_are_not_an_error(alone: Path, handoffd: Commands) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 from tests.support.commands import Commands, cells
 from tests.support.controlled import Controlled
 
+from handoffd.capacity.accounts import AccountView
+from handoffd.capacity.slots import SlotLimitView, SlotsView, SlotWaitView
 from handoffd.cli.slots import schedule_report
 from handoffd.cli.wording import moment, no_daemon
-from handoffd.engine.views import AccountView, SlotLimitView, SlotsView, SlotWaitView
 
 
 # --- slots ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.supervision import project_view, track_view
 
-from handoffd.cli.status_report import condition_of, report
+from handoffd.cli.status_report import condition_of, report, whereabouts
 from handoffd.cli.wording import moment
 from handoffd.engine.run import Footprint
 from handoffd.engine.views import ProjectView
@@ -309,3 +309,23 @@ def test_undelivered_notifications_are_a_warning(
     status = {**_status(project_view("/srv/shop"), daemon=daemon), "notices": [{**UNDELIVERED, **changes}]}
 
     assert said == [line for line in report(status, whole=False) if line.startswith("warning")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"would": "landed", "commits": 0}, "and all of it is on main"),
+        ({"would": "forward"}, "2 commits; landing brings 3 files to main"),
+        ({"would": "merge", "files": 1}, "2 commits; landing merges 1 file into main, which has moved on"),
+        (
+            {"would": "conflict", "conflicts": ["a.py", "b\x1b.py"]},
+            "2 commits; landing on main would conflict in a.py, b?.py",
+        ),
+        ({"would": "unknown", "onto": None}, "and what is checked out is not a branch to land on"),
+    ],
+)
+def test_where_a_finished_story_is_is_said_beside_its_branch(changes: dict[str, Any], told: str) -> None:
+    """One line; what landing would do is known before it is typed."""
+    where = {"onto": "main", "commits": 2, "files": 3, "conflicts": [], **changes}
+
+    assert told == whereabouts(where)

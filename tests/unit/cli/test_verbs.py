@@ -56,9 +56,9 @@ def started(**more: Any) -> Started:
 @pytest.mark.parametrize(
     ("words", "verb"),
     [
-        ("approve shop", Approved(by=ME)),
-        ("approve shop --note fine", Approved(note="fine", by=ME)),
-        ("approve shop --story US-001", Approved(story="US-001", by=ME)),
+        ("approve shop", Approved(undoable=True, by=ME)),
+        ("approve shop --note fine", Approved(note="fine", undoable=True, by=ME)),
+        ("approve shop --story US-001", Approved(story="US-001", undoable=True, by=ME)),
         ("reject shop scope_warning", Rejected(reason=Reason.SCOPE_WARNING, by=ME)),
         ("retry shop", Retried(by=ME)),
         ("skip shop", Skipped(by=ME)),

@@ -15,7 +15,6 @@ from handoffd.engine.events import (
     BacklogRemoved,
     Continued,
     Event,
-    NewStory,
     Retried,
     RolledBack,
     Started,
@@ -26,7 +25,7 @@ from handoffd.engine.story_texts import named
 from handoffd.engine.track import MOST_KEPT, MOST_TITLES, Ledger, Parked, Queued, text_of, with_texts
 from handoffd.protocol.state import Status
 from handoffd.protocol.story import Numbering
-from handoffd.protocol.story_text import StoryText, story_text
+from handoffd.protocol.story_text import NewStory, StoryText, story_text
 
 DARK, CARDS = story_text("Dark mode\n\nAt night."), story_text("Gift cards")
 FRESH = track_at("bootstrap", story=None, ledger=Ledger(stories_done=("US-1", "US-2")))

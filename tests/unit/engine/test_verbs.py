@@ -18,7 +18,7 @@ from tests.support.playbook import (
     without_step,
 )
 
-from handoffd.engine.decision import AppendHistory, next_command
+from handoffd.engine.decision import AppendHistory, Notify, next_command
 from handoffd.engine.events import (
     Aborted,
     Advanced,
@@ -28,6 +28,7 @@ from handoffd.engine.events import (
     Initialised,
     Noted,
     Paused,
+    PromptTaken,
     Rejected,
     Reopened,
     Resumed,
@@ -35,9 +36,12 @@ from handoffd.engine.events import (
     RolledBack,
     Skipped,
     Started,
+    StateEdited,
+    Undone,
     Verb,
 )
 from handoffd.engine.routing import MAX_ATTEMPTS
+from handoffd.engine.run import Finding
 from handoffd.engine.track import Ledger, Parked, Queued, Track
 from handoffd.protocol.state import Reason, State, Status
 
@@ -152,6 +156,91 @@ def test_the_gate_of_another_story_than_was_named_stays_as_it_is(verb: Approved 
     assert "handoffd status" in str(play.decision.result)
     play.given(replace(verb, story="US-1")).expect(orders="")
     assert play.state.status in {Status.PASS, Status.FAILING}
+
+
+# --- undo -------------------------------------------------------------------------------------------
+APPROVED = Approved(note="Fine.", by="mei", undoable=True)
+FINDING = Finding(scope="story", unit="usd", spent=4.1, cap=4)
+
+
+def approved(**fields: Any) -> Playbook:
+    """Return a story whose review was approved just now."""
+    return Playbook(track_at("review", Status.NEEDS_HUMAN, **fields)).given(APPROVED)
+
+
+def test_an_approval_can_be_taken_back_and_the_gate_is_told_again() -> None:
+    """The note is gone with it; the notice has the command, so that reminders go on."""
+    play = approved(human_note="Cents.").given(Undone(by="bob"))
+
+    play.expect(step="review", status=Status.NEEDS_HUMAN, human_note="Cents.", completed_at=None)
+    assert ("review", None) == (play.ledger.gate, play.ledger.approval)
+    assert "the approval of review by mei was taken back by bob" == play.decision.why
+    [told] = play.decision.effects
+    assert isinstance(told, Notify)
+    assert ("needs_human", "handoffd approve {project} --story US-1") == (told.notice, told.action)
+    assert told.review
+    play.given(Approved()).turn().expect(step="scaffold", status=Status.RUNNING)
+
+
+def test_a_note_that_came_after_the_approval_stays() -> None:
+    """It is another person's."""
+    approved().given(Noted(text="Use UTC.")).given(Undone()).expect(human_note="Fine.\n\nUse UTC.")
+
+
+def test_an_approval_that_led_to_the_next_step_is_taken_back_until_that_begins() -> None:
+    """A budget or a start that failed held it up there; a further gate as well."""
+    play = approved().turn(over=FINDING).expect(step="scaffold", status=Status.PENDING)
+    play.given(Undone()).expect(step="review", status=Status.NEEDS_HUMAN, attempt=1)
+    assert "review" == play.ledger.gate
+
+    play = approved()
+    play.rules = with_rule("scaffold", requires_human=True)
+    play.turn().expect(step="scaffold", status=Status.NEEDS_HUMAN)
+    play.given(Undone()).expect(step="review", status=Status.NEEDS_HUMAN)
+
+    play = approved().given(DispatchFailed(code="X", message="no prompt")).expect(step="scaffold")
+    play.given(Undone()).expect(step="review", status=Status.NEEDS_HUMAN, last_error=None)
+
+
+def test_it_is_too_late_once_an_attempt_has_begun() -> None:
+    """Ours or another tool's; also when it was interrupted, and begins again."""
+    play = approved().turn().refused(Undone(), "TOO_LATE")
+    assert "handoffd status {project} --watch" in str(play.decision.result)
+    assert "scaffold has begun: the approval of review cannot be taken back any more" in play.decision.why
+    play.given(Aborted())
+
+    level_1 = Playbook(track_at("review", Status.NEEDS_HUMAN, ledger=Ledger())).given(APPROVED)
+    level_1.given(PromptTaken(dispatch="d9")).expect(status=Status.RUNNING).refused(Undone(), "TOO_LATE")
+    rest = Playbook(track_at("scaffold", Status.FAILING)).refused(Undone(), "TOO_LATE")
+    assert "handoffd rollback {project} review" in str(rest.decision.result)
+
+
+def test_what_a_person_has_moved_since_is_not_taken_back() -> None:
+    """A rollback, a skip or another decision replaces the approval; so does an edit of STATE.json."""
+    approved().given(RolledBack(step="bdd")).refused(Undone(), "NOTHING_APPROVED")
+    approved().given(StateEdited(state=state_at("bdd"))).refused(Undone(), "NOTHING_APPROVED")
+    approved().given(Aborted()).refused(Undone(), "CLOSED")
+
+
+@pytest.mark.parametrize(
+    ("track", "code"),
+    [
+        (track_at("bdd"), "NOTHING_APPROVED"),
+        (track_at("review", Status.NEEDS_HUMAN), "NOTHING_APPROVED"),
+        (track_at("done", Status.PASS), "ALREADY_DONE"),
+        (track_at("bootstrap", story=None), "NO_STORY"),
+        (Track(), "NOT_INITIALIZED"),
+    ],
+)
+def test_without_an_approval_there_is_nothing_to_take_back(track: Track, code: str) -> None:
+    """Each refusal has its own word."""
+    Playbook(track).refused(Undone(), code)
+
+
+def test_an_approval_of_another_story_or_of_an_earlier_release_stays() -> None:
+    """The story is named by a command that was typed hours later; old approvals are final."""
+    approved().refused(Undone(story="US-0"), "WRONG_STORY").given(Undone(story="US-1"))
+    Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Approved()).refused(Undone(), "NOTHING_APPROVED")
 
 
 GATE_OFF = {"requires_human": False}

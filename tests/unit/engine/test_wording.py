@@ -22,9 +22,9 @@ from handoffd.engine.decision import (
     notice,
     refuse,
 )
+from handoffd.engine.ends import notice_given_up
 from handoffd.engine.events import NoticeGivenUp
 from handoffd.engine.track import Track
-from handoffd.engine.verbs import notice_given_up
 from handoffd.engine.views import Condition
 from handoffd.engine.wording import (
     addressed,

@@ -33,11 +33,10 @@ from tests.support.house import (
 from tests.support.runs import end_processes, processes
 from tests.unit.project.living import edit, shown
 
-from handoffd.capacity.accounts import Accounts
+from handoffd.capacity.accounts import Accounts, Lifted
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Aborted, Initialised, Noted, Started
 from handoffd.engine.track import TrackKey
-from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
 

@@ -35,6 +35,7 @@ from handoffd.git.labels import (
     made_before,
     name_of,
     of_this_life,
+    since_decision,
     since_step,
 )
 from handoffd.protocol.handoff import Absent
@@ -245,6 +246,18 @@ def test_names_count_how_often_a_step_was_left() -> None:
         name_of(kept, [taken]),
         name_of(kept, [taken, replace(taken, name=f"kept-{at}-2")]),
     ]
+
+
+def test_since_a_decision_counts_the_last_one_of_that_step() -> None:
+    """What an agent has left of a step does not count."""
+    twice = [
+        replace(one, label=replace(one.label, by="mei")) if one.ref.endswith("@") else one
+        for one in made("bdd-0", "review-1@", "bdd-1", "review-2@", "bdd-2")
+    ]
+
+    assert ["review-2@", "bdd-2"] == [one.ref for one in since_decision(twice, "review")]
+    assert () == since_decision(twice, "bdd")
+    assert () == since_decision((), "review")
 
 
 def test_old_ones_expire_unless_their_story_is_in_flight() -> None:

@@ -15,7 +15,7 @@ from tests.unit.git.test_snapshots import said
 
 from handoffd import failpoints
 from handoffd.errors import Refused, StoreError
-from handoffd.git.landing import Landing, Merge, cut_off
+from handoffd.git.landing import Landing, Merge, Outlook, cut_off
 from handoffd.git.worktree import shadow_of
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -105,6 +105,61 @@ def test_what_is_there_already_is_not_landed_again(root: Path, landing: Landing)
     merge = landing.prepare("US-1", None, MESSAGE, AT)
 
     assert merge.was == merge.commit == said(root, "rev-parse", "main").strip()
+
+
+def test_what_a_landing_would_do_is_foreseen_and_nothing_is_written(root: Path, landing: Landing) -> None:
+    """Neither an object, nor a ref, nor an index: a look at the status changes nothing."""
+    (root / "kept").write_text("kept\n\nmine\n")
+    branch(root, "US-2", kept="theirs\n")
+    branch(root, "US-3", fresh="x\n")
+    assert 0 == git(root, "switch", "--quiet", "main")
+    before = {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()}
+
+    forward = landing.foreseen("US-1", None)
+
+    assert forward == Outlook(branch="handoffd/US-1", onto="main", commits=1, would="forward", files=2)
+    assert landing.foreseen("US-9", None) is None
+    unknown = landing.foreseen("US-1", "nowhere")
+    assert unknown is not None
+    assert (None, "unknown") == (unknown.onto, unknown.would)
+    assert before == {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()}
+
+
+def test_a_merge_and_its_conflicts_are_foreseen_as_they_come(root: Path, landing: Landing) -> None:
+    """After that, it is landed; a path with a colon is none of git's lists."""
+    branch(root, "US-2", kept="theirs\n")
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    before = sorted((root / ".git/objects").rglob("*"))
+
+    merge = landing.foreseen("US-1", None)
+
+    assert merge == Outlook(branch="handoffd/US-1", onto="main", commits=1, would="merge", files=2)
+    assert before == sorted((root / ".git/objects").rglob("*"))
+    landed(landing)
+    there, conflict = landing.foreseen("US-1", "main"), landing.foreseen("US-2", "main")
+    assert there is not None
+    assert (0, "landed", 0) == (there.commits, there.would, there.files)
+    assert conflict is not None
+    assert ("conflict", ("kept",)) == (conflict.would, conflict.conflicts)
+    assert "CONFLICT" == refusal(landing, "US-2").code
+
+
+def test_it_is_foreseen_in_a_folder_with_any_name(tmp_path: Path) -> None:
+    """Also one that git's own list of folders would take for two."""
+    root = tmp_path / 'a:"b\\c'
+    root.mkdir()
+    (root / "kept").write_text("kept\n")
+    git(root, "init", "--quiet", "--initial-branch", "main")
+    commit(root, "first")
+    branch(root, "US-1", new="new\n")
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+
+    found = Landing(str(root), tmp_path / "state", dict(os.environ)).foreseen("US-1", None)
+
+    assert found is not None
+    assert ("merge", 1) == (found.would, found.files)
 
 
 @pytest.mark.parametrize("paper", ["PROJECT_MEMORY.md", ".ai/history.md"])

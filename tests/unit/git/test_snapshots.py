@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.repositories import git
 
 from handoffd.errors import Refused, StoreError
@@ -919,3 +920,72 @@ def test_a_ref_that_cannot_be_removed_stays_on_the_list(root: Path, here: Snapsh
     (root / ".git/packed-refs.lock").unlink()
     here.drop([one])
     assert [] == list(here.all())
+
+
+# --- comparing ----------------------------------------------------------------------------------------
+def test_a_comparison_counts_lines_and_says_whose_attempt_changed_a_file(root: Path, here: Snapshots) -> None:
+    """New, changed, removed and binary files, with any name; what a person changed belongs to no step."""
+    begun = here.take(label(0, step="bdd", result=BEGUN))
+    (root / "kept").write_text("kept\nmore\n")
+    (root / "odd\tname\n").write_text("x\n")
+    (root / ":(top)\udcff").write_text("x\n")
+    first = here.take(label(1, step="bdd"))
+    (root / "mine").write_text("by a person\n")
+    decided = here.take(replace(label(2, step="review"), run=None, by="mei"))
+    (root / "below/one").unlink()
+    (root / "picture").write_bytes(b"\0\1")
+    (root / "kept").write_text("other\n")
+    last = here.take(label(3, step="impl"))
+
+    found = here.compared((begun, first, decided, last))
+
+    assert (begun, last) == (found.since, found.until)
+    assert {
+        (b":(top)\xff", "added", 1, 0, ("bdd",)),
+        (b"below/one", "removed", 0, 1, ("impl",)),
+        (b"kept", "changed", 1, 1, ("bdd", "impl")),
+        (b"mine", "added", 1, 0, ()),
+        (b"odd\tname\n", "added", 1, 0, ("bdd",)),
+        (b"picture", "added", None, None, ("impl",)),
+    } == {tuple(file) for file in found.files}
+
+
+def test_a_comparison_is_of_the_project_and_none_beside_it(root: Path, tmp_path: Path) -> None:
+    """Paths are below the project's folder; other projects of the repository are left out."""
+    here = Snapshots(str(root / "below"), tmp_path / "state", dict(os.environ))
+    begun = here.take(label(0, step="bdd", result=BEGUN))
+    (root / "below/two").write_text("two\n")
+    (root / "kept").write_text("changed\n")
+    git(root, "commit", "--quiet", "-a", "-m", "elsewhere")
+
+    found = here.compared((begun, here.take(label(1))))
+
+    assert [b"two"] == [file.path for file in found.files]
+
+
+def test_around_a_missing_snapshot_no_step_is_blamed(root: Path, here: Snapshots) -> None:
+    """It may have been another one; that the file differs is sure."""
+    begun = here.take(label(0, step="bdd", result=BEGUN))
+    (root / "kept").write_text("changed\n")
+    here.miss(label(1, step="bdd"))
+    missing = here.all("US-1")[-1]
+    last = here.take(label(2, step="impl"))
+
+    found = here.compared((begun, missing, last))
+
+    assert [(b"kept", ())] == [(file.path, file.steps) for file in found.files]
+
+
+def test_nothing_that_a_repository_names_is_run_by_a_comparison(root: Path, here: Snapshots) -> None:
+    """Neither a diff driver, nor textconv, nor an external diff."""
+    ran = root.parent / "ran"
+    for key in ("diff.bad.command", "diff.bad.textconv", "diff.external"):
+        git(root, "config", key, f"touch {ran}; true")
+    (root / ".gitattributes").write_text("* diff=bad\n")
+    begun = here.take(label(0, step="bdd", result=BEGUN))
+    (root / "kept").write_text("changed\n")
+
+    found = here.compared((begun, here.take(label(1))))
+
+    assert [b"kept"] == [file.path for file in found.files]
+    assert not ran.exists()

@@ -10,7 +10,14 @@ import pytest
 from tests.unit.inspection.making import write, write_state
 
 from handoffd.errors import Refused, StoreError
-from handoffd.inspection.checklist import CHECKLIST, boxes_in, checklist, generate_checklist, write_checklist
+from handoffd.inspection.checklist import (
+    CHECKLIST,
+    boxes_in,
+    checklist,
+    generate_checklist,
+    unticked,
+    write_checklist,
+)
 from handoffd.inspection.own_files import book_of, shipped_layers
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
@@ -134,3 +141,25 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         generate_checklist(str(root), "US-1")
     assert "untouched" == outside.read_text(encoding="utf-8")
+
+
+def test_boxes_are_unticked_where_a_step_is_behind() -> None:
+    """Steps ahead have theirs still; a heading that an agent has changed counts as behind."""
+    text = """# US-1
+
+## Scenarios (bdd)
+
+- [x] done
+- [ ] each has a tag
+  * [ ] also below
+- [ ]
+## mine
+- [ ] unknown
+## Implementation (impl)
+- [ ] later
+"""
+    assert [
+        (6, "Scenarios (bdd)", "each has a tag"),
+        (7, "Scenarios (bdd)", "also below"),
+        (10, "mine", "unknown"),
+    ] == [*unticked(text.splitlines(), {"impl"})]

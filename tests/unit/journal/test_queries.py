@@ -40,6 +40,17 @@ def test_events_come_in_order_from_a_number_on(db: sqlite3.Connection) -> None:
     assert [] == list(queries.events(db, 6, 10))
 
 
+def test_the_latest_events_of_a_kind_are_those_of_one_track(db: sqlite3.Connection) -> None:
+    """Newest first, and no more than are asked for."""
+    for number in range(6):
+        write_record(db, prepare(record(Noted(text=f"{number}"), key=KEY if number % 2 else BLOG)))
+    write_record(db, prepare(record(StateEdited(state=State(project="shop")))))
+
+    assert ["5", "3"] == [event["text"] for event in queries.latest_of(db, KEY, ("noted", "other"), 2)]
+    assert ["state_edited"] == [event["kind"] for event in queries.latest_of(db, KEY, ("state_edited",), 9)]
+    assert () == queries.latest_of(db, TrackKey("/srv/none"), ("noted",), 9)
+
+
 def test_an_event_is_plain_json(db: sqlite3.Connection) -> None:
     """History can be shown by a release that no longer knows the event."""
     write_record(db, prepare(record(StateEdited(state=State(project="shop")), why="edited by hand")))

@@ -21,13 +21,14 @@ from handoffd import (
     start_custom,
     start_next,
     start_story,
+    undo_approval,
 )
 from handoffd.api.verbs import VERBS, Parameter
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "init": init_state, "start": start_story, "custom": start_custom, "continue": start_next,
     "dispatch": dispatch, "apply": apply_handoff, "check": run_post_check, "approve": approve_review,
-    "reject": reject_review, "rollback": rollback, "reopen": reopen,
+    "undo": undo_approval, "reject": reject_review, "rollback": rollback, "reopen": reopen,
 }  # fmt: skip
 
 NOT_THERE = frozenset(

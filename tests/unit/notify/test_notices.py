@@ -12,8 +12,8 @@ from tests.support.notices import NOTICE
 
 from handoffd.engine.decision import Notify
 from handoffd.engine.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
-from handoffd.engine.run import Finding
-from handoffd.engine.track import TrackKey
+from handoffd.engine.run import Finding, Usage
+from handoffd.engine.track import Facts, TrackKey
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect
@@ -32,6 +32,8 @@ from handoffd.notify.notices import (
     trust_notice,
     unpriced_notice,
 )
+from handoffd.protocol.state import TestCounts
+from handoffd.protocol.story_text import StoryText
 
 ORDER = Notify(
     notice="needs_human", story="US-001", step="review", text="review waits", why="a human step",
@@ -48,6 +50,34 @@ def test_a_notice_says_what_why_and_what_to_type() -> None:
         step="review", kind="needs_human", text="review waits", why="a human step",
         action="handoffd approve /srv/shop", review=("docs/bdd/US-001.md",), track="main",
     ) == notice_of(ORDER, pending, track_of())  # fmt: skip
+
+
+def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None:
+    """From the journal alone; of a track that has gone on it would be about another step."""
+    order = replace(ORDER, action="handoffd approve {project} --story US-001")
+    pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
+    facts = Facts(
+        files=("a.py", "b.py"), tests=TestCounts(passed=12, failed=1), summary="It\nworks",
+        usage=Usage(output_tokens=1500, cost_usd=0.2),
+    )  # fmt: skip
+    texts = {"US-001": StoryText(title="Dark mode", text="Dark mode")}
+    there = track_of(step="review").with_ledger(facts=facts, texts=texts)
+
+    told = notice_of(order, pending, there)
+
+    assert (
+        "Story: Dark mode",
+        "Files: 2 files named by hand-offs",
+        "Tests: 12 passed, 1 failed (measured)",
+        "Cost: 1.5k tokens, $0.20",
+        "The agent says: It works",
+        "All of it: handoffd gate /srv/shop",
+        "Or: handoffd reject /srv/shop REASON --story US-001",
+    ) == told.facts
+    assert "\n".join(told.facts) in message(told)
+    assert told == Notice.from_json(told.as_json())
+    assert () == notice_of(order, pending, track_of(step="impl")).facts
+    assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).facts
 
 
 def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() -> None:
@@ -166,6 +196,7 @@ def test_the_json_holds_every_field_under_its_name() -> None:
         "of": None,
         "count": 1,
         "lines": [],
+        "facts": [],
         "more": 0,
     } == json.loads(NOTICE.as_json())
 

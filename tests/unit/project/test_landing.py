@@ -102,6 +102,31 @@ async def test_a_story_is_on_main_once_its_tests_have_passed(tmp_path: Path) -> 
         assert ["US-001"] == [one.story for one in clones_in(here.services.settings.state_dir)]
 
 
+async def test_where_a_finished_story_is_is_known_with_the_command_for_it(tmp_path: Path) -> None:
+    """To land it, to merge it by hand, and once it is landed to throw it away."""
+    async with done(tmp_path) as (here, project):
+        landings, root = project.landings, project.root
+        where = await landings.whereabouts("US-001")
+        assert where is not None
+        assert ("handoffd/US-001", "main", "forward") == (where.branch, where.onto, where.would)
+        assert where.commits > 0
+        assert where.files > 0
+        assert f"handoffd land {root} --story US-001" == where.command
+
+        commit(project, "work.txt", "mine\n")
+        where = await landings.whereabouts("US-001")
+        assert where is not None
+        assert ("conflict", ("work.txt",)) == (where.would, where.conflicts)
+        assert f"git -C {root} merge handoffd/US-001" == where.command
+
+        assert 0 == git(Path(root), "reset", "--quiet", "--hard", "HEAD~1")
+        await land(here, project)
+        where = await landings.whereabouts("US-001")
+        assert where is not None
+        assert ("landed", f"handoffd discard {root} US-001") == (where.would, where.command)
+        assert await landings.whereabouts("US-404") is None
+
+
 async def test_what_is_there_is_not_tested_again(tmp_path: Path) -> None:
     """Neither a second time nor where a person has merged it."""
     async with done(tmp_path) as (here, project):

@@ -28,6 +28,7 @@ from handoffd.engine.events import (
     Started,
     StoryClosed,
     StoryOpened,
+    Undone,
     Verb,
 )
 from handoffd.engine.verbs import MOST_RESOLVES
@@ -98,6 +99,23 @@ async def test_stories_are_worked_on_at_once_in_clones_of_their_own(tmp_path: Pa
         assert () == project.main.track.ledger.backlog
         assert "# US-002" in at(folders["US-002"], ".ai/CHECKLIST.md").read_text()
         assert "# US-001" in at(project.root, ".ai/CHECKLIST.md").read_text()
+
+
+async def test_an_undo_is_for_the_only_story_with_an_approval(tmp_path: Path) -> None:
+    """As long as no attempt of it has begun."""
+    async with beside(tmp_path, stories=2) as (_, project):
+        await all_at(project, "review", "US-002")
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        await given(project, Paused())
+        await given(project, Approved(story="US-002", undoable=True))
+        assert project.stories.meant(Undone(), None) == "US-002"
+
+        assert isinstance(await given(project, Undone()), Accepted)
+
+        own = project.tracks["US-002"].track
+        assert own.state is not None
+        assert ("review", "needs_human", None) == (own.state.step, own.state.status, own.ledger.approval)
+        assert isinstance(await given(project, Undone()), Refusal)
 
 
 async def test_a_verb_is_for_the_story_that_is_named_or_the_only_one_it_fits(tmp_path: Path) -> None:

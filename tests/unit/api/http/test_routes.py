@@ -254,7 +254,7 @@ def test_the_sender_of_a_message_is_recorded(control: Controlled) -> None:
     control.client.post("/v1/messages", {"project": "shop", "text": "核准", "by": "eve"})
     control.client.post("/v1/verbs/approve", {"project": "/srv/shop", "by": "eve"})
 
-    approved = [Approved(story="US-001", by="eve"), Approved(by="eve")]
+    approved = [Approved(story="US-001", undoable=True, by="eve"), Approved(undoable=True, by="eve")]
     assert [("/srv/shop", one) for one in approved] == control.supervision.given
 
 

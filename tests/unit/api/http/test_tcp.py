@@ -143,7 +143,7 @@ def test_verbs_for_people_pass_where_a_person_vouched_for_the_token(supervision:
         port = port_at(control)
         assert 200 == port.ask("POST", "/v1/verbs/approve", b'{"project": "shop", "by": "eve"}').status
 
-    assert [("/srv/shop", Approved(by="eve"))] == supervision.given
+    assert [("/srv/shop", Approved(undoable=True, by="eve"))] == supervision.given
 
 
 def test_strange_methods_do_nothing(port: Loopback) -> None:

@@ -1,0 +1,421 @@
+"""The screen of an open gate: what a person needs to decide, from the journal, the snapshots and the files.
+
+An agent's word alone counts for nothing: git counts files and lines between two snapshots, the daemon has
+counted the tests, and the records of runs have time and cost. What only an agent reports is called its claim.
+What is not known is listed as unknown, with the reason. Texts are cut, and files are read like everything of
+a project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import to_thread
+from msgspec.structs import replace
+
+from handoffd.engine.decision import Situation, is_unrouted, to_review
+from handoffd.engine.track import Track, TrackKey, own_story, text_of
+from handoffd.engine.views import (
+    MOST_CLAIMED,
+    MOST_LISTED,
+    ChangedFile,
+    Changes,
+    GateAnswer,
+    GateAttempt,
+    GateTests,
+    GateView,
+    OpenPoint,
+)
+from handoffd.engine.wording import (
+    addressed,
+    approving,
+    command_for,
+    first_few,
+    rejecting,
+    shortened,
+    showing_gate,
+)
+from handoffd.errors import HandoffdError, Refused, StoreError
+from handoffd.execute import evidence
+from handoffd.execute.run import claimed
+from handoffd.files.rooted import read_project_file
+from handoffd.git.snapshots import Comparison, Difference
+from handoffd.inspection.checklist import CHECKLIST, unticked
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import StoredRun
+from handoffd.project.project import Project
+from handoffd.project.status import waits_at_gate
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.state import Reason, Status, TestCounts
+from handoffd.protocol.story import expand
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
+from handoffd.track.snapshots import TrackSnapshots
+from handoffd.track.track import TrackSupervisor
+
+NO_GATE = "NO_GATE"
+
+_MOST_RUNS: Final = 200
+_MOST_TEXT: Final = 300
+"""Characters of a path, a test's id, a line or an error."""
+_MOST_FILE: Final = 1024 * 1024
+_MARK: Final = "[NEEDS CLARIFICATION"
+_HANDOFF: Final = ".ai/HANDOFF.md"
+_JUDGED: Final = frozenset({Status.PASS, Status.FAILING})
+
+
+async def gate_of(
+    project: Project, services: Services, *, story: str | None = None, since_last: bool = False
+) -> GateView:
+    """Return the screen of the gate that a story waits at; `story` names it, where several do.
+
+    `since_last`: files are compared with how the gate was decided last. Raises Refused (NO_GATE, AMBIGUOUS),
+    and StoreError for a journal that cannot be read.
+    """
+    supervisor = _waiting(project, story)
+    track, key, journal = supervisor.track, supervisor.key, services.journal
+    situation = Situation(track, project.files.rules, services.clock.now())
+    runs = of_this_life(await journal.runs(project.root, _MOST_RUNS), track, key.track)
+    attempts = await to_thread.run_sync(_attempts, runs, services.settings.runs_dir)
+    kept = project.files.settings.snapshots
+    changes, unknown = await _changes(supervisor.snapshots, situation, kept=kept, since_last=since_last)
+    tests, unmeasured = await _tests(key, journal, situation, runs)
+    if project.files.settings.test.command is None:
+        unmeasured = (_UNMEASURED, *unmeasured)
+    view = replace(_recorded(key, situation, runs, attempts), changes=changes, tests=tests)
+    unknown = (*unknown, *unmeasured)
+    try:
+        look = partial(_open_points, view.folder, situation, changes)
+        unclear, boxes = await Reach(project.root, services.asking).asked(look)
+    except StoreError as error:
+        return replace(view, unknown=(*unknown, error.message))
+    tests = replace(tests, files=_test_files(situation, changes))
+    return replace(view, tests=tests, unclear=unclear, unticked=boxes, unknown=unknown)
+
+
+def _waiting(project: Project, story: str | None) -> TrackSupervisor:
+    """Return the track that waits at a gate, of that story if one is named. Raises Refused."""
+    tracks = [one for one in project.tracks.values() if waits_at_gate(project, one.track)]
+    found = [one for one in tracks if story is None or _story_of(one.track) == story]
+    if len(found) > 1:
+        stories = [_story_of(one.track) or "" for one in found]
+        why = f"{first_few(stories)} of {project.root} wait at a gate: name the one that you mean"
+        raise Refused(why, code="AMBIGUOUS", hint=command_for(project.root, "gate", "--story", stories[0]))
+    if not found:
+        raise _no_gate(project, story)
+    return found[0]
+
+
+def _story_of(track: Track) -> str | None:
+    return track.state.story if track.state is not None else None
+
+
+def _no_gate(project: Project, story: str | None) -> Refused:
+    track, hint = project.main.track, command_for(project.root, "status")
+    state = track.state
+    if story not in {None, _story_of(track)}:
+        where = f"{story} is at none"
+    elif state is None or state.story is None:
+        where = "no story is in flight"
+    elif track.ledger.closed:
+        where = f"{state.story} was aborted"
+    else:
+        where = f"{state.story} is at {state.step} ({state.status.value})"
+    return Refused(f"{project.root} waits at no gate: {where}", code=NO_GATE, hint=hint)
+
+
+def _recorded(
+    key: TrackKey, situation: Situation, runs: Sequence[StoredRun], attempts: tuple[GateAttempt, ...]
+) -> GateView:
+    """Return what the journal and the step table have about a gate."""
+    state, ledger, rules, root = situation.state, situation.ledger, situation.rules, key.project
+    path = rules.path_from(state.task_type, state.step)
+    here = path.index(state.step) if state.step in path else len(path)
+    told = ledger.texts.get(state.story or "")
+    text = text_of(ledger, state.story)
+    used = ledger.facts.usage
+    return GateView(
+        project=root, command=addressed(showing_gate(own_story(key)), root),
+        folder=situation.track.works_in(root).folder, story=state.story or "", step=state.step,
+        title=told.title if told is not None else None, text=text.text if text is not None else None,
+        asked=_asked(situation), why=_why_asked(situation), done=path[:here], ahead=path[here + 1 :],
+        scenarios=_scenarios(situation), changes=None, tests=GateTests(), attempts=attempts,
+        unclear=(), unticked=(), tokens=used.tokens or None, cost_usd=used.cost_usd,
+        seconds=sum(run.exit.seconds for run in runs if run.exit is not None),
+        sandbox=_weakest(attempts), claim=_cut(ledger.facts.summary, MOST_CLAIMED), note=state.human_note,
+        answers=tuple(_addressed(answer, root) for answer in _answers(situation)), at=situation.now,
+    )  # fmt: skip
+
+
+def _scenarios(situation: Situation) -> tuple[str, ...]:
+    """Return where the first step of the pipeline writes what the story comes to."""
+    state, rules = situation.state, situation.rules
+    first = rules.steps[situation.pipeline(state.task_type).first]
+    return tuple(expand(path, state.story) for path in first.claude_writes if not set(path) & set("*?[!"))
+
+
+def _addressed(answer: GateAnswer, root: str) -> GateAnswer:
+    return replace(answer, command=addressed(answer.command, root))
+
+
+def _cut(text: str | None, most: int = _MOST_TEXT) -> str | None:
+    return None if text is None else text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# --- what is asked, and the answers -------------------------------------------------------------------
+def _asked(situation: Situation) -> str:
+    """Return the question of a gate, in one sentence."""
+    state, following = situation.state, situation.rule.next_on_pass
+    then = "the story is done" if following == DONE else f"{following} begins"
+    return f"approve {state.step} of {state.story}, and {then}; or reject it with a reason"
+
+
+def _why_asked(situation: Situation) -> str:
+    """Return why a person is asked."""
+    step = situation.state.step
+    if situation.rule.requires_human:
+        return f"{step} is a human step: the step table lets only a person pass it"
+    return f"{step} was a human step when it was opened; an edit of the step table does not open it"
+
+
+def _answers(situation: Situation) -> tuple[GateAnswer, ...]:
+    """Return what a person can answer, with templates of the commands."""
+    rule, story = situation.rule, situation.state.story
+    approval = GateAnswer(
+        answer="approve", reason=None, leads_to=rule.next_on_pass, command=approving(story)
+    )  # fmt: skip
+    rejections = (
+        GateAnswer(
+            answer="reject", reason=str(reason), command=rejecting(story, reason),
+            leads_to=None if is_unrouted(rule, reason) else rule.target(reason),
+        )
+        for reason in Reason
+    )  # fmt: skip
+    return (approval, *rejections)
+
+
+# --- the files ----------------------------------------------------------------------------------------
+async def _changes(
+    snapshots: TrackSnapshots, situation: Situation, *, kept: bool, since_last: bool
+) -> tuple[Changes | None, tuple[str, ...]]:
+    """Return which files differ, and what is not known about them. `kept`: whether snapshots are made."""
+    track = situation.track
+    unseen: tuple[str, ...] = ()
+    try:
+        found = await snapshots.compared(track, since_decided=since_last)
+        again = since_last and found is not None
+        if since_last and found is None:
+            found = await snapshots.compared(track, since_decided=False)
+            unseen = (_UNSEEN.format(situation.state.step),)
+    except StoreError as error:
+        return None, (f"which files have changed is not known: {error.message}",)
+    if found is None:
+        why = "no snapshot was made" if kept else "`snapshots: false` is set"
+        return None, (f"which files have changed is not known: {why}",)
+    return changes_of(found, situation, again=again), unseen
+
+
+_UNSEEN: Final = "{} was never decided before, so all that the story has changed is shown"
+
+
+def changes_of(found: Comparison, situation: Situation, *, again: bool) -> Changes:
+    """Return a comparison of snapshots; files that a step may not write are marked."""
+    rules, story = situation.rules, situation.state.story
+    files = [_changed_file(one, rules, story) for one in found.files]
+    return Changes(
+        since=found.since.name, until=found.until.name,
+        base=found.since.commit or "", end=found.until.commit or "", count=len(files),
+        added=sum(one.added or 0 for one in files), removed=sum(one.removed or 0 for one in files),
+        outside=sum(bool(one.outside) for one in files),
+        files=tuple(sorted(files, key=_out_of_scope_first)[:MOST_LISTED]),
+        more=max(len(files) - MOST_LISTED, 0), again=again,
+    )  # fmt: skip
+
+
+def _out_of_scope_first(file: ChangedFile) -> tuple[bool, str]:
+    return (not file.outside, file.path)
+
+
+def _changed_file(one: Difference, rules: RuleBook, story: str | None) -> ChangedFile:
+    path = one.path.decode("utf-8", "backslashreplace")
+    outside = tuple(step for step in one.steps if not may_write(rules, step, story, path))
+    return ChangedFile(
+        path=_cut(path) or "", status=one.status, added=one.added, removed=one.removed, outside=outside
+    )
+
+
+def may_write(rules: RuleBook, step: str, story: str | None, path: str) -> bool:
+    """Return whether the step table lets a step write a path; a step that it does not have may write any."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a gate needs it)
+
+    rule = rules.steps.get(step)
+    if rule is None:
+        return True
+    return GitIgnoreSpec.from_lines(expand(pattern, story) for pattern in rule.claude_writes).match_file(path)
+
+
+# --- the tests ----------------------------------------------------------------------------------------
+async def _tests(
+    key: TrackKey, journal: Journal, situation: Situation, runs: Sequence[StoredRun]
+) -> tuple[GateTests, tuple[str, ...]]:
+    """Return how the tests were and are, and what is not known about them."""
+    body = await journal.load_baseline(key, situation.state.story)
+    claim = claim_of(await journal.latest_of(key, _CLAIMS, _MOST_RUNS), {run.id for run in runs})
+    unknown: tuple[str, ...] = ()
+    try:
+        baseline = None if body is None else evidence.decode(body)
+    except StoreError as error:
+        baseline, unknown = None, (error.message,)
+    before = None if baseline is None else _counts_of(baseline)
+    measured = next((run for run in runs if run.tests is not None and run.tests.fault is None), None)
+    tests = GateTests(before=before, claimed=claim)
+    return tests if measured is None else _with_measured(tests, measured, baseline), unknown
+
+
+_UNMEASURED: Final = "no test command is set, so nothing is measured: counts of tests are an agent's claim"
+
+
+def _with_measured(tests: GateTests, run: StoredRun, baseline: evidence.Baseline | None) -> GateTests:
+    found = run.tests
+    assert found is not None
+    known = None if baseline is None else baseline.results
+    new = () if known is None else tuple(one for one in found.failing if one not in known)
+    return replace(
+        tests, measured=found.counts if found.verified else None, verified=found.verified, run=run.id,
+        failing=_few(found.failing), regressed=_few(found.regressed), new=_few(new),
+        new_collected=None if known is None else found.new_collected,
+    )  # fmt: skip
+
+
+_CLAIMS: Final = ("executor_exited", "handoff_arrived")
+"""The events that carry an agent's hand-off."""
+
+
+def claim_of(events: Iterable[Mapping[str, Any]], runs: Collection[str]) -> TestCounts | None:
+    """Return the counts of tests that an agent of these runs has claimed last; `events` newest first."""
+    for event in events:
+        reading = event.get("reading") or {}
+        tests = (reading.get("handoff") or {}).get("tests")
+        if event.get("dispatch") in runs and tests is not None:
+            return TestCounts.model_validate(tests)
+    return None
+
+
+def _counts_of(baseline: evidence.Baseline) -> TestCounts:
+    values = list(baseline.results.values())
+    failed = values.count("failed") + values.count("error") + len(baseline.unloadable)
+    return TestCounts(passed=values.count("passed"), failed=failed, skipped=values.count("skipped"))
+
+
+def _test_files(situation: Situation, changes: Changes | None) -> tuple[str, ...]:
+    rules = situation.rules
+    red = [step for step, rule in rules.steps.items() if rule.tests == "red"]
+    files = changes.files if changes is not None else ()
+    story = situation.state.story
+    return tuple(one.path for one in files if any(may_write(rules, step, story, one.path) for step in red))
+
+
+def _few(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shortened(name, _MOST_TEXT) for name in names[:MOST_LISTED])
+
+
+# --- the attempts -------------------------------------------------------------------------------------
+def of_this_life(runs: Iterable[StoredRun], track: Track, name: str) -> tuple[StoredRun, ...]:
+    """Return the story's runs since it was started last, newest first, of runs in that order.
+
+    The ledger counts the hand-offs that were judged since then: one more is of an earlier start.
+    """
+    assert track.state is not None
+    left, found = dict(track.ledger.facts.attempts), []
+    for run in runs:
+        if run.story != track.state.story or run.key.track != name:
+            continue
+        if run.result in _JUDGED and not left.get(run.step):
+            break
+        if run.result in {*_JUDGED, Status.NEEDS_HUMAN}:
+            left[run.step] = max(left.get(run.step, 0) - 1, 0)
+        found.append(run)
+    return tuple(found)
+
+
+def _attempts(runs: Sequence[StoredRun], runs_dir: Path) -> tuple[GateAttempt, ...]:
+    """Return attempts for people, the oldest first. Blocks."""
+    return tuple(_attempt(run, runs_dir) for run in reversed(runs[:MOST_LISTED]))
+
+
+def _attempt(run: StoredRun, runs_dir: Path) -> GateAttempt:
+    passed = run.result == Status.PASS
+    return GateAttempt(
+        run=run.id, step=run.step, attempt=run.attempt, executor=run.executor, result=run.outcome,
+        why=None if passed or run.why is None else shortened(run.why, _MOST_TEXT),
+        seconds=None if run.exit is None else round(run.exit.seconds, 1),
+        sandbox=_held_by(runs_dir / run.id),
+    )  # fmt: skip
+
+
+def _held_by(run_dir: Path) -> str | None:
+    """Return the level that held a run; None where its records are gone."""
+    try:
+        run = claimed(run_dir)
+        start = None if run is None else run.start_record()
+    except (OSError, ValueError):
+        return None
+    return None if start is None else start.sandbox or "off"
+
+
+_LEVELS: Final = ("off", "landlock", "namespaces", "strict")
+
+
+def _weakest(attempts: Iterable[GateAttempt]) -> str | None:
+    held = {one.sandbox for one in attempts}
+    return next((level for level in _LEVELS if level in held), None)
+
+
+# --- what is still open -------------------------------------------------------------------------------
+def _open_points(
+    folder: str, situation: Situation, changes: Changes | None
+) -> tuple[tuple[OpenPoint, ...], tuple[OpenPoint, ...]]:
+    """Return the unclear lines, and the boxes that the steps behind the story have left open. Blocks."""
+    changed = [one.path for one in changes.files if one.status != "removed"] if changes is not None else []
+    names = dict.fromkeys((*to_review(situation), *changed, _HANDOFF))
+    unclear = (point for name in list(names)[:MOST_LISTED] for point in _marked(folder, name))
+    path = situation.rules.path_from(situation.state.task_type, situation.state.step)
+    here = path.index(situation.state.step) if situation.state.step in path else len(path)
+    boxes = _boxes(folder, situation.state.story or "", path[here:])
+    return tuple(_first(unclear)), tuple(_first(boxes))
+
+
+def _first(points: Iterable[OpenPoint]) -> Iterator[OpenPoint]:
+    for place, point in enumerate(points):
+        if place == MOST_LISTED:
+            return
+        yield point
+
+
+def _marked(folder: str, name: str) -> Iterator[OpenPoint]:
+    for number, line in enumerate(_lines_of(folder, name), start=1):
+        if _MARK in line.upper():
+            yield OpenPoint(file=_cut(name) or "", line=number, text=shortened(line, _MOST_TEXT))
+
+
+def _boxes(folder: str, story: str, ahead: Collection[str]) -> Iterator[OpenPoint]:
+    lines = _lines_of(folder, CHECKLIST)
+    if not lines or lines[0].strip() != f"# {story}":
+        return
+    for number, section, text in unticked(lines, ahead):
+        yield OpenPoint(
+            file=CHECKLIST, line=number, text=shortened(text, _MOST_TEXT),
+            section=_cut(section),
+        )  # fmt: skip
+
+
+def _lines_of(folder: str, name: str) -> list[str]:
+    """Return the lines of a file of a project; none where it is not there, or not to be read."""
+    try:
+        seen = read_project_file(Path(folder), name, _MOST_FILE)
+    except HandoffdError:
+        return []
+    return [] if seen is None else seen.content.decode("utf-8", "replace").splitlines()
