@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.beside [--stories 6] [--parallel 3] [--rounds 3] [--work 2]
 
-Agents do nothing but wait for `--work` seconds in each of two steps; every story gets a clone, commits, tests and
-its landing, by a real daemon. The two ways take turns, so that a busy machine slows both.
+Agents only wait for `--work` seconds in each of two steps; every story gets a clone, commits, tests and its
+landing, by a real daemon. The two ways take turns, so that a busy machine slows both.
 """
 
 from __future__ import annotations
