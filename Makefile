@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-watch bench-stream bench-hook bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -39,6 +39,9 @@ bench: $(READY)  ## How fast it is, beside a floor and the reference CLI (ARGS="
 
 bench-scale: $(READY)  ## What 10,000 projects at rest cost
 	@$(BIN)/python -m tests.benchmarks.scale $(ARGS)
+
+bench-past: $(READY)  ## How long a report takes with 10,000 projects and 100,000 runs in the journal
+	@$(BIN)/python -m tests.benchmarks.looking_back $(ARGS)
 
 bench-watch: $(READY)  ## What watching 1,000 and 10,000 projects costs, with each back end
 	@$(BIN)/python -m tests.benchmarks.watching $(ARGS)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.agents import FALSE_CLAIM
 from tests.support.commands import typed
 from tests.support.daemon import Daemon, prompts, sample
 from tests.support.eventually import eventually_sync
@@ -55,7 +56,7 @@ def test_impl_fails_twice_then_passes(daemon: Daemon, tmp_path: Path) -> None:
 
 def test_a_lie_is_measured(daemon: Daemon, tmp_path: Path) -> None:
     """An impl that claims to pass while tests fail is failing, and says which."""
-    project = sample(tmp_path, script={"impl": ["lie", "pass"]})
+    project = sample(tmp_path, script={"impl": [FALSE_CLAIM, "pass"]})
 
     daemon.begin(project)
     pass_review(daemon, project)
@@ -69,7 +70,7 @@ def test_a_lie_is_measured(daemon: Daemon, tmp_path: Path) -> None:
 def test_what_was_measured_is_told_as_such(daemon: Daemon, tmp_path: Path) -> None:
     """Numbers beside a failure are the daemon's own where it ran the tests."""
     rules = "steps:\n  impl:\n    max_attempts: 1\n"
-    project = sample(tmp_path, script={"impl": "lie"}, rules=rules)
+    project = sample(tmp_path, script={"impl": FALSE_CLAIM}, rules=rules)
 
     daemon.begin(project)
     pass_review(daemon, project)

@@ -17,6 +17,10 @@ GATED = "steps: {bdd: {next_on_pass: review}, review: {next_on_pass: done}}\n"
 """A step table for tests to which the steps do not matter: one step, the review, and the story is done."""
 
 
+FALSE_CLAIM = "lie"
+"""In a script of the rehearsal: an attempt that says it passed while tests fail."""
+
+
 def shell_agent(base: Path, script: str, *arguments: object, **more: Any) -> Json:
     """Return an executor that runs a shell script, which is written to `agent.sh`."""
     (base / "agent.sh").write_text(script)

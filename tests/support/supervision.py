@@ -14,7 +14,7 @@ from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
-from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
     Applied,
     BacklogView,
@@ -155,6 +155,7 @@ class MemorySupervision:
         """What `hand_out` answers, one after another; then it gives the first step away."""
         self.used: dict[str, Usage] = {}
         self.limited: tuple[AccountView, ...] = ()
+        self.shared_caps: Caps = {}
         self.line = SlotsView(closed=None, limits=(), waiting=(), waiting_in_all=0)
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
@@ -219,6 +220,10 @@ class MemorySupervision:
     def limits(self) -> tuple[AccountView, ...]:
         """Return what was put there."""
         return self.limited
+
+    def caps(self) -> Caps:
+        """Return the caps that all projects share."""
+        return self.shared_caps
 
     def slots(self) -> SlotsView:
         """Return what was put there."""

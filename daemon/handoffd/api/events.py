@@ -26,7 +26,7 @@ from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Standing, StoredEvent, StoredRun
+from handoffd.journal.records import Part, Standing, StoredEvent, StoredRun
 from handoffd.protocol.state import plain
 
 Names = Mapping[str, str]
@@ -133,23 +133,12 @@ def _counts_first(tests: TestEvidence) -> Json:
     return {**dumped.pop("counts"), **dumped}
 
 
-async def latest(journal: Journal, project: str | None, count: int) -> list[StoredEvent]:
-    """Return the last `count` events, oldest first; of one root or of all."""
-    width = count if project is None else 4 * count
-    while True:
-        after = max(0, journal.newest - width)
-        found = await journal.events(after, project, max(width, count))
-        if len(found) >= count or after == 0:
-            return list(found[-count:])
-        width *= 4
-
-
 async def gap(journal: Journal, after: int) -> HistoryGap | None:
     """Return the marker for missing events above `after`; None when all are there."""
     if after > journal.newest:
         # Numbers only rise, so the reader's number comes from another journal.
         return HistoryGap(after=after, next=1, why="the journal is another one, or older")
-    first = await journal.events(after, None, 1)
+    first = await journal.events(after, limit=1)
     if first and first[0].seq > after + 1:
         return HistoryGap(after=after, next=first[0].seq, why="older events are not kept")
     return None
@@ -158,11 +147,11 @@ async def gap(journal: Journal, after: int) -> HistoryGap | None:
 async def follow(
     journal: Journal,
     after: int,
-    project: str | None,
+    part: Part,
     closing: anyio.Event,
     names: Callable[[], Names] = lambda: NO_NAMES,
 ) -> AsyncIterator[HistoryEvent | HistoryGap]:
-    """Yield events above `after` as they come, with gap markers, until `closing` or the journal closes."""
+    """Yield events of a part above `after` as they come, with gaps, until `closing` or the journal closes."""
     missing = await gap(journal, after)
     if missing is not None:
         yield missing
@@ -170,7 +159,7 @@ async def follow(
     left_out = deque(one for one in await journal.left_out() if one.after >= after)
     while True:
         newest = journal.newest  # read first: an event committed meanwhile is in the next batch
-        batch = await journal.events(after, project, BATCH)
+        batch = await journal.events(after, limit=BATCH, part=part)
         called = names()
         for event in batch:
             while left_out and left_out[0].next <= event.seq:

@@ -14,7 +14,7 @@ from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
-from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
     Applied,
     BacklogView,
@@ -147,6 +147,9 @@ class Supervision(Protocol):
 
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
+
+    def caps(self) -> Caps:
+        """Return the caps that all projects share."""
 
     def slots(self) -> SlotsView:
         """Return the slots, and the running and waiting tracks."""

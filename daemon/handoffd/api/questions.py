@@ -15,6 +15,7 @@ from handoffd.api.arguments import BAD_ARGUMENT
 from handoffd.api.client import question_path
 from handoffd.api.events import MOST_EVENTS
 from handoffd.api.folders import LANGUAGES, Inspecting
+from handoffd.api.past import WHEN
 from handoffd.api.reads import Reads
 from handoffd.errors import Refused
 from handoffd.journal.dispatches import Grouping
@@ -99,10 +100,16 @@ _LANGUAGE: Final = UrlParameter(
     name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
 )
 _BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="what to sum up by; `step` without it")
-_SINCE: Final = UrlParameter(
-    name="since",
-    pattern="^([0-9]{1,4}[hdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$",  # the check accepts more
-    help="7d, 12h, 2w, a date like 2026-01-31, or an RFC 3339 time",
+_WHEN: Final = "^([0-9]{1,4}[hdw]|yesterday|today|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
+"""The check accepts more."""
+_SINCE: Final = UrlParameter(name="since", pattern=_WHEN, help=WHEN)
+_UNTIL: Final = UrlParameter(name="until", pattern=_WHEN, help="the end; as `since`")
+_OF_STORY: Final = UrlParameter(name="story", help="the id of a story; all without it")
+_PART: Final = (
+    _OF_STORY,
+    UrlParameter(name="step", help="the name of a step; all without it"),
+    _SINCE,
+    _UNTIL,
 )
 _AFTER: Final = UrlParameter(
     name="after", type="number", help="the last known number; without it, the latest events"
@@ -175,12 +182,22 @@ _QUESTIONS: Final = (
     ),
     Question(
         name="runs", help="The latest dispatches, newest first: as `runs --json`.",
-        parameters=(PROJECT, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
+        parameters=(PROJECT, *_PART, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
+    ),
+    Question(
+        name="report",
+        help="What happened since then (12h), what needs you, what goes on: as `report --json`.",
+        parameters=(PROJECT, _SINCE, _UNTIL), ask=Reads.report, hint="handoffd report --help",
+    ),
+    Question(
+        name="stories", help="Stories, the latest first, with outcome, cost and commit: as `stories --json`.",
+        parameters=(PROJECT, _OF_STORY, _SINCE, _UNTIL, _at_most(100)), ask=Reads.stories,
+        hint="handoffd stories --help",
     ),
     Question(
         name="events",
         help="Events, oldest first; live with `follow` (one object a line) or `stream`.",
-        parameters=(PROJECT, _AFTER, _at_most(500)), ask=Reads.events,
+        parameters=(PROJECT, *_PART, _AFTER, _at_most(500)), ask=Reads.events,
     ),
     Question(
         name="detect", help="Which of the protocol's files a folder has, and the level of adoption.",

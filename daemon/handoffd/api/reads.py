@@ -1,11 +1,13 @@
-"""Reads about the supervised projects, with a daemon and without."""
+"""Reads about the supervised projects, with a daemon and without. What has happened is in `past.py`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import reduce
 from math import inf
+from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +18,15 @@ from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
     BacklogAnswer,
-    EventsAnswer,
     GateAnswer,
     GatesAnswer,
     HeldBack,
-    HistoryEvent,
-    HistoryGap,
     LimitsAnswer,
     NamedSchedule,
     NamedWorkspace,
     NoticesAnswer,
     ProjectInShort,
     ProjectsAnswer,
-    RunsAnswer,
     SchedulesAnswer,
     SinkBacklog,
     SlotsAnswer,
@@ -40,26 +38,27 @@ from handoffd.api.answers import (
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import Names, addressed, event_answer, latest, named, run_answer
-from handoffd.api.outcomes import UsageAnswer, begin_of, grouping, usage_report
+from handoffd.api.events import Names, addressed, named
+from handoffd.api.past import Past, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
-from handoffd.engine.run import Footprint, Usage
+from handoffd.engine.run import UNITS, Footprint, Usage
 from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
-from handoffd.execute.meter import noted
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
 from handoffd.files.state_file import MAIN
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Backlog
+from handoffd.journal.records import Backlog, Part
 from handoffd.protocol.rules import DONE
+from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.values import CapUse, Report
 
 API = 1
 """Version of the JSON. New keys may come at any time; a key that changes its meaning raises the version."""
@@ -69,11 +68,15 @@ _RUNS_SEARCHED: Final = 20
 ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]]]
 """Returns the schedules of one root, or of all; and the schedules that match no project."""
 
+REPORT_SINCE: Final = "12h"
+"""How far a report reaches back if no time is given: one night."""
+_REPORT: Final = "handoffd report --since 12h"
+
 LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
 
 
-class Reads:
+class Reads(Past):
     """The reads. `daemon`: whether a daemon answers, or the process of one command."""
 
     def __init__(
@@ -88,18 +91,10 @@ class Reads:
         renewing: Renewing | None = None,
         schedules: ToldSchedules | None = None,
     ) -> None:
+        super().__init__(supervision, journal, clock, runs_dir, daemon=daemon)
         self._renewing = renewing
         self._schedules = schedules
-        self._supervision = supervision
-        self.journal = journal
-        self._clock = clock
-        self._runs_dir = runs_dir
-        self.daemon = daemon
         self._desk = desk or NoDesk()
-
-    def now(self) -> datetime:
-        """Return the time."""
-        return self._clock.now()
 
     async def status(self, project: str | None = None) -> StatusAnswer:
         """Return every project's status, or one's."""
@@ -259,67 +254,43 @@ class Reads:
         told = [NamedSchedule(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return SchedulesAnswer(at=self.now(), daemon=self.daemon, schedules=told, idle=idle)
 
+    async def report(
+        self, project: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Report:
+        """Return what happened since then, and where everything is now.
+
+        Raises Refused (BAD_ARGUMENT; TOO_MUCH_HISTORY for a time in which too much happened).
+        """
+        root, now = self.root_of(project), self.now()
+        begin = moment_of(since or REPORT_SINCE, now, "since", "report") or now
+        end = min(moment_of(until, now, "until", "report") or now, now)
+        if begin >= end:
+            raise Refused("the report would end before it begins", code="BAD_ARGUMENT", hint=_REPORT)
+        night = await self.journal.past.night(Part(project=root, since=begin, until=end))
+        views = await self._supervision.views() if root is None else (await self._supervision.view(root),)
+        schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
+        fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
+        asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
+        return await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
+
+    async def _spent(self, now: datetime) -> list[CapUse]:
+        """Return what is spent of the caps that all projects share, by what is booked."""
+        found = []
+        for scope, cap in self._supervision.caps().items():
+            since = moment_of("today", now, "since") if scope == "day" else None
+            used = reduce(add, (one.usage for one in await self.journal.usage("day", since=since)), Usage())
+            for unit in UNITS:
+                spent = (used.cost_usd or 0.0) if unit == "usd" else used.tokens
+                if (most := getattr(cap, unit)) is not None:
+                    found.append(CapUse(scope=scope, unit=unit, spent=spent, cap=most))
+        return found
+
     async def peek(self, project: str) -> Peek:
         """Return what the next turn of a project would do."""
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         found = peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
         return replace(found, called=self.names().get(root))
-
-    async def _events(self, project: str | None, after: int | None, limit: int) -> list[HistoryEvent]:
-        root = self.root_of(project)
-        if after is None:
-            found = await latest(self.journal, root, limit)
-        else:
-            found = list(await self.journal.events(after, root, limit))
-        names = self.names()
-        return [event_answer(event, names) for event in found]
-
-    async def events(
-        self, project: str | None = None, after: int | None = None, limit: int = 500
-    ) -> EventsAnswer:
-        """Return at most `limit` events above number `after`, oldest first; None: the last ones.
-
-        `gaps` are numbers among them that are not kept. Without `after`, gaps before the first returned event
-        are left out if older events exist.
-        """
-        left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
-        found = await self._events(project, after, limit)
-        if not limit:  # no event, so no gap between events
-            return EventsAnswer(events=[], gaps=[])
-        whole = len(found) < limit
-        first = after if after is not None else 0 if whole else found[0].seq
-        last = self.journal.newest if whole else found[-1].seq
-        gaps = [
-            HistoryGap(after=max(one.after, first), next=one.next, why=one.why)
-            for one in left_out
-            if one.next > first + 1 and one.after < last
-        ]
-        return EventsAnswer(events=found, gaps=gaps)
-
-    async def runs(self, project: str | None = None, limit: int = 100) -> RunsAnswer:
-        """Return the latest dispatches, newest first."""
-        found = await self.journal.runs(self.root_of(project), limit)
-        names, usage = self.names(), self._supervision.usage()
-        if not self.daemon:
-            usage = await to_thread.run_sync(
-                self._noted_usage, [run.id for run in found if run.result is None]
-            )
-        return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
-
-    def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
-        """Return the usage of runs that a daemon saved last."""
-        return {run: noted(self._runs_dir / run).seen.usage for run in runs}
-
-    async def usage(
-        self, project: str | None = None, by: str | None = None, since: str | None = None
-    ) -> UsageAnswer:
-        """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
-        group, begin = grouping(by), begin_of(since, self.now())
-        root = self.root_of(project)
-        sums = await self.journal.usage(group, since=begin, project=root)
-        rows, total = usage_report(sums, group, self.names())
-        return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
         """Return the place of a run's output: of the named run, or of the project's latest."""
@@ -337,20 +308,12 @@ class Reads:
             raise NotFound(message, hint="handoffd config show # retention")
         raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
 
-    def names(self) -> Mapping[str, str]:
-        """Return the names of projects in commands, by root."""
-        return self._supervision.names()
-
     def name(self, error: HandoffdError) -> None:
         """Add to an error's details the project that its hint is for, and what commands call that."""
         names = self.names()
         root = next((word for word in (error.hint or "").split(" ") if word in names), None)
         if root is not None:
             error.details = {"project": root, "called": names[root], **error.details}
-
-    def root_of(self, project: str | None) -> str | None:
-        """Return the root of a project; None for None. Raises NotFound."""
-        return None if project is None else self._supervision.find(project)
 
 
 def _gate_in_short(

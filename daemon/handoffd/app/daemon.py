@@ -8,12 +8,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import structlog
@@ -26,7 +27,8 @@ from handoffd.app.logs import configure_logging
 from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
 from handoffd.app.wiring import parts
 from handoffd.capacity.machine import Machine
-from handoffd.clock import SystemClock
+from handoffd.clock import Clock, SystemClock, rfc3339
+from handoffd.engine.notice import Notice
 from handoffd.errors import HandoffdError
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.gauges import gauges
@@ -36,7 +38,11 @@ from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import LOOK_EVERY_S, Timetable
 from handoffd.inspection.own_files import warmed
 from handoffd.metrics.counters import Counted
+from handoffd.notify.digests import report_at
+from handoffd.notify.notices import report_notice
 from handoffd.protocol.rules import Language
+from handoffd.report.rendering import as_lines
+from handoffd.report.values import Report
 from handoffd.schedule.poller import Scheduler, follow_lag
 from handoffd.settings.loading import Given
 from handoffd.settings.model import Settings
@@ -84,6 +90,12 @@ AFTERWARDS: Final = (
 )
 """Modules that the first answer does not need. What uses them imports them, and the daemon imports them all
 soon, once all projects are read: later an upgrade may have replaced them by another release's."""
+
+LIFE_EVERY_S = 60.0
+"""How often the journal notes that the daemon lives: a report says by this since when it did not."""
+
+REPORT_EVERY_S = 5.0
+"""How late the report of the night may be."""
 
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then is on a disk that does not answer."""
@@ -151,6 +163,8 @@ class Daemon:
         """Run until asked to stop; return the exit code."""
         async with self._manager.extending("starting"):
             await self._services.launcher.learn_boot()
+            with suppress(HandoffdError):  # a disk may be full: then it is noted later
+                await self._services.journal.lives.begin(self._services.clock.now())
             await self._roster.load()
             gc.freeze()  # what is there by now stays; what projects are made of comes and goes
             gc.enable()
@@ -160,6 +174,7 @@ class Daemon:
         self._scheduler.every("clones", CLONES_EVERY_S, self._housekeeping.make_room)
         self._scheduler.every("memory", GIVE_BACK_EVERY_S, partial(to_thread.run_sync, give_back))
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
+        self._scheduler.every("life", LIFE_EVERY_S, self._note_life)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
@@ -174,6 +189,9 @@ class Daemon:
             cleaner=self._housekeeping,
         )  # fmt: skip
         self._timetable.begin = service.start_due
+        clock, send = self._services.clock, self._services.notifier.send
+        morning = Morning(lambda: self._settings, clock, service.report, send)
+        self._scheduler.every("report", REPORT_EVERY_S, morning.look)
         self._scheduler.every("timetable", LOOK_EVERY_S, self._timetable.look)
         server = ControlServer(service, self._settings.control_socket, door=_door_of(self._settings))
         with self._at_once:
@@ -285,6 +303,9 @@ class Daemon:
         beats = beats_of(services.journal.waiting_since, self._roster.polled, poll_s)
         return stuck(beats, services.clock.monotonic())
 
+    async def _note_life(self) -> None:
+        await self._services.journal.lives.beat(self._services.clock.now())
+
     async def _look_at_machine(self) -> None:
         before = self._machine.trouble
         await self._machine.look()
@@ -312,6 +333,8 @@ class Daemon:
             log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
         if not await self._services.notifier.finish(FINISH_S):
             log.warning("a notice may be delivered twice: its sink was cut short", waited_s=FINISH_S)
+        with suppress(HandoffdError):
+            await self._services.journal.lives.end(self._services.clock.now())
         if not self._manager.present:
             await (
                 self._services.launcher.retire()
@@ -366,3 +389,50 @@ def give_back() -> None:
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+# --- the report of the night, as a notice --------------------------------------------------------------
+# What is due follows from the settings and the time, and the text of the notice from the journal. Its id is
+# that of the day, and the journal keeps one notice of an id. So a daemon that was killed while it made the
+# report, or that only starts after its time, sends it as well, and none sends it twice.
+class Reporting(Protocol):
+    """Makes reports."""
+
+    def __call__(self, project: str | None, since: str | None, until: str | None) -> Awaitable[Report]:
+        """Return what happened between two times. Raises HandoffdError."""
+
+
+class Morning:
+    """Sends the report once a day, if anything has happened. `report` makes it, `send` takes the notice."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        clock: Clock,
+        report: Reporting,
+        send: Callable[[Notice], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._report = report
+        self._send = send
+        self._seen: datetime | None = None
+        """When the report was due that this process has dealt with."""
+
+    async def look(self) -> None:
+        """Send the report if it is due and was not sent."""
+        settings = self._settings()
+        due = report_at(settings.report, settings.notify.quiet, self._clock.now())
+        if due is None or due[0] == self._seen:
+            return
+        until, since = due
+        try:
+            report = await self._report(None, rfc3339(since), rfc3339(until))
+        except HandoffdError as error:
+            log.warning("no report is sent", error=error.message)
+            return
+        self._seen = until
+        if not report.is_quiet:
+            lines, place = as_lines(report), str(settings.state_dir)
+            self._send(report_notice(lines, place, since, until, self._clock))
+            log.info("report made", events=report.events)

@@ -98,6 +98,12 @@ class Budgets:
         self._days[self._day] = self._days.get(self._day, Usage()) + usage
 
     @property
+    def shared(self) -> Caps:
+        """The caps that all projects share."""
+        caps = {scope: _cap_of(self._caps, scope) for scope in SCOPES if scope in SHARED}
+        return {scope: cap for scope, cap in caps.items() if _is_set(cap)}
+
+    @property
     def booked(self) -> Usage:
         """What all runs used that the journal has ever seen end."""
         return self._booked

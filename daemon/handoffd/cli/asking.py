@@ -30,6 +30,22 @@ _LONGEST_PAUSE_S: Final = 30.0
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def narrowing(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose a part of the history."""
+    options = (
+        click.option("--story", metavar="ID", help="Only of this story."),
+        click.option("--step", metavar="STEP", help="Only of this step."),
+        click.option("--since", metavar="WHEN", help=f"Only since then: {WHEN}."),
+        click.option("--until", metavar="WHEN", help="Only before then."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+WHEN: Final = "12h, 7d, yesterday, or a date like 2026-01-31"
+
+
 def print_json(answer: Json) -> None:
     """Print an answer for programs: indented, one object."""
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.api.client import Stream
-from handoffd.cli.asking import insisted, json_option, project_argument
+from handoffd.cli.asking import insisted, json_option, narrowing, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import counted
@@ -308,21 +308,23 @@ _WIDTH = 400
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new events until Ctrl-C.")
 @click.option("--oneline", is_flag=True, help="One line per event, without details.")
+@narrowing
 @json_option
 @click.pass_obj
 def events(place: Place, /, **asked: Any) -> None:
     """Print each decision about PROJECT or all projects, oldest first, with its cause.
 
     Below a decision: the fact that led to it, the rule that decided (a row of the step table, a limit), and
-    the consequences. Without --after: the latest events. --json prints one object per line; an object of
-    type `gap` marks missing events.
+    the consequences. Without --after: the latest events, of the part that is asked for. --json prints one
+    object per line; an object of type `gap` marks missing events.
     """
     word = asked["project"] or asked["named"]
     named = None if word is None else place.project(word)
+    part = {name: asked[name] for name in ("story", "step", "since", "until", "after")}
     if asked["follow"]:
-        found: Iterable[dict[str, Any]] = _follow(place, named, asked["after"])
+        found: Iterable[dict[str, Any]] = _follow(place, {**part, "project": named})
     else:
-        found = _recorded(place, named, asked["after"], asked["limit"])
+        found = _recorded(place, {**part, "project": named, "limit": asked["limit"]})
     for event in found:
         if asked["as_json"]:
             click.echo(json.dumps(event, ensure_ascii=False))
@@ -354,8 +356,8 @@ def line(event: dict[str, Any]) -> str:
     return f"{moment(event['at'])}  {event['seq']}  {called(event)}  {what}"
 
 
-def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:
-    answer = ask(place, "events", project=project, after=after, limit=limit)
+def _recorded(place: Place, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = ask(place, "events", **wanted)
     recorded: list[dict[str, Any]] = answer.json["events"]
     gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # older daemons do not report gaps
     return sorted([*recorded, *gaps], key=_place)
@@ -366,9 +368,9 @@ def _place(one: dict[str, Any]) -> float:
     return float(one["next"]) - 0.5 if one["type"] == "gap" else float(one["seq"])
 
 
-def _follow(place: Place, project: str | None, after: int | None) -> Iterator[dict[str, Any]]:
+def _follow(place: Place, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
     def begun() -> Iterator[dict[str, Any]]:
-        lines = place.client().lines("/v1/events", after=after, project=project, follow=1)
+        lines = place.client().lines("/v1/events", **wanted, follow=1)
         return chain(list(islice(lines, 1)), lines)
 
     try:

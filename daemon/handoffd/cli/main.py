@@ -87,6 +87,11 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of a given run."),
     "events": ("handoffd.cli.log:events", "Print each decision and its cause; follow with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
+    "report": (
+        "handoffd.cli.runs:report",
+        "Report what happened overnight, what needs you, and what goes on.",
+    ),
+    "stories": ("handoffd.cli.runs:stories", "List stories with their outcome, cost and commit."),
     "metrics": ("handoffd.cli.daemon:metrics", "Print the daemon's series for Prometheus, or a dashboard."),
     "limits": ("handoffd.cli.slots:limits", "List the accounts at a usage limit; lift a limit."),
     "slots": ("handoffd.cli.slots:slots", "Show which tracks run, which wait, and why."),
@@ -138,8 +143,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "gate", "peek", "story", "snapshots", "workspaces", "schedule", "log", "events", "runs",
-        "usage", "limits", "slots", "notices",
+        "status", "report", "gate", "peek", "story", "stories", "snapshots", "workspaces", "schedule",
+        "log", "events", "runs", "usage", "limits", "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
@@ -204,6 +209,8 @@ schedule shop
 log shop --follow
 events shop --follow
 runs shop --limit 5
+report --since yesterday
+stories --since yesterday
 usage --by project --since 7d
 limits lift claude
 slots

@@ -1,4 +1,4 @@
-"""`handoffd runs`: dispatches, one a line; `handoffd usage`: their tokens and cost summed up."""
+"""What has happened: `handoffd report` on a night, `runs`, `stories`; `usage`: tokens and cost summed up."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
+from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument
+from handoffd.cli.wording import (
+    called,
+    fitting,
+    moment,
+    no_daemon,
+    plain,
+    screen_width,
+    shorten,
+    styled,
+    used,
+)
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask
@@ -27,17 +37,19 @@ _RUNS_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list."
 )
+@narrowing
 @json_option
 @click.pass_obj
-def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
+def runs(place: Place, /, project: str | None, limit: int, as_json: bool, **part: str | None) -> None:
     """List the latest dispatches, newest first; of PROJECT, or of all."""
     named = None if project is None else place.project(project)
-    answer = ask(place, "runs", project=named, limit=limit)
+    answer = ask(place, "runs", project=named, limit=limit, **part)
     if as_json:
         print_json(answer.json)
         return
     found = answer.json["runs"]
-    click.echo("\n".join(runs_report(found, screen_width())) if found else "Nothing has run yet.")
+    nothing = "Nothing of that has run." if any(part.values()) else "Nothing has run yet."
+    click.echo("\n".join(runs_report(found, screen_width())) if found else nothing)
 
 
 def runs_report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
@@ -67,6 +79,93 @@ def _took(run: dict[str, Any]) -> tuple[str, str]:
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
     return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)
+
+
+# --- report ------------------------------------------------------------------------------------------
+@click.command()
+@project_argument
+@click.option("--project", "-p", "named", metavar="PROJECT", help="Same as PROJECT.")
+@click.option("--since", metavar="WHEN", default="12h", show_default=True, help=f"Since then: {WHEN}.")
+@click.option("--until", metavar="WHEN", help="Only what happened before then.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, with every entry.")
+@click.option("--html", "form", flag_value="html", help="Print one HTML file that needs no other.")
+@json_option
+@click.pass_obj
+def report(place: Place, /, project: str | None, named: str | None, form: str | None, **asked: Any) -> None:
+    """Report on PROJECT or all projects: what landed, what needs you, what failed, what goes on.
+
+    Each line that needs you has the command to type. What an agent claimed and the daemon measured otherwise
+    is listed, too; then what the runs cost, and what the time was spent on.
+    """
+    word = project or named
+    root = None if word is None else place.project(word)
+    answer = ask(place, "report", project=root, since=asked["since"], until=asked["until"])
+    if asked["as_json"]:
+        print_json(answer.json)
+        return
+    from msgspec import convert
+
+    from handoffd.report.rendering import as_html, as_markdown, as_text
+    from handoffd.report.values import Report
+
+    shown = {"html": as_html, "markdown": as_markdown}.get(form or "", as_text)
+    click.echo(shown(convert(answer.json, Report)))
+    if not answer.daemon and form is None:
+        click.echo(f"\n{no_daemon()}")
+
+
+# --- stories -------------------------------------------------------------------------------------------
+_STORIES_HEAD: Final = ("LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT")
+_STORIES_SPARE: Final = ("RUNS", "TOKENS", "COMMIT", "LATEST")
+
+
+@click.command()
+@project_argument
+@click.option("--story", metavar="ID", help="Only this story.")
+@click.option("--since", metavar="WHEN", help=f"Only what something happened to since then: {WHEN}.")
+@click.option("--until", metavar="WHEN", help="Only what had begun by then.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most stories to list."
+)
+@json_option
+@click.pass_obj
+def stories(place: Place, /, project: str | None, as_json: bool, **part: Any) -> None:
+    """List stories, the latest first: their outcome, their cost, and where they landed.
+
+    A story of PROJECT, or of all projects, is listed once something of it has run.
+    """
+    named = None if project is None else place.project(project)
+    found = ask(place, "stories", project=named, **part).json
+    if as_json:
+        print_json(found)
+    elif found["stories"]:
+        click.echo("\n".join(stories_report(found["stories"], screen_width())))
+    else:
+        click.echo("Nothing of such a story has run." if part["story"] else "No story has run yet.")
+
+
+def stories_report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/stories`, at most `width` columns wide (None: any)."""
+    rows = [
+        [
+            moment(story["latest_at"]),
+            called(story),
+            shorten(story["story"], 24),
+            _outcome(story),
+            str(story["runs"]),
+            *used(story),
+            f"{story['onto']} {story['commit'][:12]}" if story["commit"] else "–",
+        ]
+        for story in found
+    ]
+    return fitting(_STORIES_HEAD, rows, _STORIES_SPARE, width)
+
+
+def _outcome(story: dict[str, Any]) -> str:
+    """Return what a story has come to; of an open one, where it is: `impl failing`."""
+    if story["outcome"] != "open":
+        return styled(story["outcome"])
+    return f"{plain(story['step'])} {styled(story['status'] or 'running')}"
 
 
 # --- usage ---------------------------------------------------------------------------------------------

@@ -436,6 +436,8 @@ class ExecutorExited(Tagged, frozen=True, kw_only=True):
     mark: HandoffMark = HandoffMark()
     standby: Standby | None = None
     """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
+    untouched: tuple[str, ...] = ()
+    """Files that its hand-off says it changed, and that are as they were when the attempt was decided."""
 
 
 class CauseEnded(Tagged, frozen=True, kw_only=True):

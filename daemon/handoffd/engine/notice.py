@@ -34,7 +34,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
     `id` is unique, also among daemons, and stays the same when a notice is sent again: receivers may
     use it to drop repetitions. `at` is when it came about, however late it is sent. `kind` is one of
-    needs_human, timeout, blocked, done, warning, reminder, escalation, digest, test.
+    needs_human, timeout, blocked, done, warning, reminder, escalation, digest, report, test.
     """
 
     id: str
@@ -184,6 +184,7 @@ _HEADS = {
     "reminder": "still waits for you",
     "escalation": "still waits for an answer",
     "digest": "has news",
+    "report": "reports on the night",
     "test": "tests this way of telling you",
 }
 
@@ -204,16 +205,17 @@ def message(notice: Notice) -> str:
         then.append(f"To look at: {files}")
     where = f"{notice.project} ({notice.step})" if notice.step else notice.project
     end = [f"Where: {where}", *([f"Next: {notice.action}"] if notice.action else [])]
-    lines = _listed(notice.lines, notice.more, MOST_BYTES - _size([*first, *then, *end]))
+    whole = "handoffd report" if notice.kind == "report" else "handoffd notices"
+    lines = _listed(notice.lines, notice.more, MOST_BYTES - _size([*first, *then, *end]), whole)
     return _fitted("\n".join([*first, *lines, *then]), "\n".join(end))
 
 
-def and_more(count: int) -> str:
-    """Return the line below what a digest lists that counts what it does not."""
-    return f"and {count} more: handoffd notices"
+def and_more(count: int, whole: str = "handoffd notices") -> str:
+    """Return the line below what a digest lists that counts what it does not; `whole` shows all of it."""
+    return f"and {count} more: {whole}"
 
 
-def _listed(lines: Sequence[str], more: int, room: int) -> Sequence[str]:
+def _listed(lines: Sequence[str], more: int, room: int, whole: str) -> Sequence[str]:
     """Return the lines of a digest, or the first of them that fit and how many notices they leave out.
 
     Only whole ones: half a command could still be typed, and would be another one.
@@ -222,7 +224,7 @@ def _listed(lines: Sequence[str], more: int, room: int) -> Sequence[str]:
         return lines
     total = more + sum(line.startswith(ITEM) for line in lines)
     shown: list[str] = []
-    left = room - _size([and_more(total)])
+    left = room - _size([and_more(total, whole)])
     for line in lines:
         left -= _size([line])
         if left < 0:
@@ -230,7 +232,7 @@ def _listed(lines: Sequence[str], more: int, room: int) -> Sequence[str]:
         shown.append(line)
     while shown and not shown[-1].startswith(ITEM):  # the name of a project of which nothing follows
         shown.pop()
-    return [*shown, and_more(total - sum(line.startswith(ITEM) for line in shown))]
+    return [*shown, and_more(total - sum(line.startswith(ITEM) for line in shown), whole)]
 
 
 def _size(lines: Sequence[str]) -> int:

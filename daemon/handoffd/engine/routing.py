@@ -33,9 +33,12 @@ from handoffd.engine.decision import (
     to_land,
 )
 from handoffd.engine.track import (
+    EXTERNAL,
+    Dispatch,
     Facts,
     Ledger,
     Parked,
+    Phase,
     Queued,
     SinceReview,
     Track,
@@ -462,3 +465,35 @@ def _way_back(story: str, waits: Mapping[str, tuple[str, ...]]) -> tuple[str, ..
                 seen.add(name)
                 ways.append((*way, name))
     return None
+
+
+# --- what its time goes into ---------------------------------------------------------------------------
+Awaited = Literal["agent", "checks", "slot", "limit", "person", "story", "nothing"]
+"""What a story waits for: the agent at work, its checks, a slot (or its turn), a usage limit or a cap, a
+person, another story."""
+
+
+def awaited(track: Track) -> Awaited:
+    """Return what the story in flight waits for; nothing where there is none."""
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or state.step == DONE or ledger.closed:
+        return "nothing"
+    if state.status is Status.RUNNING:
+        return _awaited_of(ledger.dispatch)
+    if ledger.held_edit or ledger.paused_by or state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return "person"
+    if state.status is not Status.PENDING:
+        return "slot"  # judged: what follows is decided at its next turn
+    if ledger.capped or (ledger.limited and ledger.told):
+        return "limit"
+    if ledger.told:
+        return "story"
+    return "slot" if ledger.automatic else "person"
+
+
+def _awaited_of(dispatch: Dispatch | None) -> Awaited:
+    if dispatch is None:
+        return "person"  # the attempt is made by hand
+    if dispatch.phase in {Phase.BASELINE, Phase.CHECKING}:
+        return "checks"
+    return "person" if dispatch.executor == EXTERNAL else "agent"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -156,8 +156,21 @@ def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> froz
     Times are nanoseconds of the wall clock. The inode's change time decides, because a program cannot set
     it. A missing file counts as unchanged, and so does one whose real path is outside `root`.
     """
+    return frozenset(file for file, at in _last_changes(root, files) if at >= since_ns - _TICK_NS)
+
+
+def files_untouched_since(root: Path, files: Iterable[str], since_ns: int) -> tuple[str, ...]:
+    """Return the `files` below `root` that are there and were not changed since then; by the same clock.
+
+    A folder says nothing about the files in it, and a file that is missing may have been removed.
+    """
+    seen = ((file, at) for file, at in _last_changes(root, files) if os.path.isfile(os.path.join(root, file)))
+    return tuple(file for file, at in seen if at < since_ns - _TICK_NS)
+
+
+def _last_changes(root: Path, files: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield the files that are there, below `root`, each with the time of its last change."""
     top = os.path.realpath(root)
-    changed = set()
     for file in islice(files, MAX_FILES):
         if "\0" in file:
             continue
@@ -166,9 +179,8 @@ def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> froz
         if os.path.commonpath((top, real)) != top:
             continue
         moments = [at for at in (_changed_at(path), _changed_at(real)) if at is not None]
-        if moments and max(moments) >= since_ns - _TICK_NS:
-            changed.add(file)
-    return frozenset(changed)
+        if moments:
+            yield file, max(moments)
 
 
 def any_changed_since(root: Path, since_ns: int) -> bool:

@@ -19,7 +19,7 @@ from handoffd.capacity.accounts import AccountView, Lifted, lift
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
-from handoffd.engine.run import PostCheck, Usage
+from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import (
     Applied,
@@ -385,6 +385,10 @@ class Roster:
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
         return self._services.accounts.views(self._services.clock.now())
+
+    def caps(self) -> Caps:
+        """Return the caps that all projects share."""
+        return self._services.budgets.shared
 
     def slots(self) -> SlotsView:
         """Return the limits, the running tracks and the queue."""

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.events import Started
-from handoffd.engine.track import Dispatch, TrackKey
+from handoffd.engine.routing import Awaited, awaited
+from handoffd.engine.track import Dispatch, TrackKey, own_story
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
@@ -59,6 +60,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     verdict: dispatches.Verdict
     rules: WrittenRules | None
     grounds: str
+    story: str | None
+    awaits: Awaited
 
 
 def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
@@ -93,7 +96,16 @@ def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
         verdict=dispatches.verdict(record),
         rules=rules,
         grounds=encode_grounds(record.grounds),
+        story=_story_of(record),
+        awaits=awaited(record.track),
     )
+
+
+def _story_of(record: Record) -> str | None:
+    """Return the story that an event is about: the one it names, the one in flight, or the track's own."""
+    state = record.track.state
+    in_flight = None if state is None else state.story
+    return getattr(record.event, "story", None) or in_flight or own_story(record.key)
 
 
 def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
@@ -123,12 +135,13 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     rulebook = None if prepared.rules is None else keep_rules(db, prepared.rules)
     cursor = db.execute(
         """INSERT INTO events (at, project, track, kind, event, result, why,
-        step_before, status_before, step_after, status_after, digest, rulebook, grounds, track_digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        step_before, status_before, step_after, status_after, digest, rulebook, grounds, track_digest,
+        story, awaits)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(moment(record.at), *record.key, record.event.kind, prepared.event, prepared.result, record.why),
             *(*before, *prepared.standing, prepared.digest, rulebook, prepared.grounds),
-            digest_of(prepared.track),
+            *(digest_of(prepared.track), prepared.story, prepared.awaits),
         ),
     )
     assert cursor.lastrowid is not None

@@ -37,8 +37,8 @@ from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, TrackKey
 from handoffd.files.errors import storage_error
 from handoffd.journal.codec import decode_exit, decode_tests, encode, moment
-from handoffd.journal.queries import MOST_ROWS, decoded, only
-from handoffd.journal.records import INTERRUPTED, Record, StoredRun, UsageSum
+from handoffd.journal.queries import MOST_ROWS, decoded, named
+from handoffd.journal.records import INTERRUPTED, WHOLE, Part, Record, StoredRun, UsageSum
 from handoffd.journal.schema import migrate
 from handoffd.protocol.state import Status
 
@@ -70,7 +70,7 @@ _GROUPS: Final[Mapping[Grouping, tuple[str, ...]]] = {
     "day": ("date(ended_at, 'localtime')",),
     "executor": ("executor",),
 }
-_SUMS = """count(*), count(input_tokens),
+SUMS: Final = """count(*), count(input_tokens),
     count(input_tokens) - count(cost_usd), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(cost_usd),
     iif(min(priced) = max(priced), min(priced), iif(count(priced), 'mixed', NULL))"""
@@ -220,13 +220,24 @@ def _close_dispatches(db: sqlite3.Connection, key: TrackKey, end: Verdict) -> No
 
 
 # --- questions ----------------------------------------------------------------------------------------
-def dispatches(db: sqlite3.Connection, project: str | None, limit: int) -> tuple[StoredRun, ...]:
-    """Return at most `limit` dispatches, newest first."""
+_OF_PART: Final = {
+    "project": "project = :project",
+    "story": "story = :story",
+    "step": "step = :step",
+    "since": "decided_at >= :since",
+    "until": "decided_at < :until",
+}
+
+
+def dispatches(db: sqlite3.Connection, limit: int, part: Part = WHOLE) -> tuple[StoredRun, ...]:
+    """Return at most `limit` dispatches that were decided in a part of the history, newest first."""
+    values = named(part)
+    only = " AND ".join(["seq > 0", *(_OF_PART[name] for name, value in values.items() if value is not None)])
     rows = db.execute(
         f"""SELECT id, project, track, story, step, attempt, executor, decided_at,
         started_at, ended_at, exit, tests, result, why FROM dispatches
-        WHERE seq > 0 {only(project)} ORDER BY seq DESC LIMIT :limit""",  # noqa: S608  (two fixed texts)
-        {"project": project, "limit": min(limit, MOST_ROWS)},
+        WHERE {only} ORDER BY seq DESC LIMIT :limit""",  # noqa: S608  (fixed texts)
+        {**values, "limit": min(limit, MOST_ROWS)},
     )
     return tuple(_run(row) for row in rows)
 
@@ -259,7 +270,7 @@ def sums(
     late = "AND ended_at >= :since" if since else ""
     of_one = "AND project = :project" if project else ""
     rows = db.execute(
-        f"""SELECT {columns}, {_SUMS} FROM dispatches WHERE exit IS NOT NULL {late} {of_one}
+        f"""SELECT {columns}, {SUMS} FROM dispatches WHERE exit IS NOT NULL {late} {of_one}
         GROUP BY {columns} ORDER BY {columns}""",  # noqa: S608  (fixed texts)
         {"since": moment(since) if since else None, "project": project},
     )
@@ -268,13 +279,19 @@ def sums(
 
 
 def _sum(key: tuple[str | None, ...], row: tuple[Any, ...]) -> UsageSum:
+    runs, measured, unpriced, usage = summed(row)
+    return UsageSum(key=key, runs=runs, measured=measured, unpriced=unpriced, usage=usage)
+
+
+def summed(row: tuple[Any, ...]) -> tuple[int, int, int, Usage]:
+    """Return what `SUMS` counts: runs, the ones whose tokens are known, those without a price, the usage."""
     runs, measured, unpriced, *tokens, cost_usd, priced = row
     sent, answered, cache_read, cache_write = tokens
     usage = Usage(
         input_tokens=sent, output_tokens=answered, cache_read_tokens=cache_read,
         cache_write_tokens=cache_write, cost_usd=cost_usd, priced=priced,
     )  # fmt: skip
-    return UsageSum(key=key, runs=runs, measured=measured, unpriced=unpriced, usage=usage)
+    return int(runs), int(measured), int(unpriced), usage
 
 
 # --- rows for a comparison, and the table made again ---------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
@@ -24,6 +25,7 @@ from handoffd.journal import commit, database, dispatches, projects, queries
 from handoffd.journal.commit import Requests, RuleTexts
 from handoffd.journal.connections import Readers, Work, Writer
 from handoffd.journal.database import open_database
+from handoffd.journal.history import Lives, Retrospect
 from handoffd.journal.log import (
     BaselineKept,
     FileTrusted,
@@ -41,10 +43,12 @@ from handoffd.journal.outbox import Outbox
 from handoffd.journal.projects import Schedules
 from handoffd.journal.queries import NO_GATES, Counts, counts, gates
 from handoffd.journal.records import (
+    WHOLE,
     Committed,
     Fire,
     LeftOut,
     Origins,
+    Part,
     PendingEffect,
     Record,
     StoredEvent,
@@ -101,6 +105,10 @@ class Journal(Log):
         """What came with a key, so that it is done once."""
         self.schedules = Schedules(self._readers.run)
         """What is started by the clock, and its outcomes."""
+        self.lives = Lives(self._readers.run, self._write)
+        """When daemons were alive."""
+        self.past = Retrospect(self._readers.run)
+        """What happened in a time."""
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
@@ -211,11 +219,18 @@ class Journal(Log):
             await self._grown.wait()
 
     async def events(
-        self, after: int = 0, project: str | None = None, limit: int = 500
+        self, after: int = 0, project: str | None = None, limit: int = 500, part: Part = WHOLE
     ) -> tuple[StoredEvent, ...]:
-        """Return at most `limit` events with a number above `after`, in order; of one root or of all."""
-        query = partial(queries.events, after=after, project=project, limit=limit)
+        """Return at most `limit` events of a part with a number above `after`, in order.
+
+        `project` is the root that `part` names, for short.
+        """
+        query = partial(queries.events, after=after, limit=limit, part=_of(part, project))
         return await self._readers.run("read the events", query)
+
+    async def latest(self, limit: int, part: Part = WHOLE) -> tuple[StoredEvent, ...]:
+        """Return the last `limit` events of a part, in order."""
+        return await self._readers.run("read the events", partial(queries.latest, limit=limit, part=part))
 
     async def latest_of(self, key: TrackKey, kinds: Sequence[str], limit: int) -> tuple[dict[str, Any], ...]:
         """Return what the latest `limit` events of these kinds say of a track, newest first."""
@@ -230,9 +245,11 @@ class Journal(Log):
         found += [LeftOut(first - 1, last + 1, "older events are not kept") for first, last in pruned]
         return tuple(sorted(found))
 
-    async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
-        """Return at most `limit` dispatches, newest first; of one root or of all."""
-        query = partial(dispatches.dispatches, project=project, limit=limit)
+    async def runs(
+        self, project: str | None = None, limit: int = 100, part: Part = WHOLE
+    ) -> tuple[StoredRun, ...]:
+        """Return at most `limit` dispatches of a part, newest first; `project` as for `events`."""
+        query = partial(dispatches.dispatches, limit=limit, part=_of(part, project))
         return await self._readers.run("read the runs", query)
 
     async def usage(
@@ -291,6 +308,10 @@ class Journal(Log):
         grown, self._grown = self._grown, None
         if grown is not None:
             grown.set()
+
+
+def _of(part: Part, project: str | None) -> Part:
+    return part if project is None else replace(part, project=project)
 
 
 def _itself(stored: StoredTrack) -> StoredTrack:

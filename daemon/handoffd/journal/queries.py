@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -25,9 +25,12 @@ from handoffd.journal.codec import (
     decode_effect,
     decode_grounds,
     decode_track,
+    moment,
     readable,
 )
 from handoffd.journal.records import (
+    WHOLE,
+    Part,
     PendingEffect,
     Standing,
     StoredEvent,
@@ -119,8 +122,7 @@ def held_against(
 
 def _left(db: sqlite3.Connection) -> str:
     """Return what gives the digest of the body that event `e` has left; NULL in journals of before that."""
-    columns = {row[1] for row in db.execute("PRAGMA table_info(events)")}
-    return "coalesce(e.track_digest, '')" if "track_digest" in columns else "NULL"
+    return "coalesce(e.track_digest, '')" if has_column(db, "events", "track_digest") else "NULL"
 
 
 def _unsound(
@@ -217,15 +219,27 @@ def projected(db: sqlite3.Connection, key: TrackKey, digest: str) -> bool:
     return row is not None
 
 
-def events(db: sqlite3.Connection, after: int, project: str | None, limit: int) -> tuple[StoredEvent, ...]:
-    """Return at most `limit` events with a number above `after`, in order."""
+def events(db: sqlite3.Connection, after: int, limit: int, part: Part = WHOLE) -> tuple[StoredEvent, ...]:
+    """Return at most `limit` events of a part with a number above `after`, in order."""
+    return _events(db, f"AND seq > {after:d}", "ASC", limit, part)
+
+
+def latest(db: sqlite3.Connection, limit: int, part: Part = WHOLE) -> tuple[StoredEvent, ...]:
+    """Return the last `limit` events of a part, in order."""
+    return _events(db, "", "DESC", limit, part)
+
+
+def _events(
+    db: sqlite3.Connection, above: str, order: Literal["ASC", "DESC"], limit: int, part: Part
+) -> tuple[StoredEvent, ...]:
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, event, result, why,
         grounds, step_before, status_before, step_after, status_after FROM events
-        WHERE seq > :after {only(project)} ORDER BY seq LIMIT :limit""",  # noqa: S608  (two fixed texts)
-        {"after": after, "project": project, "limit": min(limit, MOST_ROWS)},
+        WHERE {of_events(db, part)} {above} ORDER BY seq {order} LIMIT :limit""",  # noqa: S608  (fixed texts)
+        {**named(part), "limit": min(limit, MOST_ROWS)},
     ).fetchall()
-    orders = _orders(db, rows[0][0], rows[-1][0]) if rows else {}
+    rows.sort()
+    orders = _orders(db, [row[0] for row in rows])
     return tuple(_event(row, orders.get(row[0], [])) for row in rows)
 
 
@@ -242,11 +256,48 @@ def latest_of(
     return tuple(decoded(readable, event, *key) for (event,) in rows)
 
 
-def _orders(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[str]]:
+def of_events(db: sqlite3.Connection, part: Part) -> str:
+    """Return the condition for the events of a part, whose values `named` gives."""
+    told = {
+        "project": "project = :project",
+        "since": "at >= :since",
+        "until": "at < :until",
+        "step": ":step IN (step_before, step_after)",
+        "story": _about_story(db),
+    }
+    return " AND ".join(["1", *(told[name] for name, value in named(part).items() if value is not None)])
+
+
+def named(part: Part) -> dict[str, Any]:
+    """Return the values of a part for a question, by name."""
+    bounds = {"since": part.since, "until": part.until}
+    times = {name: None if at is None else moment(at) for name, at in bounds.items()}
+    return {"project": part.project, "story": part.story, "step": part.step, **times}
+
+
+STORY_GUESSED: Final = """coalesce(iif(json_valid(event), nullif(json_extract(event, '$.story'), ''), NULL),
+    (SELECT d.story FROM dispatches AS d WHERE d.project = events.project AND d.track = events.track
+    AND d.seq <= events.seq ORDER BY d.seq DESC LIMIT 1))"""
+"""The story of an event of a release that did not note it."""
+
+
+def _about_story(db: sqlite3.Connection) -> str:
+    if not has_column(db, "events", "story"):
+        return f"{STORY_GUESSED} = :story"
+    return f"(story = :story OR story IS NULL AND {STORY_GUESSED} = :story)"
+
+
+def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
+    """Return whether a table has a column: an older journal may be read before a daemon migrates it."""
+    return any(row[1] == column for row in db.execute(f"PRAGMA table_info({table})"))
+
+
+def _orders(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, list[str]]:
     """Return the orders of these events, each in its written form."""
     found: dict[int, list[str]] = defaultdict(list)
-    query = "SELECT seq, effect FROM effects WHERE seq BETWEEN ? AND ? ORDER BY id"
-    for seq, effect in db.execute(query, (first, last)):
+    query = """SELECT seq, effect FROM effects WHERE seq IN (SELECT value FROM json_each(?))
+        ORDER BY id"""
+    for seq, effect in db.execute(query, (str(list(numbers)),)):
         found[seq].append(effect)
     return found
 
@@ -254,11 +305,6 @@ def _orders(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[str
 def among(column: str, roots: Sequence[str] | None) -> str:
     """Return a condition, a question mark for each of these roots; nothing for all."""
     return "" if roots is None else f"WHERE {column} IN ({', '.join('?' * len(roots))})"
-
-
-def only(project: str | None) -> str:
-    """Return a condition to be added, for the events or dispatches of one root; nothing for all."""
-    return "" if project is None else "AND project = :project"
 
 
 def _event(row: tuple[Any, ...], orders: list[str]) -> StoredEvent:

@@ -71,6 +71,32 @@ class LeftOut(NamedTuple):
     why: str
 
 
+class Part(Struct, frozen=True, kw_only=True):
+    """Which part of a history is asked for: from `since` on, and before `until`. None: all of it."""
+
+    project: str | None = None
+    """A root."""
+    story: str | None = None
+    step: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+WHOLE: Final = Part()
+
+
+class Life(NamedTuple):
+    """A time in which a daemon was alive on this journal, as far as it could note that.
+
+    `ended`: "stopped" if it was asked to end; "slept" if it stopped noting for long, as on a machine that
+    slept, and then went on; None if it runs, or was killed.
+    """
+
+    began_at: datetime
+    seen_at: datetime
+    ended: Literal["stopped", "slept"] | None
+
+
 class PendingEffect(Struct, frozen=True, kw_only=True):
     """An order that is not done yet. The id stays the same across crashes and is never reused.
 

@@ -182,9 +182,29 @@ _HELD_AGAINST: Step = (
     _STAY,
 )
 
+STORY_ENDS = """(kind IN ('landed', 'discarded', 'aborted')
+    OR step_after = 'done' AND step_before IS NOT 'done')"""
+"""The events with which stories end. SQLite takes the index only where a question has this very text."""
+
+_LOOKED_BACK_ON: Step = (
+    # The story that an event is about, and what that waits for from then on; NULL in events of before.
+    "ALTER TABLE events ADD COLUMN story TEXT",
+    "ALTER TABLE events ADD COLUMN awaits TEXT",
+    "CREATE INDEX events_by_time ON events (at)",
+    "CREATE INDEX events_by_story ON events (story, seq)",
+    f"CREATE INDEX story_ends ON events (project, seq) WHERE {STORY_ENDS}",
+    "CREATE INDEX dispatches_by_decision ON dispatches (decided_at)",
+    "CREATE INDEX dispatches_by_time ON dispatches (ended_at)",
+    "CREATE INDEX dispatches_by_story ON dispatches (story, seq)",
+    # When daemons lived here. `seen_at`: it was alive then; `ended`: how it ended, if it could say that.
+    """CREATE TABLE lives (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, began_at TEXT NOT NULL, seen_at TEXT NOT NULL,
+        ended TEXT) STRICT""",
+)
+
 STEPS: tuple[Step, ...] = (
     _FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK, _PRUNABLE,
-    _HELD_AGAINST,
+    _HELD_AGAINST, _LOOKED_BACK_ON,
 )  # fmt: skip
 VERSION = len(STEPS)
 

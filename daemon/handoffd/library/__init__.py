@@ -42,6 +42,7 @@ from handoffd.library.project import (
     dispatch,
     init_state,
     list_projects,
+    night_report,
     peek,
     query_project_status,
     read_state,
@@ -60,6 +61,7 @@ from handoffd.library.results import Checked, Dispatched, DispatchResult
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.rules import Rule, TeamRole
 from handoffd.protocol.state import ParsedState, Reason, State, Status
+from handoffd.report.values import Report
 
 __all__ = [
     "AlreadyRunning",
@@ -84,6 +86,7 @@ __all__ = [
     "Reason",
     "Refused",
     "Reply",
+    "Report",
     "Rule",
     "SessionPrompt",
     "State",
@@ -105,6 +108,7 @@ __all__ = [
     "get_rule",
     "init_state",
     "list_projects",
+    "night_report",
     "parse_handoff",
     "peek",
     "query_project_status",

@@ -24,6 +24,7 @@ from handoffd.inspection.sessions import SessionPrompt
 from handoffd.library.results import Checked, DispatchResult, accepted, dispatch_result, value_of
 from handoffd.protocol.rules import Language
 from handoffd.protocol.state import Reason, State
+from handoffd.report.values import Report
 
 
 # --- what changes a project --------------------------------------------------------------------------
@@ -196,6 +197,16 @@ def peek(root: Root) -> Peek:
     Raises HandoffdError, such as NotFound for a folder that has no STATE.json and is not supervised.
     """
     return value_of(Peek, requests.peek(place(), path_of(root), aside=_has_state).json)
+
+
+def night_report(root: Root | None = None, since: str = "12h", until: str | None = None) -> Report:
+    """Return what happened since then, what needs a person, and what goes on; of a project or of all.
+
+    `since` and `until` are like `12h`, `7d`, `yesterday`, `2026-01-31`, or a time of RFC 3339.
+    Raises Refused (BAD_ARGUMENT, TOO_MUCH_HISTORY), NotFound, StoreError.
+    """
+    project = None if root is None else path_of(root)
+    return value_of(Report, requests.ask(place(), "report", project=project, since=since, until=until).json)
 
 
 def detect_framework(root: Root) -> Framework:

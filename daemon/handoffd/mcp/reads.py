@@ -27,7 +27,7 @@ from handoffd.mcp.tool import DATA, PROJECT, Offer, path_of, project_of, sentenc
 # --- questions ---------------------------------------------------------------------------------------
 _DETAILS: Final = ("event", "result", "orders")
 """The parts of an event for programs that make decisions again."""
-_SHORT: Final[Mapping[str, int]] = {"events": 30, "runs": 20}
+_SHORT: Final[Mapping[str, int]] = {"events": 30, "runs": 20, "stories": 20}
 """How many entries an answer has at most if the model does not ask for more."""
 _MOST: Final = 500
 
@@ -129,6 +129,17 @@ READS: Final = (
         "runs",
         "Runs",
         "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
+    ),
+    _tool(
+        "report",
+        "Report of a night",
+        "What landed, what needs a person (each with its command), what failed and why, what was claimed "
+        "and is not so, what it cost, where the time went, what goes on. For `how was the night?`, ask this.",
+    ),
+    _tool(
+        "stories",
+        "Stories",
+        "Stories, the latest first: what each has come to, what it cost, and the commit where it landed.",
     ),
     _tool("usage", "Usage", "Tokens and cost of the runs that have ended, summed up."),
     _tool(

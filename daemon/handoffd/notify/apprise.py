@@ -31,7 +31,7 @@ FIRST_S: Final = 15.0
 
 _KINDS: Final[Mapping[str, str]] = {
     "needs_human": "warning", "timeout": "failure", "blocked": "failure", "done": "success",
-    "warning": "warning", "reminder": "warning", "escalation": "failure",
+    "warning": "warning", "reminder": "warning", "escalation": "failure", "report": "info",
 }  # fmt: skip
 _REMEMBERED = 200
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")

@@ -26,7 +26,13 @@ from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.notify.ports import Box
 from handoffd.notify.reminders import LOOK_S
-from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+from handoffd.settings.notify import (
+    DigestSettings,
+    NotifySettings,
+    QuietSettings,
+    ReportSettings,
+    SinkSettings,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -175,14 +181,14 @@ def quiet_until(quiet: QuietSettings | None, now: datetime) -> datetime | None:
 
 
 def _window_end(quiet: QuietSettings, now: datetime) -> datetime | None:
-    zone = _zone(quiet.timezone)
+    zone = zone_of(quiet.timezone)
     start, end = time.fromisoformat(quiet.start), time.fromisoformat(quiet.end)
     today = now.astimezone(zone).date()
     for day in (today - _DAY, today):
         if quiet.days is not None and _DAYS[day.weekday()] not in quiet.days:
             continue
         last = day if end > start else day + _DAY
-        if _instant(day, start, zone) <= now < (over := _instant(last, end, zone)):
+        if instant(day, start, zone) <= now < (over := instant(last, end, zone)):
             return over
     return None
 
@@ -192,9 +198,9 @@ def digest_at(digest: DigestSettings, since: datetime) -> datetime:
     if digest.every_h is not None:
         return since + timedelta(hours=digest.every_h)
     assert digest.at is not None  # checked with the settings
-    zone, at = _zone(digest.timezone), time.fromisoformat(digest.at)
+    zone, at = zone_of(digest.timezone), time.fromisoformat(digest.at)
     day = since.astimezone(zone).date()
-    moments = (_instant(day + _DAY * ahead, at, zone) for ahead in range(3))
+    moments = (instant(day + _DAY * ahead, at, zone) for ahead in range(3))
     return next(moment for moment in moments if moment > since)
 
 
@@ -217,6 +223,27 @@ def release_at(
     return max(moment, now)
 
 
+def report_at(
+    settings: ReportSettings, quiet: QuietSettings | None, now: datetime
+) -> tuple[datetime, datetime] | None:
+    """Return when the latest report was due, and the one before; None: none ever is.
+
+    Without a time of its own it is due when the quiet hours end, or at `MORNING` where there are none.
+    """
+    if settings.at == "off":
+        return None
+    hours = quiet if settings.at is None else None
+    at = time.fromisoformat(settings.at or (MORNING if hours is None else hours.end))
+    zone = zone_of(settings.timezone or (None if hours is None else hours.timezone))
+    today = now.astimezone(zone).date()
+    moments = (instant(today - _DAY * ago, at, zone) for ago in range(3))
+    latest, before, *_ = (moment for moment in moments if moment <= now)
+    return latest, before
+
+
+MORNING: Final = "07:00"
+
+
 def is_stale(moment: datetime, now: datetime, settings: NotifySettings) -> bool:
     """Return whether a moment is further ahead than any can be: the clock was put back meanwhile."""
     every_h = settings.digest.every_h if settings.digest is not None else None
@@ -224,12 +251,12 @@ def is_stale(moment: datetime, now: datetime, settings: NotifySettings) -> bool:
     return moment - now > longest
 
 
-def _zone(name: str | None) -> tzinfo | None:
+def zone_of(name: str | None) -> tzinfo | None:
     """Return a zone by its name; None for the machine's."""
     return None if name is None else ZoneInfo(name)
 
 
-def _instant(day: date, at: time, zone: tzinfo | None) -> datetime:
+def instant(day: date, at: time, zone: tzinfo | None) -> datetime:
     """Return when a clock shows `at` on a day, the first time if it does twice."""
     naive = datetime.combine(day, at)
     there = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)

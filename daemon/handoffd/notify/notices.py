@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from handoffd.clock import Clock
+from handoffd.clock import Clock, rfc3339
 from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
 from handoffd.engine.notice import Notice
@@ -205,6 +205,25 @@ def cap_notice(
 
 
 _CAP_OVER = "nothing is started in any project before more may be spent"
+
+
+def report_notice(
+    lines: Sequence[str],
+    place: str,
+    since: datetime,
+    until: datetime,
+    clock: Clock,
+    machine: str | None = None,
+) -> Notice:
+    """Return the notice of a report; the id, which is that of its day, keeps it from being sent twice."""
+    first, *rest = lines
+    action = f"handoffd report --since {rfc3339(since)} --until {rfc3339(until)}"
+    notice = _warning("report", place, clock, text=first, why=_ONCE_A_DAY, action=action)
+    mark = _mark(machine or _machine(), place, f"{until:%Y-%m-%d}")
+    return replace(notice, id=f"report-{mark}", name="handoffd", kind="report", lines=tuple(rest))
+
+
+_ONCE_A_DAY = "the report of the night is sent once a day (report.at in the settings)"
 
 
 def unpriced_notice(place: str, model: str | None, clock: Clock, machine: str | None = None) -> Notice:

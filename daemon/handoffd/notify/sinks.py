@@ -137,11 +137,13 @@ class WebhookSink:
 # --- ntfy: notices on telephones, with a priority by kind --------------------------------------------
 PRIORITIES: Final[Mapping[str, int]] = {
     "needs_human": 4, "timeout": 4, "blocked": 4, "reminder": 4, "escalation": 5, "done": 3, "warning": 3,
+    "report": 3,
 }  # fmt: skip
 """Of the five that ntfy knows; 3 is its usual one, 5 breaks through what a telephone holds back."""
 
 _TAGS: Final[Mapping[str, str]] = {
     "needs_human": "raised_hand", "timeout": "hourglass", "blocked": "no_entry", "reminder": "bell",
+    "report": "sunrise",
     "escalation": "rotating_light", "done": "white_check_mark", "warning": "warning", "digest": "memo",
 }  # fmt: skip
 _TOO_LARGE = frozenset({413})

@@ -22,7 +22,7 @@ from pydantic import (
     field_validator,
 )
 
-from handoffd.settings.notify import NotifySettings
+from handoffd.settings.notify import NotifySettings, ReportSettings
 from handoffd.settings.schedule import ScheduledStart, SharedStart, must_differ
 from handoffd.settings.section import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret, Size
 from handoffd.settings.section import Section as _Section
@@ -376,6 +376,7 @@ class Settings(_Section):
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """Prices by pattern of the model's name; they win over the shipped ones (config/prices.yaml)."""
     notify: NotifySettings = NotifySettings()
+    report: ReportSettings = ReportSettings()
     control: ControlSettings = ControlSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from handoffd.settings.section import AbsolutePath, Hours, Minutes, Seconds, Secret, Section
 
-_Routed = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder"]
+_Routed = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder", "report"]
 NoticeKind = Literal[_Routed, "escalation"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
@@ -277,12 +277,22 @@ class BurstSettings(Section):
     within_s: Seconds = 60
 
 
+class ReportSettings(Section):
+    """When the report of a night is sent, as a notice of the kind `report`."""
+
+    at: TimeOfDay | Literal["off"] | None = None
+    """None: when the quiet hours end, or at 07:00."""
+    timezone: TimeZone | None = None
+
+
 class NotifySettings(Forms):
     """Which notices are sent, by which sinks, and when."""
 
     sinks: Mapping[str, SinkSettings] = Field(default_factory=dict)
     """Further sinks, by name."""
-    events: tuple[RoutedKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning", "reminder")
+    events: tuple[RoutedKind, ...] = (
+        "needs_human", "timeout", "blocked", "done", "warning", "reminder", "report",
+    )  # fmt: skip
     routes: tuple[RouteSettings, ...] = ()
     quiet: QuietSettings | None = None
     digest: DigestSettings | None = None

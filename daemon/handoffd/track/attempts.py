@@ -24,7 +24,7 @@ from handoffd.engine.run import LIMITS, End, Exit, Usage, last_line
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey, Workspace
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec, Vitals
-from handoffd.execute.checks import any_changed_since, runs_of
+from handoffd.execute.checks import any_changed_since, files_untouched_since, runs_of
 from handoffd.execute.ending import Ended, Ending, ending_of, footprint_of
 from handoffd.execute.environment import child_environment, run_variables
 from handoffd.execute.executor import Executor, Idle, InvocationContext, invocation
@@ -39,8 +39,8 @@ from handoffd.execute.stream.reader import Seen, last_words, plain_words
 from handoffd.execute.witness import Witness
 from handoffd.failpoints import reached
 from handoffd.notify.notices import survivors_notice
-from handoffd.protocol.handoff import Found, HandoffMark, Reading
-from handoffd.track.ai_folder import HandoffFiles, output_path
+from handoffd.protocol.handoff import Found, Reading
+from handoffd.track.ai_folder import HandoffFiles, output_path, started_ns
 from handoffd.track.services import Home, Services
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,9 @@ OVERDUE_S = 90.0
 AWAY_LIMIT_S = 600.0
 """How long an executor's end waits for a project that was moved away: no event repeats it."""
 AWAY_LOOK_S = 0.5
+
+MOST_UNTOUCHED = 50
+"""Files noted of one hand-off that are not as it says."""
 
 
 class PassingShortageError(HandoffdError):
@@ -209,8 +212,7 @@ class Attempts:
             left = await to_thread.run_sync(self._left_by, current, record, source, where, patient)
             if left is None:
                 await anyio.sleep(AWAY_LOOK_S)
-        reading, mark, exit_ = left
-        self._post(ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark))
+        self._post(left)
         reached("after_exit_taken")
 
     def _tell_of_survivors(self, dispatch: str, record: ExitRecord) -> None:
@@ -226,16 +228,19 @@ class Attempts:
         source: Source | None,
         where: Workspace,
         patient: bool,
-    ) -> tuple[Reading, HandoffMark, Exit] | None:
-        """Return what the executor handed over, and how it ended; None while its folder is away.
+    ) -> ExecutorExited | None:
+        """Return how the executor ended, and its hand-off; None while its folder is away.
 
         All in one visit to a thread: the next executor waits for it.
         """
         if patient and not (self._home.is_there() and Path(where.folder).is_dir()):
             return None
-        handoffs = HandoffFiles(where.folder)
-        reading, mark = handoffs.read(dispatch, self._services.run_dir(dispatch.id))
-        return reading, mark, ended(dispatch, record, source, self._services)
+        run_dir = self._services.run_dir(dispatch.id)
+        reading, mark = HandoffFiles(where.folder).read(dispatch, run_dir)
+        return ExecutorExited(
+            dispatch=dispatch.id, exit=ended(dispatch, record, source, self._services), reading=reading,
+            mark=mark, untouched=_untouched(reading, where, run_dir),
+        )  # fmt: skip
 
     def stop(self, dispatch: str) -> None:
         """Ask every run of a dispatch (the executor, its checks) to end; the shims do the rest."""
@@ -257,6 +262,13 @@ class Attempts:
             if latest is not None and now > latest + OVERDUE_S:
                 log.error("shim does not end its run, killed", run=run_id, shim=run.shim_pid)
                 run.kill()
+
+
+def _untouched(reading: Reading, where: Workspace, run_dir: Path) -> tuple[str, ...]:
+    """Return the files that a hand-off names as changed and that were not; of the first ones it names."""
+    claimed = reading.handoff.files_changed if isinstance(reading, Found) else ()
+    began_ns = started_ns(run_dir) if claimed else 0
+    return files_untouched_since(Path(where.folder), claimed, began_ns)[:MOST_UNTOUCHED] if began_ns else ()
 
 
 def _with_remedy(error: Exception) -> str:

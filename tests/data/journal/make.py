@@ -176,6 +176,10 @@ async def _make(path: Path, version: int) -> None:
             await _notices(journal)
         if version >= 8:
             await _held(journal)
+        if version >= 11:
+            await journal.lives.begin(_at(0))
+            await journal.lives.end(_at(30))
+            await journal.lives.begin(_at(45))
     finally:
         await journal.close()
 

@@ -23,7 +23,6 @@ from handoffd.api.events import (
     follows,
     gap,
     happened,
-    latest,
     run_answer,
 )
 from handoffd.engine.decision import Effect, NeedsHuman, Notify, Refusal, RunChecks, Spawn
@@ -46,7 +45,7 @@ from handoffd.engine.run import End, Exit, Footprint, PostCheck, Usage
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.errors import Problem, StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import LeftOut, Record, StoredEvent
+from handoffd.journal.records import WHOLE, LeftOut, Part, Record, StoredEvent
 from handoffd.protocol.handoff import Absent, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.state import Reason, Status, plain
 
@@ -151,9 +150,10 @@ async def test_the_latest_are_found_however_rare_a_project_is(journal: Journal) 
     for _ in range(60):
         await journal.commit(record())
 
-    assert ["first", "second"] == [event.why for event in await latest(journal, OTHER.project, 5)]
-    assert ["second"] == [event.why for event in await latest(journal, OTHER.project, 1)]
-    assert [61, 62] == [event.seq for event in await latest(journal, None, 2)]
+    other = Part(project=OTHER.project)
+    assert ["first", "second"] == [event.why for event in await journal.latest(5, other)]
+    assert ["second"] == [event.why for event in await journal.latest(1, other)]
+    assert [61, 62] == [event.seq for event in await journal.latest(2)]
 
 
 async def test_following_gives_past_and_new_events(journal: Journal) -> None:
@@ -162,7 +162,7 @@ async def test_following_gives_past_and_new_events(journal: Journal) -> None:
     await journal.commit(record(why="before"))
 
     async def read() -> None:
-        async for line in follow(journal, 0, KEY.project, closing):
+        async for line in follow(journal, 0, Part(project=KEY.project), closing):
             seen.append(line.why)
             if len(seen) == 2:
                 closing.set()
@@ -181,7 +181,7 @@ async def test_a_follower_ends_with_the_server_and_with_the_journal(journal: Jou
     closing = anyio.Event()
 
     async def read(until: anyio.Event) -> None:
-        assert [] == [line async for line in follow(journal, 0, None, until)]
+        assert [] == [line async for line in follow(journal, 0, WHOLE, until)]
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
@@ -199,7 +199,7 @@ async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Jou
     closing, lines = anyio.Event(), []
 
     with anyio.fail_after(60):
-        async for line in follow(journal, 99, None, closing):
+        async for line in follow(journal, 99, WHOLE, closing):
             lines.append(line)
             if len(lines) == 2:
                 closing.set()
@@ -222,7 +222,8 @@ async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -
         async def newer_than(self, seq: int) -> None:
             raise StoreError(f"nothing comes after {seq}")
 
-        async def events(self, after: int, project: str | None, limit: int) -> Sequence[StoredEvent]:
+        async def events(self, after: int, *, limit: int, part: Part = WHOLE) -> Sequence[StoredEvent]:
+            assert part.project in {None, KEY.project}
             return [one for one in kept if one.seq > after][:limit]
 
     await journal.commit(record())
@@ -232,7 +233,7 @@ async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -
     closing.set()
 
     async def told(after: int) -> list[int]:
-        lines = follow(cast("Journal", Restored()), after, KEY.project, closing)
+        lines = follow(cast("Journal", Restored()), after, Part(project=KEY.project), closing)
         return [-line.next if isinstance(line, HistoryGap) else line.seq async for line in lines]
 
     with anyio.fail_after(60):

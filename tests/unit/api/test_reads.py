@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryDesk
-from tests.support.playbook import shipped_rules
 from tests.support.recorded import spoil
-from tests.support.refusals import refused
 from tests.support.runs import run_spec
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
 from handoffd.api.answers import HeldBack, HistoryGap, SinkBacklog, WaitingMatter
-from handoffd.api.outcomes import REFERENCE, begin_of, grouping, usage_report
 from handoffd.api.reads import (
     MOST_WAITING,
     Reads,
@@ -40,11 +37,9 @@ from handoffd.engine.track import Phase, TrackKey
 from handoffd.engine.views import Whereabouts
 from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
-from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import UsageSum
 from handoffd.protocol.handoff import Absent
-from handoffd.protocol.state import Status, plain
+from handoffd.protocol.state import Status
 
 RUNS = Path("/nowhere/runs")
 
@@ -346,94 +341,6 @@ def test_a_trial_succeeds_if_every_sink_took_it() -> None:
 
     assert (False, [True, False]) == (both.ok, [one.ok for one in both.sinks])
     assert tried_sinks([("a", "ntfy", None, 0.1)]).ok
-
-
-# --- usage -------------------------------------------------------------------------------------------
-AT = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
-USED = Usage(
-    input_tokens=4000, output_tokens=5000, cache_read_tokens=90_000, cache_write_tokens=3000, cost_usd=0.5,
-    priced="table",
-)  # fmt: skip
-
-
-def summed(*key: str | None, runs: int = 2, measured: int = 2, usage: Usage = USED) -> UsageSum:
-    """Return a sum of two runs."""
-    return UsageSum(key=key, runs=runs, measured=measured, unpriced=0, usage=usage)
-
-
-def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
-    """Return the row that a sum becomes, as JSON."""
-    (only,), _ = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})
-    return plain(only)
-
-
-def test_a_row_has_every_number() -> None:
-    """Each token once, and the origin of the cost."""
-    found = row("claude", by="executor")
-    assert {
-        "executor": "claude", "runs": 2, "measured": 2, "unpriced": 0, "input_tokens": 4000,
-        "output_tokens": 5000, "cache_read_tokens": 90_000, "cache_write_tokens": 3000, "tokens": 102_000,
-        "cost_usd": 0.5, "priced": "table",
-    } == found  # fmt: skip
-
-
-def test_steps_are_compared_by_run_and_without_cached_tokens() -> None:
-    """Each call of the model reads the same context again; unmeasured runs are not compared."""
-    assert REFERENCE.keys() <= shipped_rules().steps.keys()
-    assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
-    found = row("bdd", by="step")
-    assert (6000, [2000, 5000], True) == (found["new_tokens"], found["reference"], found["above"])
-    assert not row("impl", by="step")["above"]
-    own = row("security", by="step")
-    assert (6000, None, None) == (own["new_tokens"], own["reference"], own["above"])
-
-
-def test_stories_are_compared_whole() -> None:
-    """A custom task has no reference."""
-    found = row("/srv/shop", "US-1", by="story")
-    assert ("corner", "US-1", 12_000, [15_000, 40_000], False) == (
-        found["name"], found["story"], found["new_tokens"], found["reference"], found["above"],
-    )  # fmt: skip
-    assert row("/srv/shop", "CUSTOM-1", by="story")["reference"] is None
-
-
-def test_the_total_is_of_all_rows() -> None:
-    """Without rows, no cost."""
-    _, whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})
-    assert (5, 4, 204_000, 1.0) == (whole.runs, whole.measured, whole.tokens, whole.cost_usd)
-    _, nothing = usage_report([], "step", {})
-    assert (0, 0, None) == (nothing.runs, nothing.tokens, nothing.cost_usd)
-
-
-def test_a_grouping_is_asked_for_by_name() -> None:
-    """By step without a name."""
-    assert "step" == grouping(None)
-    assert list(get_args(Grouping)) == [grouping(by) for by in get_args(Grouping)]
-    with refused("BAD_ARGUMENT", match="by must be one of step, story"):
-        grouping("month")
-
-
-@pytest.mark.parametrize(("text", "ago"), [("7d", 7 * 24), ("12h", 12), ("2w", 14 * 24)])
-def test_a_span_is_counted_back_from_now(text: str, ago: int) -> None:
-    """Hours, days and weeks."""
-    assert AT - timedelta(hours=ago) == begin_of(text, AT)
-
-
-@pytest.mark.usefixtures("taipei")
-def test_a_date_is_its_midnight_here() -> None:
-    """Told in UTC, as all times are. A time with a zone is that time."""
-    here = begin_of("2026-01-30", AT)
-    assert here is not None
-    assert "2026-01-29T16:00:00+00:00" == here.isoformat()
-    assert datetime(2026, 1, 30, 12, tzinfo=UTC) == begin_of("2026-01-30T20:00:00+08:00", AT)
-    assert begin_of(None, AT) is None
-
-
-@pytest.mark.parametrize("text", ["yesterday", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
-def test_a_wrong_time_is_refused(text: str) -> None:
-    """The refusal has examples."""
-    with pytest.raises(Refused, match="must be like 7d, 12h, 2w or 2026-01-31"):
-        begin_of(text, AT)
 
 
 # --- the output of a run -----------------------------------------------------------------------------

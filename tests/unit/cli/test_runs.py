@@ -12,7 +12,7 @@ from tests.unit.journal.making import NOW, dispatch, record, track
 
 from handoffd.cli.runs import runs_report, usage_report
 from handoffd.cli.wording import moment, unstyled
-from handoffd.engine.events import Advanced, ExecutorExited
+from handoffd.engine.events import Advanced, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -36,6 +36,47 @@ def ran(control: Controlled, run: str, usage: Usage | None, story: str = "US-1")
     control.commit(record(event, after=track(status=Status.PASS)))
 
 
+# --- report ------------------------------------------------------------------------------------------
+def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands) -> None:
+    """Of all projects or of one, as far back as the person says."""
+    ran(control, "d1", USED)
+    control.commit(record(after=track("done", status=Status.PASS)))
+    since = ("--since", "2026-01-01")
+
+    said = handoffd("report", *since)
+    assert (0, True) == (said.code, "Landed or done (1)" in said.lines)
+    assert "  $0.42, 100,000 tokens in 1 run" in said.lines
+    assert "Nothing has happened." in handoffd("report").out
+    assert ["US-1"] == [one["story"] for one in handoffd("report", "shop", *since, "--json").json["landed"]]
+    assert [] == handoffd("report", "-p", "empty", *since, "--json").json["landed"]
+    assert handoffd("report", *since, "--markdown").out.startswith("# Report")
+    assert handoffd("report", *since, "--html").out.startswith("<!doctype html>")
+    wrong = handoffd("report", "--since", "soon")
+    assert (1, True) == (wrong.code, "next: handoffd report --since 7d" in wrong.err)
+
+
+# --- stories -----------------------------------------------------------------------------------------
+def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Commands) -> None:
+    """One line a story; the commit is that of a landing."""
+    assert ["No story has run yet."] == handoffd("stories").lines
+    ran(control, "d1", USED)
+    ran(control, "d2", None, story="US-2")
+    landed = Landed(story="US-2", onto="main", commit="c0ffee" * 7)
+    control.commit(record(landed, after=track("done", status=Status.PASS)))
+
+    head, *lines = handoffd("stories", "shop").lines
+    assert ["LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT"] == head.split()
+    told = {line.split()[3]: line.split()[4:] for line in lines}
+    assert {
+        "US-1": ["bdd", "pass", "1", "100,000", "$0.42", "–"],
+        "US-2": ["landed", "1", "0", "–", "main", "c0ffeec0ffee"],
+    } == told
+    assert ["landed"] == [
+        one["outcome"] for one in handoffd("stories", "--story", "US-2", "--json").json["stories"]
+    ]
+    assert ["Nothing of such a story has run."] == handoffd("stories", "--story", "US-3").lines
+
+
 # --- runs -------------------------------------------------------------------------------------------
 def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
     """Newest first; a run without a result is running."""
@@ -47,6 +88,9 @@ def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
         f"{decided}  shop     US-1   bdd   1        running  –       –     d1",
     ] == handoffd("runs", "shop").lines
     assert ["d1"] == [run["run"] for run in handoffd("runs", "--json").json["runs"]]
+    assert ["d1"] == [run["run"] for run in handoffd("runs", "--story", "US-1", "--json").json["runs"]]
+    assert ["Nothing of that has run."] == handoffd("runs", "--step", "impl").lines
+    assert ["Nothing of that has run."] == handoffd("runs", "--until", "2026-01-30").lines
 
 
 def test_every_command_calls_a_project_the_same(control: Controlled, handoffd: Commands) -> None:
@@ -139,7 +183,7 @@ def test_it_can_be_grouped_and_narrowed(control: Controlled, handoffd: Commands)
     assert ["No run has ended since then."] == handoffd("usage", "--since", later).lines
     assert [] == handoffd("usage", "empty", "--json").json["rows"]
     assert 2 == handoffd("usage", "--by", "month").code
-    said = handoffd("usage", "--since", "yesterday")
+    said = handoffd("usage", "--since", "tomorrow")
     assert (1, True) == (said.code, "next: handoffd usage --since 7d" in said.err)
 
 

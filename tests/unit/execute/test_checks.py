@@ -19,6 +19,7 @@ from handoffd.execute.checks import (
     CheckContext,
     check_run,
     files_changed_since,
+    files_untouched_since,
     fill_story,
     post_check_spec,
     read_bounded,
@@ -184,6 +185,18 @@ def test_a_file_outside_the_root_never_counts_as_changed(tmp_path: Path) -> None
     names = ["../outside.py", str(tmp_path / "outside.py"), "link.py", "missing.py", "a\0b", "inner.py"]
 
     assert frozenset({"inner.py"}) == files_changed_since(root, names, 0)
+
+
+def test_a_file_that_is_as_it_was_is_untouched(tmp_path: Path) -> None:
+    """A folder says nothing, and what is missing may have been removed: neither is called untouched."""
+    for name in ("kept.py", "src/inner.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    after = (tmp_path / "src/inner.py").stat().st_ctime_ns + SECOND
+    names = ["kept.py", "src", "gone.py", "../outside.py", "src/inner.py"]
+
+    assert ("kept.py", "src/inner.py") == files_untouched_since(tmp_path, names, after)
+    assert () == files_untouched_since(tmp_path, names, after - 2 * SECOND)
 
 
 def measure(

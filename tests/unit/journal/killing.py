@@ -123,7 +123,7 @@ def check(db: sqlite3.Connection, root: Path, said: Acknowledged) -> None:
     for track, seq in said["C"].items():
         assert seq <= newest[track], "an acknowledged commit was lost"
     for stored in queries.tracks(db):
-        event = queries.events(db, stored.seq - 1, None, 1)[0]
+        event = queries.events(db, stored.seq - 1, 1)[0]
         assert (newest[stored.key.track], event.key) == (stored.seq, stored.key)
         assert digest_of(text_of(stored.key.track, int(event.event["text"]))) == stored.digest
         seen = read_state(root, stored.key.track)

@@ -62,8 +62,8 @@ def test_half_a_surrogate_pair_in_a_reason_is_recorded_as_a_question_mark(db: sq
     write(db, record(after=track(status=Status.RUNNING, dispatch=dispatch())))
     write(db, record(after=track(status=Status.FAILING), why="half \ud83d of it"))
 
-    (run,) = dispatches.dispatches(db, None, 10)
-    assert ["half ? of it"] * 2 == [run.why, queries.events(db, 1, None, 10)[0].why]
+    (run,) = dispatches.dispatches(db, 10)
+    assert ["half ? of it"] * 2 == [run.why, queries.events(db, 1, 10)[0].why]
 
 
 def test_numbers_and_ids_are_never_used_twice(db: sqlite3.Connection) -> None:
@@ -82,7 +82,7 @@ def test_an_event_keeps_where_the_track_stood_before_and_after(db: sqlite3.Conne
     """History reads as moves from one standing to the next."""
     write(db, record(after=Track()), record(after=track("bdd")), record(after=track("bdd", Status.RUNNING)))
 
-    moves = [(event.before, event.after) for event in queries.events(db, 0, None, 10)]
+    moves = [(event.before, event.after) for event in queries.events(db, 0, 10)]
 
     assert [(None, None), (None, ("bdd", "pending")), (("bdd", "pending"), ("bdd", "running"))] == moves
 
@@ -126,7 +126,7 @@ def test_a_run_has_one_row(db: sqlite3.Connection) -> None:
         record(after=track("sdd-delta"), at=later[5], why="next step"),
     )
 
-    (run,) = dispatches.dispatches(db, None, 10)
+    (run,) = dispatches.dispatches(db, 10)
 
     assert (later[1], later[3]) == (run.started_at, run.ended_at)
     assert ("pass", "all green", Exit(code=0, seconds=60)) == (run.result, run.why, run.exit)
@@ -140,7 +140,7 @@ def test_a_verdict_closes_only_runs_of_its_own_track(db: sqlite3.Connection) -> 
     write(db, record(after=one), record(key=KEY._replace(track="US-2"), after=two))
     write(db, record(after=track(status=Status.FAILING)))
 
-    results = {run.id: run.result for run in dispatches.dispatches(db, None, 10)}
+    results = {run.id: run.result for run in dispatches.dispatches(db, 10)}
     assert {"d1": "failing", "d2": None} == results
 
 

@@ -19,6 +19,7 @@ from handoffd.journal.commit import prepare, write_record
 from handoffd.journal.journal import Journal
 from handoffd.journal.log import ProjectAdded
 from handoffd.journal.projects import put_project
+from handoffd.journal.records import Part
 from handoffd.protocol.state import State, Status
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -33,10 +34,10 @@ def test_events_come_in_order_from_a_number_on(db: sqlite3.Connection) -> None:
     for number in range(6):
         write_record(db, prepare(record(Noted(text=f"{number}"), key=KEY if number % 2 else BLOG)))
 
-    assert [3, 4, 5, 6] == [event.seq for event in queries.events(db, 2, None, 10)]
-    assert [3, 4] == [event.seq for event in queries.events(db, 2, None, 2)]
-    assert [4, 6] == [event.seq for event in queries.events(db, 2, KEY.project, 10)]
-    assert [] == list(queries.events(db, 6, None, 10))
+    assert [3, 4, 5, 6] == [event.seq for event in queries.events(db, 2, 10)]
+    assert [3, 4] == [event.seq for event in queries.events(db, 2, 2)]
+    assert [4, 6] == [event.seq for event in queries.events(db, 2, 10, Part(project=KEY.project))]
+    assert [] == list(queries.events(db, 6, 10))
 
 
 def test_the_latest_events_of_a_kind_are_those_of_one_track(db: sqlite3.Connection) -> None:
@@ -54,7 +55,7 @@ def test_an_event_is_plain_json(db: sqlite3.Connection) -> None:
     """History can be shown by a release that no longer knows the event."""
     write_record(db, prepare(record(StateEdited(state=State(project="shop")), why="edited by hand")))
 
-    (event,) = queries.events(db, 0, None, 10)
+    (event,) = queries.events(db, 0, 10)
 
     assert ("state_edited", NOW, KEY, "edited by hand") == (event.kind, event.at, event.key, event.why)
     assert ("shop", "accepted") == (event.event["state"]["project"], event.result["type"])
@@ -65,9 +66,9 @@ def test_runs_come_newest_first(db: sqlite3.Connection) -> None:
     for number, key in (("d1", KEY), ("d2", BLOG), ("d3", KEY)):
         write_record(db, prepare(record(key=key, after=track(dispatch=dispatch(number)))))
 
-    assert ["d3", "d2", "d1"] == [run.id for run in dispatches.dispatches(db, None, 10)]
-    assert ["d3"] == [run.id for run in dispatches.dispatches(db, None, 1)]
-    assert ["d2"] == [run.id for run in dispatches.dispatches(db, BLOG.project, 10)]
+    assert ["d3", "d2", "d1"] == [run.id for run in dispatches.dispatches(db, 10)]
+    assert ["d3"] == [run.id for run in dispatches.dispatches(db, 1)]
+    assert ["d2"] == [run.id for run in dispatches.dispatches(db, 10, Part(project=BLOG.project))]
 
 
 @pytest.mark.parametrize("body", ["{", '{"ledger": 7}', '{"state": {"$state": {}}}'])

@@ -26,6 +26,7 @@ from handoffd import (
     generate_checklist,
     init_state,
     list_projects,
+    night_report,
     peek,
     query_project_status,
     read_state,
@@ -203,6 +204,17 @@ def test_reads_need_nothing(shop: Path) -> None:
     with pytest.raises(Refused, match="no STATE"):
         read_state(shop)
     assert not (shop / ".ai" / "STATE.json").exists()
+
+
+def test_a_report_has_the_night_of_a_project_or_of_all(shop: Path) -> None:
+    """As far back as is asked for."""
+    start_story(shop, "US-001")
+    for found in (night_report(shop), night_report(since="7d")):
+        assert not found.is_quiet
+        assert () == found.landed
+    assert night_report(since="3d", until="2d").is_quiet
+    with refused("BAD_ARGUMENT", match="since must be like"):
+        night_report(since="soon")
 
 
 def test_a_peek_does_not_add_the_folder(shop: Path) -> None:

@@ -14,8 +14,23 @@ from msgspec.structs import replace
 from tests.support.notices import NOTICE
 
 from handoffd.engine.notice import MOST_BYTES, Reason, message
-from handoffd.notify.digests import MOST_LISTED, Cover, digest_at, folded, is_stale, quiet_until, release_at
-from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+from handoffd.notify.digests import (
+    MOST_LISTED,
+    Cover,
+    digest_at,
+    folded,
+    is_stale,
+    quiet_until,
+    release_at,
+    report_at,
+)
+from handoffd.settings.notify import (
+    DigestSettings,
+    NotifySettings,
+    QuietSettings,
+    ReportSettings,
+    SinkSettings,
+)
 
 BERLIN = "Europe/Berlin"
 SINK = SinkSettings.model_validate({"command": ["true"]})
@@ -253,3 +268,28 @@ def test_a_message_without_room_for_a_line_counts_all() -> None:
 
     told = message(folded([long, replace(BLOG, id="c")], 2, "quiet", COVER)).splitlines()
     assert ["and 2 more: handoffd notices", "Where: /state", "Next: handoffd status"] == told[2:]
+
+
+# --- the report of the night -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("settings", "hours", "now", "due"),
+    [
+        ({}, NIGHT, "2026-01-11T06:00:00", ("2026-01-11T06:00:00", "2026-01-10T06:00:00")),
+        ({}, NIGHT, "2026-01-11T05:59:59", ("2026-01-10T06:00:00", "2026-01-09T06:00:00")),
+        ({"timezone": BERLIN}, None, "2026-01-11T23:00:00", ("2026-01-11T06:00:00", "2026-01-10T06:00:00")),
+        ({"at": "09:30", "timezone": BERLIN}, NIGHT, "2026-07-11T08:00:00",
+         ("2026-07-11T07:30:00", "2026-07-10T07:30:00")),
+        ({"timezone": BERLIN}, None, "2026-03-29T05:00:00", ("2026-03-29T05:00:00", "2026-03-28T06:00:00")),
+    ],
+)  # fmt: skip
+def test_a_report_is_due_once_a_day(
+    settings: dict[str, str], hours: QuietSettings | None, now: str, due: tuple[str, str]
+) -> None:
+    """At its time, or else when the quiet hours end, or at seven; also when clocks are changed."""
+    found = report_at(ReportSettings.model_validate(settings), hours, utc(now))
+    assert (utc(due[0]), utc(due[1])) == found
+
+
+def test_a_report_can_be_switched_off() -> None:
+    """Quiet hours or not."""
+    assert report_at(ReportSettings(at="off"), NIGHT, utc("2026-01-11T06:00:00")) is None

@@ -25,6 +25,7 @@ from handoffd.notify.notices import (
     lockout_notice,
     machine_notice,
     notice_of,
+    report_notice,
     room_notice,
     settings_notice,
     survivors_notice,
@@ -131,6 +132,7 @@ EVERY = {
         Finding(scope="story", unit="usd", spent=2, cap=1), "/srv/shop", track_of(), "", CLOCK
     ),
     "unpriced_notice": unpriced_notice("/state", None, CLOCK),
+    "report_notice": report_notice(["2 runs ended"], "/state", CLOCK.now(), CLOCK.now(), CLOCK),
     "settings_notice": settings_notice("/state", (Problem(file="handoffd.yaml", message="no"),), CLOCK),
     "trust_notice": trust_notice("/srv/shop", ("auto", "test.command"), "1", CLOCK),
 }

@@ -44,12 +44,13 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         (
             {"notify": {"routes": [{"kinds": ["dome"], "to": []}]}},
             "file:7: notify.routes.0.kinds.0: must be one of the allowed values, not 'dome' (allowed:"
-            " needs_human, timeout, blocked, done, warning, reminder)",
+            " needs_human, timeout, blocked, done, warning, reminder, report)",
         ),
         (
             {"notify": {"routes": [{"kinds": ["done", "escalation"], "to": []}]}},
             "file:7: notify.routes.0.kinds.1: escalations go only to the sinks that notify.remind.escalate"
-            " names: put the sink there (allowed: needs_human, timeout, blocked, done, warning, reminder)",
+            " names: put the sink there (allowed: needs_human, timeout, blocked, done, warning, reminder,"
+            " report)",
         ),
         ({"executors": {"x": 1}}, "file:7: executors.x: must be a section with keys of its own, not 1"),
         (

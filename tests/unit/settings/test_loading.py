@@ -146,7 +146,9 @@ def test_all_problems_are_reported_at_once_with_their_places(environ: dict[str, 
 
     found = complaints(environ, log__level="loud")
 
-    sections = "ROSTER WATCH SCHEDULE EXECUTE SCHEDULING SANDBOX LIMITS CAPS NOTIFY CONTROL RETENTION LOG"
+    sections = (
+        "ROSTER WATCH SCHEDULE EXECUTE SCHEDULING SANDBOX LIMITS CAPS NOTIFY REPORT CONTROL RETENTION LOG"
+    )
     known = ", ".join(f"HANDOFFD_{name}__…" for name in sections.split())
     assert sorted(
         [

@@ -104,6 +104,25 @@ async def test_an_attempt_yields_its_start_and_its_end(root: str, tmp_path: Path
         assert ended_at(record) == ended.exit.at
 
 
+async def test_a_claimed_change_that_was_not_made_is_noted(root: str, tmp_path: Path) -> None:
+    """Of the files that the hand-off names, by the time of their last change."""
+    agent = """\
+echo new > made.py
+printf -- '---\\nstep: bdd\\ndispatch: d1\\nstatus: pass\\n' > .ai/new
+printf -- 'files_changed: [made.py, kept.py]\\n---\\n' >> .ai/new
+mv .ai/new .ai/HANDOFF.md
+"""
+    at(root, "kept.py").write_text("old")
+    before = at(root, "kept.py").stat().st_ctime_ns
+    await eventually(lambda: time.time_ns() > before + 50_000_000)  # clocks of files tick slowly
+    async with house(tmp_path, agent) as here:
+        ended = await Play(here, root).end()
+
+        assert isinstance(ended.reading, Found)
+        assert ("made.py", "kept.py") == ended.reading.handoff.files_changed
+        assert ("kept.py",) == ended.untouched
+
+
 async def test_a_process_that_survives_its_run_is_reported(here: House, root: str) -> None:
     """The daemon cannot end it, and it may still change files."""
     async with anyio.create_task_group() as tasks:

@@ -50,6 +50,7 @@ from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages, Spoken
 from handoffd.api.events import follow
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
+from handoffd.api.past import Narrowed
 from handoffd.api.questions import PROJECT, QUESTIONS, Question, UrlParameter
 from handoffd.api.reads import API, pieces
 from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
@@ -57,6 +58,7 @@ from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.decision import Result
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Json, NotFound, Refused
+from handoffd.journal.records import Part
 from handoffd.metrics.recorder import MEDIA
 from handoffd.protocol.state import encoded
 
@@ -180,18 +182,19 @@ RUN_HEADER: Final = "X-Handoffd-Run"
 
 async def _events(asked: Asked) -> EventsAnswer | Response:
     after, project = asked.given["after"], asked.given["project"]
+    narrowed = Narrowed(**{name: asked.given[name] for name in Narrowed.__optional_keys__})  # type: ignore[typeddict-item]
     sent = asked.given["stream"] or EVENT_STREAM in asked.request.headers.get("accept", "")
     if sent or asked.given["follow"]:
         seen = asked.given["Last-Event-ID"] if sent else None  # EventSource sends it when it reconnects
-        coming = _coming(asked, after if seen is None else seen, asked.service.root_of(project))
+        coming = _coming(asked, after if seen is None else seen, asked.service.part(project, narrowed))
         return EventStream(coming) if sent else StreamingResponse(_lines(coming), media_type=NDJSON)
-    return await asked.service.events(project, after, asked.given["limit"])
+    return await asked.service.events(project, after, asked.given["limit"], **narrowed)
 
 
-def _coming(asked: Asked, after: int | None, root: str | None) -> AsyncIterator[HistoryEvent | HistoryGap]:
+def _coming(asked: Asked, after: int | None, part: Part) -> AsyncIterator[HistoryEvent | HistoryGap]:
     service = asked.service
     start = service.journal.newest if after is None else after
-    return follow(service.journal, start, root, asked.closing, service.names)
+    return follow(service.journal, start, part, asked.closing, service.names)
 
 
 async def _lines(coming: AsyncIterator[HistoryEvent | HistoryGap]) -> AsyncIterator[bytes]:

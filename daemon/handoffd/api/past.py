@@ -1,0 +1,353 @@
+"""Reads of what has happened: events, runs, stories, usage. Each may be asked about a part of the history.
+
+Usage reports show the protocol's expected tokens beside steps and stories. They compare tokens that were new
+to the model (input, output, cache writes): an agent reads the same context again with every call, and a
+cache makes that cheap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, Final, TypedDict, Unpack, get_args
+
+from anyio import to_thread
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
+
+from handoffd.api.answers import (
+    EventsAnswer,
+    HistoryEvent,
+    HistoryGap,
+    RunsAnswer,
+    UsageCounts,
+)
+from handoffd.api.events import Names, event_answer, named, run_answer, usage_counts
+from handoffd.api.ports import Supervision
+from handoffd.clock import Clock
+from handoffd.engine.run import Moment, Usage
+from handoffd.errors import Refused
+from handoffd.execute.meter import noted
+from handoffd.journal.dispatches import Grouping
+from handoffd.journal.history import StoredStory
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Part, UsageSum
+
+
+class ToldStory(UsageCounts, frozen=True, kw_only=True):
+    """A story, what it has come to, and what it cost.
+
+    `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`; `step` and `status` are of an open one's
+    latest run. `onto` and `commit`: where it landed. `unpriced` counts runs without a known cost.
+    """
+
+    project: str
+    name: str
+    story: str
+    outcome: str
+    step: str | None
+    status: str | None
+    onto: str | None
+    commit: str | None
+    began_at: Moment
+    latest_at: Moment
+    ended_at: Moment | None
+    runs: int
+    unpriced: int
+
+
+class StoriesAnswer(Struct, frozen=True, kw_only=True):
+    """Stories, the latest first."""
+
+    stories: list[ToldStory]
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """The usage of some ended runs. It names the group that they were summed up by; a total names none.
+
+    `measured` counts the runs whose tokens are known, `unpriced` the ones among these without a cost.
+    `new_tokens` are the tokens that no cache had, of a run if summed up by step, else of a story; `reference`
+    is the range to expect.
+    """
+
+    project: str | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    story: str | UnsetType | None = UNSET
+    step: str | UnsetType | None = UNSET
+    day: str | UnsetType | None = UNSET
+    executor: str | UnsetType | None = UNSET
+    runs: int
+    measured: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    tokens: int
+    cost_usd: float | None
+    priced: str | None
+    new_tokens: int | UnsetType | None = UNSET
+    reference: tuple[int, int] | UnsetType | None = UNSET
+    above: bool | UnsetType | None = UNSET
+    """Whether `new_tokens` are above the reference."""
+
+
+class UsageAnswer(Struct, frozen=True, kw_only=True):
+    """The usage of ended runs: a row for each group, and the total."""
+
+    project: str | None
+    since: Moment | None
+    by: str
+    rows: list[UsageRow]
+    total: UsageRow
+
+
+class Narrowed(TypedDict, total=False):
+    """A part of the history: of a story, of a step, from `since` on and before `until` (see `moment_of`)."""
+
+    story: str | None
+    step: str | None
+    since: str | None
+    until: str | None
+
+
+class Past:
+    """The reads of what has happened. `daemon`: whether a daemon answers, or the process of one command."""
+
+    def __init__(
+        self, supervision: Supervision, journal: Journal, clock: Clock, runs_dir: Path, *, daemon: bool
+    ) -> None:
+        self._supervision = supervision
+        self.journal = journal
+        self._clock = clock
+        self._runs_dir = runs_dir
+        self.daemon = daemon
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._clock.now()
+
+    def names(self) -> Mapping[str, str]:
+        """Return the names of projects in commands, by root."""
+        return self._supervision.names()
+
+    def root_of(self, project: str | None) -> str | None:
+        """Return the root of a project; None for None. Raises NotFound."""
+        return None if project is None else self._supervision.find(project)
+
+    def part(self, project: str | None, asked: Narrowed) -> Part:
+        """Return the part of the history that is meant. Raises NotFound, Refused (BAD_ARGUMENT)."""
+        now = self.now()
+        return Part(
+            project=self.root_of(project),
+            story=asked.get("story"),
+            step=asked.get("step"),
+            since=moment_of(asked.get("since"), now, "since"),
+            until=moment_of(asked.get("until"), now, "until"),
+        )
+
+    async def _events(self, part: Part, after: int | None, limit: int) -> list[HistoryEvent]:
+        if after is None:
+            found = await self.journal.latest(limit, part)
+        else:
+            found = await self.journal.events(after, limit=limit, part=part)
+        names = self.names()
+        return [event_answer(event, names) for event in found]
+
+    async def events(
+        self,
+        project: str | None = None,
+        after: int | None = None,
+        limit: int = 500,
+        **asked: Unpack[Narrowed],
+    ) -> EventsAnswer:
+        """Return at most `limit` events above number `after`, oldest first; None: the last ones.
+
+        `gaps` are numbers among them that are not kept. Without `after`, gaps before the first returned event
+        are left out if older events exist, and so are gaps around a part of the history.
+        """
+        part = self.part(project, asked)
+        left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
+        found = await self._events(part, after, limit)
+        narrow = part != Part(project=part.project)
+        if not limit or (narrow and not found):  # no event, so no gap between events
+            return EventsAnswer(events=found, gaps=[])
+        whole = len(found) < limit and not narrow
+        first = after if after is not None else 0 if whole else found[0].seq
+        last = self.journal.newest if whole else found[-1].seq
+        gaps = [
+            HistoryGap(after=max(one.after, first), next=one.next, why=one.why)
+            for one in left_out
+            if one.next > first + 1 and one.after < last
+        ]
+        return EventsAnswer(events=found, gaps=gaps)
+
+    async def runs(
+        self, project: str | None = None, limit: int = 100, **asked: Unpack[Narrowed]
+    ) -> RunsAnswer:
+        """Return the latest dispatches, newest first; a part of the history has the ones decided in it."""
+        found = await self.journal.runs(limit=limit, part=self.part(project, asked))
+        names, usage = self.names(), self._supervision.usage()
+        if not self.daemon:
+            usage = await to_thread.run_sync(
+                self._noted_usage, [run.id for run in found if run.result is None]
+            )
+        return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
+
+    def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
+        """Return the usage of runs that a daemon saved last."""
+        return {run: noted(self._runs_dir / run).seen.usage for run in runs}
+
+    async def stories(
+        self,
+        project: str | None = None,
+        story: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 100,
+    ) -> StoriesAnswer:
+        """Return the stories of which something happened, the latest first."""
+        part = self.part(project, Narrowed(story=story, since=since, until=until))
+        found = await self.journal.past.stories(part, limit)
+        names = self.names()
+        return StoriesAnswer(stories=[story_answer(one, names) for one in found])
+
+    async def usage(
+        self, project: str | None = None, by: str | None = None, since: str | None = None
+    ) -> UsageAnswer:
+        """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
+        group, begin = grouping(by), moment_of(since, self.now(), "since", "usage")
+        root = self.root_of(project)
+        sums = await self.journal.usage(group, since=begin, project=root)
+        rows, total = usage_report(sums, group, self.names())
+        return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
+
+
+def story_answer(story: StoredStory, names: Names) -> ToldStory:
+    """Return a story with its outcome."""
+    end = story.end
+    return ToldStory(
+        project=story.project, name=named(story.project, names), story=story.story,
+        outcome="open" if end is None else end.kind,
+        step=story.step if end is None else None, status=story.status if end is None else None,
+        onto=None if end is None else end.onto, commit=None if end is None else end.commit,
+        began_at=story.began_at, latest_at=story.latest_at, ended_at=None if end is None else end.at,
+        runs=story.runs, unpriced=story.unpriced, **asdict(usage_counts(story.usage)),
+    )  # fmt: skip
+
+
+# --- what runs used ----------------------------------------------------------------------------------
+REFERENCE: Final[Mapping[str, tuple[int, int]]] = {
+    "bdd": (2_000, 5_000),
+    "sdd-delta": (3_000, 8_000),
+    "contract": (1_000, 3_000),
+    "review": (0, 0),
+    "scaffold": (2_000, 5_000),
+    "impl": (5_000, 15_000),
+    "verify": (1_000, 3_000),
+    "update-memory": (500, 1_000),
+}
+"""Expected tokens of one run of a step: low and high, from the protocol."""
+STORY_REFERENCE: Final = (15_000, 40_000)
+"""Expected tokens of a whole story: low and high."""
+
+_AGO = re.compile(r"(\d{1,4})([hdw])")
+_UNITS: Final[Mapping[str, timedelta]] = {
+    "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1),
+}  # fmt: skip
+
+
+def grouping(text: str | None) -> Grouping:
+    """Return the grouping, by step for None. Raises Refused (BAD_ARGUMENT)."""
+    if text is None:
+        return "step"
+    known: tuple[Grouping, ...] = get_args(Grouping)
+    for by in known:
+        if text == by:
+            return by
+    message = f"by must be one of {', '.join(get_args(Grouping))}, not {str(text)[:80]!r}"
+    raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --by step")
+
+
+WHEN: Final = "7d, 12h, 2w, yesterday, today, a date like 2026-01-31, or an RFC 3339 time"
+
+
+def moment_of(text: str | None, now: datetime, name: str, asks: str = "events") -> datetime | None:
+    """Return the moment for `7d` (ago), `12h`, `2w`, `yesterday` or a date (its local midnight), or a time.
+
+    Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and the command that `asks`.
+    """
+    if not text:
+        return None
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now - int(ago[1]) * _UNITS[ago[2]]
+    if text in _DAYS:
+        return _midnight((now.astimezone() - _DAYS[text]).date())
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else _midnight(moment.date())
+    except (ValueError, OverflowError):
+        message = f"{name} must be like {WHEN}, not {text[:80]!r}"
+        raise Refused(message, code="BAD_ARGUMENT", hint=f"handoffd {asks} --{name} 7d") from None
+
+
+_DAYS: Final[Mapping[str, timedelta]] = {"today": timedelta(0), "yesterday": timedelta(days=1)}
+
+
+def _midnight(day: date) -> datetime:
+    """Return when a day begins here."""
+    return datetime.combine(day, time()).astimezone().astimezone(UTC)
+
+
+def usage_report(sums: Iterable[UsageSum], by: Grouping, names: Names) -> tuple[list[UsageRow], UsageRow]:
+    """Return the sums as rows, and their total."""
+    found = tuple(sums)
+    whole = UsageSum(
+        key=(),
+        runs=sum(one.runs for one in found),
+        measured=sum(one.measured for one in found),
+        unpriced=sum(one.unpriced for one in found),
+        usage=reduce(add, (one.usage for one in found), Usage()),
+    )
+    rows = [_row(one, **_key(one.key, by, names), **_compared(one, by)) for one in found]
+    return rows, _row(whole)
+
+
+def _row(one: UsageSum, **more: Any) -> UsageRow:
+    counts = asdict(usage_counts(one.usage))
+    return UsageRow(runs=one.runs, measured=one.measured, unpriced=one.unpriced, **counts, **more)
+
+
+def _key(key: tuple[str | None, ...], by: Grouping, names: Names) -> dict[str, str | None]:
+    match by:
+        case "story":
+            root, story = key
+            return {"project": root, "name": named(root or "", names), "story": story}
+        case "project":
+            (root,) = key
+            return {"project": root, "name": named(root or "", names)}
+        case _:
+            return {by: key[0]}
+
+
+def _compared(one: UsageSum, by: Grouping) -> dict[str, Any]:
+    """Return the tokens new to the model, per run or per story, beside the expected ones; else empty."""
+    if by not in {"step", "story"}:
+        return {}
+    new, expected = _new_tokens(one, by)
+    above = None if new is None or expected is None else new > expected[1]
+    return {"new_tokens": new, "reference": expected, "above": above}
+
+
+def _new_tokens(one: UsageSum, by: Grouping) -> tuple[int | None, tuple[int, int] | None]:
+    new = one.usage.tokens - one.usage.cache_read_tokens
+    if by == "step" and one.measured:
+        return round(new / one.measured), REFERENCE.get(one.key[0] or "")
+    if by == "story" and one.measured and not str(one.key[1]).startswith("CUSTOM-"):
+        return new, STORY_REFERENCE
+    return None, None

@@ -1,0 +1,420 @@
+"""What is looked back on: the lives of daemons, the stories there were, and all that happened in a time.
+
+The questions are bounded by a time and answered from indexes, so that a long history costs nothing: an answer
+costs as much as what happened in that time, and one look at each track that was at work before it. Columns
+that an older journal lacks read as NULL, because a journal may be read before a daemon has brought it up to
+date.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from handoffd.engine.routing import Awaited
+from handoffd.engine.run import Usage
+from handoffd.engine.track import TrackKey
+from handoffd.errors import Refused
+from handoffd.journal.codec import moment
+from handoffd.journal.connections import Run
+from handoffd.journal.dispatches import SUMS, summed
+from handoffd.journal.queries import STORY_GUESSED, decoded, has_column, named, stored_standing
+from handoffd.journal.records import Life, Part, Standing
+from handoffd.journal.schema import STORY_ENDS
+
+# --- the lives of daemons -----------------------------------------------------------------------------
+SLEPT: Final = timedelta(minutes=5)
+"""A daemon that has noted nothing for so long was not at work: the machine slept, or hung."""
+
+_KEPT: Final = timedelta(days=400)
+
+
+class Lives:
+    """When daemons were alive on this journal. All methods raise StoreError like `Journal`."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def begin(self, at: datetime) -> None:
+        """Note that a daemon has begun to live."""
+        await self._write("note that the daemon lives", partial(_begin, at=at))
+
+    async def beat(self, at: datetime) -> None:
+        """Note that it still lives. After a long pause, that is a new life."""
+        await self._write("note that the daemon lives", partial(_beat, at=at))
+
+    async def end(self, at: datetime) -> None:
+        """Note that it ends, as it was asked to."""
+        await self._write("note that the daemon ends", partial(_end, at=at))
+
+    async def since(self, at: datetime) -> tuple[Life, ...]:
+        """Return the lives that had not ended by then, and the one before them; the oldest first."""
+        return await self._read("read when daemons lived", partial(_lives, since=at))
+
+
+def _begin(db: sqlite3.Connection, at: datetime) -> None:
+    db.execute("DELETE FROM lives WHERE seen_at < ?", (moment(at - _KEPT),))
+    db.execute("INSERT INTO lives (began_at, seen_at) VALUES (?, ?)", (moment(at), moment(at)))
+
+
+def _beat(db: sqlite3.Connection, at: datetime) -> None:
+    row = db.execute("SELECT number, seen_at, ended FROM lives ORDER BY number DESC LIMIT 1").fetchone()
+    number, seen_at, ended = row or (0, moment(at), "stopped")
+    if ended is not None:  # the disk was full when this one began
+        _begin(db, at)
+    elif at - datetime.fromisoformat(seen_at) > SLEPT:
+        db.execute("UPDATE lives SET ended = 'slept' WHERE number = ?", (number,))
+        _begin(db, at)
+    elif moment(at) > seen_at:  # else the clock was put back
+        db.execute("UPDATE lives SET seen_at = ? WHERE number = ?", (moment(at), number))
+
+
+def _end(db: sqlite3.Connection, at: datetime) -> None:
+    _beat(db, at)
+    db.execute("UPDATE lives SET ended = 'stopped' WHERE number = (SELECT max(number) FROM lives)")
+
+
+def _lives(db: sqlite3.Connection, since: datetime) -> tuple[Life, ...]:
+    if not has_column(db, "lives", "number"):
+        return ()
+    rows = db.execute(
+        """SELECT began_at, seen_at, ended FROM lives WHERE number >= coalesce(
+        (SELECT max(number) FROM lives WHERE seen_at < :since), 0) ORDER BY number""",
+        {"since": moment(since)},
+    )
+    at = datetime.fromisoformat
+    return tuple(Life(at(began), at(seen), ended) for began, seen, ended in rows)
+
+
+# --- stories ------------------------------------------------------------------------------------------
+class StoryEnd(Struct, frozen=True, kw_only=True):
+    """An event with which a story ended: the step `done`, or a person's landing, discarding, abort."""
+
+    seq: int
+    at: datetime
+    key: TrackKey
+    story: str
+    kind: str
+    onto: str | None = None
+    commit: str | None = None
+    """Of a landing: the branch that has the story, and where that ended then."""
+
+
+class StoredStory(Struct, frozen=True, kw_only=True):
+    """A story of which something ran. `step` and `status` are of its latest run; `end` None: it is open."""
+
+    project: str
+    story: str
+    began_at: datetime
+    latest_at: datetime
+    step: str
+    status: str | None
+    """None: the run goes on."""
+    runs: int
+    measured: int
+    unpriced: int
+    usage: Usage
+    end: StoryEnd | None
+
+
+class _Landing(Struct, frozen=True):
+    story: str | None = None
+    onto: str | None = None
+    commit: str | None = None
+
+
+_landing = msgspec.json.Decoder(_Landing)
+
+
+def stories(db: sqlite3.Connection, part: Part, limit: int) -> tuple[StoredStory, ...]:
+    """Return at most `limit` stories of which something happened in a part, the latest first."""
+    ended = {(end.key.project, end.story): end for end in story_ends(db, _timeless(part))}
+    told = {"project": "AND project = :project", "story": "AND story = :story"}
+    values = named(part)
+    rows = db.execute(
+        f"""SELECT one.*, last.step, last.result FROM (SELECT project, story, max(seq) AS latest,
+        min(decided_at), max(coalesce(ended_at, decided_at)), {SUMS} FROM dispatches WHERE story IS NOT NULL
+        {" ".join(text for name, text in told.items() if values[name] is not None)}
+        GROUP BY project, story) AS one JOIN dispatches AS last ON last.seq = one.latest
+        AND last.project = one.project""",  # noqa: S608  (fixed texts)
+        values,
+    )
+    found = (_story(row, ended.get((row[0], row[1]))) for row in rows)
+    matching = [one for one in found if _within(one, part)]
+    return tuple(sorted(matching, key=lambda one: one.latest_at, reverse=True)[:limit])
+
+
+def _timeless(part: Part) -> Part:
+    """Return the part without its times: what a story has come to may have been before or after them."""
+    return Part(project=part.project, story=part.story)
+
+
+def _story(row: tuple[Any, ...], end: StoryEnd | None) -> StoredStory:
+    project, story, seq, began_at, ended_at, *sums, step, result = row
+    over = end is not None and end.seq > seq
+    latest_at = datetime.fromisoformat(ended_at)
+    runs, measured, unpriced, usage = summed(tuple(sums))
+    return StoredStory(
+        project=project, story=story, began_at=datetime.fromisoformat(began_at),
+        latest_at=max(latest_at, end.at) if over and end else latest_at,
+        step=step, status=result, runs=runs, measured=measured, unpriced=unpriced, usage=usage,
+        end=end if over else None,
+    )  # fmt: skip
+
+
+def _within(story: StoredStory, part: Part) -> bool:
+    late = part.since is None or story.latest_at >= part.since
+    return late and (part.until is None or story.began_at < part.until)
+
+
+def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
+    """Yield the events with which stories ended in a part, in order."""
+    told = {"project": "project = :project", "since": "at >= :since", "until": "at < :until"}
+    values = named(part)
+    # Without a condition on its columns SQLite would read all events instead of the index of ends.
+    asked = [text for name, text in told.items() if values[name] is not None] or ["project >= ''"]
+    known = "story" if has_column(db, "events", "story") else "NULL"
+    rows = db.execute(
+        f"""SELECT seq, at, project, track, kind, coalesce({known}, {STORY_GUESSED}),
+        iif(kind = 'landed', event, NULL) FROM events WHERE {STORY_ENDS} AND {" AND ".join(asked)}
+        ORDER BY +seq""",  # noqa: S608  (fixed texts)
+        values,
+    )
+    for seq, at, project, track, kind, story, event in rows:
+        if story is not None and part.story in {None, story}:
+            told_of = _Landing() if event is None else decoded(_landing.decode, event, project, track)
+            yield StoryEnd(
+                seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), story=story,
+                kind=kind if kind in {"landed", "discarded", "aborted"} else "done",
+                onto=told_of.onto, commit=told_of.commit,
+            )  # fmt: skip
+
+
+# --- all that happened in a time ----------------------------------------------------------------------
+MOST_EVENTS: Final = 250_000
+"""Of the time of one report: more would keep others from reading for many seconds."""
+
+TOO_MUCH: Final = "TOO_MUCH_HISTORY"
+
+
+class Counts(Struct, frozen=True):
+    """Numbers of tests."""
+
+    passed: int = msgspec.field(default=0, name="pass")
+    failed: int = msgspec.field(default=0, name="fail")
+
+
+class Handover(Struct, frozen=True):
+    """What an executor said in its hand-off, as far as it can be measured."""
+
+    status: str | None = None
+    tests: Counts | None = None
+
+
+class Reading(Struct, frozen=True):
+    """What was found of a hand-off."""
+
+    handoff: Handover = Handover()
+
+
+class Claimed(Struct, frozen=True):
+    """What an attempt left. `untouched` are files that it says it changed and did not."""
+
+    dispatch: str
+    reading: Reading
+    untouched: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> Handover:
+        """Its hand-off; an empty one if there is none that can be read."""
+        return self.reading.handoff
+
+
+class TestsRun(Struct, frozen=True):
+    """A run of the project's tests by the daemon."""
+
+    __test__ = False
+
+    counts: Counts = Counts()
+    verified: bool = True
+    timed_out: bool = False
+    fault: str | None = None
+
+
+class PostChecked(Struct, frozen=True):
+    """A run of the step's post_check."""
+
+    passed: bool
+    fault: str | None = None
+
+
+class Measured(Struct, frozen=True):
+    """What the daemon measured of an attempt."""
+
+    dispatch: str
+    tests: TestsRun | None = None
+    post_check: PostChecked | None = None
+
+
+class Happened(Struct, frozen=True, kw_only=True):
+    """An event as a report needs it. `claimed` and `measured` are of the ends and the checks of attempts.
+
+    `awaits` is what its story waits for from then on; None: it is of a release that did not note that.
+    """
+
+    seq: int
+    at: datetime
+    key: TrackKey
+    kind: str
+    story: str | None
+    awaits: Awaited | None
+    before: Standing | None
+    after: Standing | None
+    why: str = ""
+    claimed: Claimed | None = None
+    measured: Measured | None = None
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """A dispatch as a report needs it."""
+
+    id: str
+    key: TrackKey
+    story: str | None
+    step: str
+    attempt: int
+    executor: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    result: str | None
+    why: str | None
+    tokens: int | None
+    cost_usd: float | None
+
+
+class Night(Struct, frozen=True, kw_only=True):
+    """All that happened from `since` until `until`.
+
+    `before` is the last event before it of each track of the supervised projects; `runs` ended in it, or had
+    not ended by its end; `ends` are the stories that ended in it.
+    """
+
+    since: datetime
+    until: datetime
+    before: tuple[Happened, ...]
+    events: tuple[Happened, ...]
+    runs: tuple[Ran, ...]
+    ends: tuple[StoryEnd, ...]
+    lives: tuple[Life, ...]
+
+
+_claimed = msgspec.json.Decoder(Claimed)
+_measured = msgspec.json.Decoder(Measured)
+
+_TOLD: Final = "'executor_exited', 'handoff_arrived', 'checks_finished'"
+
+
+def night(db: sqlite3.Connection, part: Part) -> Night:
+    """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
+    assert part.since is not None
+    assert part.until is not None
+    return Night(
+        since=part.since,
+        until=part.until,
+        events=_within_time(db, part),  # first: it may refuse
+        before=tuple(_before(db, part)),
+        runs=tuple(_runs(db, part)),
+        ends=tuple(story_ends(db, part)),
+        lives=_lives(db, part.since),
+    )
+
+
+def _columns(db: sqlite3.Connection, name: str) -> str:
+    later = ("story", "awaits") if has_column(db, "events", "awaits") else ("NULL", "NULL")
+    columns = ("seq", "at", "project", "track", "kind", *later)
+    standing = ("step_before", "status_before", "step_after", "status_after")
+    return ", ".join(one if one == "NULL" else f"{name}.{one}" for one in (*columns, *standing))
+
+
+def _within_time(db: sqlite3.Connection, part: Part) -> tuple[Happened, ...]:
+    within = f"FROM events WHERE at >= :since AND at < :until {_of_project(part)}"
+    # First, and from the index alone: what is too much would take seconds to read.
+    counted = f"SELECT count(*) FROM (SELECT 1 {within} LIMIT {MOST_EVENTS + 1})"  # noqa: S608  (fixed texts)
+    (count,) = db.execute(counted, named(part)).fetchone()
+    if count > MOST_EVENTS:
+        message = f"more than {MOST_EVENTS:,} events are too many for one report"
+        raise Refused(message, code=TOO_MUCH, hint="handoffd report --since 12h")
+    wanted = f"{_columns(db, 'events')}, why, iif(kind IN ({_TOLD}), event, NULL)"
+    rows = db.execute(f"SELECT {wanted} {within} ORDER BY seq", named(part))
+    return tuple(map(_happened, rows))
+
+
+def _before(db: sqlite3.Connection, part: Part) -> Iterator[Happened]:
+    rows = db.execute(
+        f"""SELECT {_columns(db, "e")}, '', NULL FROM tracks AS t JOIN projects AS p ON p.root = t.project
+        JOIN events AS e ON e.seq = (SELECT seq FROM events AS old WHERE old.project = t.project
+        AND old.track = t.track AND old.at < :since ORDER BY old.seq DESC LIMIT 1)
+        WHERE p.removed_at IS NULL {_of_project(part, "t.")}""",  # noqa: S608  (fixed texts)
+        named(part),
+    )
+    return map(_happened, rows)
+
+
+def _of_project(part: Part, table: str = "") -> str:
+    return "" if part.project is None else f"AND {table}project = :project"
+
+
+def _happened(row: tuple[Any, ...]) -> Happened:
+    seq, at, project, track, kind, story, awaits, *standing, why, event = row
+    checked = kind == "checks_finished"
+    claimed = None if event is None or checked else decoded(_claimed.decode, event, project, track)
+    measured = decoded(_measured.decode, event, project, track) if event is not None and checked else None
+    return Happened(
+        seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), kind=kind, story=story,
+        awaits=awaits, before=stored_standing(*standing[:2]), after=stored_standing(*standing[2:]), why=why,
+        claimed=claimed, measured=measured,
+    )  # fmt: skip
+
+
+_RAN: Final = """id, project, track, story, step, attempt, executor, started_at, ended_at, result, why,
+    input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, cost_usd, seq"""
+
+
+def _runs(db: sqlite3.Connection, part: Part) -> Iterator[Ran]:
+    # The signs keep the indexes of projects and decisions out of it: they would find far more.
+    rest = f"AND +decided_at < :until {_of_project(part, '+')}"
+    rows = db.execute(
+        f"""SELECT {_RAN} FROM dispatches WHERE ended_at >= :since {rest}
+        UNION SELECT {_RAN} FROM dispatches WHERE result IS NULL AND project >= '' {rest}
+        ORDER BY seq""",  # noqa: S608  (fixed texts)
+        named(part),
+    )
+    for name, project, track, story, step, attempt, executor, *times, result, why, tokens, cost, _ in rows:
+        started_at, ended_at = (None if at is None else datetime.fromisoformat(at) for at in times)
+        yield Ran(
+            id=name, key=TrackKey(project, track), story=story, step=step, attempt=attempt,
+            executor=executor, started_at=started_at, ended_at=ended_at, result=result, why=why,
+            tokens=tokens, cost_usd=cost,
+        )  # fmt: skip
+
+
+class Retrospect:
+    """Questions about the past. All methods raise StoreError like `Journal`."""
+
+    def __init__(self, read: Run) -> None:
+        self._read = read
+
+    async def stories(self, part: Part, limit: int) -> tuple[StoredStory, ...]:
+        """Return at most `limit` stories of which something happened in a part, the latest first."""
+        return await self._read("read the stories", partial(stories, part=part, limit=limit))
+
+    async def night(self, part: Part) -> Night:
+        """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
+        return await self._read("read what happened", partial(night, part=part))

@@ -1,0 +1,366 @@
+"""Builds the report: the rows of a night, and the views of the projects as they are now, become one value.
+
+Numbers come from the rows, which outlive every daemon; what needs a person, and what goes on, from the
+views. Of a step whose attempts failed the last one speaks for all: the others were answered by trying again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import PurePath
+from shlex import quote
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from handoffd.engine.routing import Awaited
+from handoffd.engine.track import EXTERNAL, TrackKey
+from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView
+from handoffd.engine.wording import command_for, first_few, repair_command
+from handoffd.journal.history import Claimed, Counts, Happened, Measured, Night, Ran, StoryEnd
+from handoffd.journal.records import LeftOut, Life
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import Status
+from handoffd.report.values import (
+    MOST_LISTED,
+    About,
+    CapUse,
+    Coming,
+    Cost,
+    Down,
+    EndedStory,
+    FailedStep,
+    Falsehood,
+    More,
+    Report,
+    TimeSpent,
+    WaitingStory,
+)
+
+_T = TypeVar("_T")
+
+AHEAD: Final = timedelta(hours=24)
+"""How far ahead the schedules are shown."""
+
+FAILED: Final = frozenset({Status.FAILING.value, Status.TIMEOUT.value})
+"""The verdicts of attempts that count as failed."""
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    """The projects as they are now. `alive`: whether a daemon runs."""
+
+    views: Sequence[ProjectView]
+    schedules: Sequence[ScheduleView]
+    caps: Sequence[CapUse]
+    alive: bool
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the report is about, and when it is made. `left_out`: events that are not kept."""
+
+    project: str | None
+    at: datetime
+    left_out: Sequence[LeftOut] = ()
+
+
+def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
+    """Return the report of a night."""
+    names = {view.project: view.called or view.name for view in fleet.views}
+
+    def name(root: str) -> str:
+        return names.get(root) or PurePath(root).name
+
+    downs = without_daemon(night.lives, night.since, night.until, alive=fleet.alive or asked.at > night.until)
+    landed, false = list(_landed(night.ends, fleet.views, name)), list(_false(night, name))
+    waiting = sorted(_waiting(fleet.views), key=lambda one: (one.since or asked.at, one.name))
+    failed = sorted(_failed(night, name), key=lambda one: one.passed)
+    coming = list(_coming(fleet, asked.at))
+    return Report(
+        since=night.since, until=night.until, at=asked.at, project=asked.project, events=len(night.events),
+        incomplete=_incomplete(night, asked.left_out), down=downs,
+        landed=tuple(landed[:MOST_LISTED]), waiting=tuple(waiting[:MOST_LISTED]),
+        failed=tuple(failed[:MOST_LISTED]), false=tuple(false[:MOST_LISTED]),
+        cost=_cost(night, fleet.caps), time=time_spent(night, downs, names),
+        next=tuple(coming[:MOST_LISTED]),
+        more=More(
+            landed=_beyond(landed), waiting=_beyond(waiting), failed=_beyond(failed), false=_beyond(false),
+            next=_beyond(coming),
+        ),
+    )  # fmt: skip
+
+
+def _beyond(found: Sequence[object]) -> int:
+    return max(len(found) - MOST_LISTED, 0)
+
+
+def _incomplete(night: Night, left_out: Iterable[LeftOut]) -> str | None:
+    """Return why events of the time are missing; what is missing before all of them may be older."""
+    if not night.events:
+        return None
+    first, last = night.events[0].seq, night.events[-1].seq
+    return next((one.why for one in left_out if first <= one.after and one.next <= last), None)
+
+
+Name = Callable[[str], str]
+"""Returns what commands call the project at a root."""
+
+
+# --- what came to its end -----------------------------------------------------------------------------
+def _landed(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) -> Iterator[EndedStory]:
+    """Yield the stories that are done or landed, each with its last end; the latest first."""
+    branches = {(view.project, track.story): track.branch for view in views for track in view.tracks}
+    last = {(end.key.project, end.story): end for end in ends}
+    for end in sorted(last.values(), key=lambda end: end.seq, reverse=True):
+        if end.kind in {"landed", "done"}:
+            landed = end.kind == "landed"
+            yield EndedStory(
+                project=end.key.project, name=name(end.key.project), story=end.story,
+                outcome="landed" if landed else "done", onto=end.onto, commit=end.commit,
+                branch=None if landed else branches.get((end.key.project, end.story)), at=end.at,
+            )  # fmt: skip
+
+
+# --- what needs a person ------------------------------------------------------------------------------
+def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
+    for view in views:
+        if view.condition not in WORKABLE:
+            command = repair_command(view.project, view.condition) or command_for(view.project, "status")
+            yield _waits(view, None, view.detail or view.condition.replace("_", " "), command)
+            continue
+        if view.held:
+            held = f"edits wait for your trust: {first_few(view.held)}"
+            yield _waits(view, None, held, command_for(view.project, "trust"))
+        for track in view.tracks:
+            if (why := _why(view, track)) is not None and track.next_command is not None:
+                yield _waits(view, track, why, track.next_command)
+
+
+def _why(view: ProjectView, track: TrackView) -> str | None:
+    """Return why a track waits for a person; None if it does not."""
+    if track.status == Status.RUNNING or track.story is None:
+        return None
+    if track.step == DONE:
+        lands = (track.next_command or "").startswith(command_for(view.project, "land"))
+        return f"done, to be landed from the branch {track.branch}" if lands else None
+    by_hand = view.level < 2 and not track.gate and track.status == Status.PENDING
+    return None if by_hand else track.waits_for
+
+
+def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
+    called = view.called or view.name
+    return WaitingStory(
+        project=view.project, name=called, story=track.story if track else None,
+        step=track.step if track and track.step != DONE else None, why=why,
+        since=track.completed_at if track else view.since,
+        command=command.replace(quote(view.project), quote(called)),
+    )  # fmt: skip
+
+
+def _ended(night: Night) -> list[Ran]:
+    """Return the runs that ended in the night; others went on at its end."""
+    return [run for run in night.runs if run.ended_at and night.since <= run.ended_at < night.until]
+
+
+# --- what failed --------------------------------------------------------------------------------------
+def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
+    over = {(end.key.project, end.story): end.at for end in night.ends if end.kind in {"landed", "done"}}
+    steps: defaultdict[tuple[str, str | None, str], list[Ran]] = defaultdict(list)
+    for run in _ended(night):
+        steps[run.key.project, run.story, run.step].append(run)
+    for (root, story, step), runs in steps.items():
+        failed = [run for run in runs if run.result in FAILED]
+        if failed:
+            ended = story is not None and (root, story) in over
+            passed = runs[-1].result == Status.PASS or ended
+            yield FailedStep(
+                project=root, name=name(root), story=story, step=step, attempts=len(failed),
+                why=failed[-1].why or failed[-1].result or "", passed=passed,
+            )  # fmt: skip
+
+
+# --- what was claimed, and is not so ------------------------------------------------------------------
+def _false(night: Night, name: Name) -> Iterator[Falsehood]:
+    claims = {event.claimed.dispatch: event.claimed for event in night.events if event.claimed is not None}
+    found = {event.measured.dispatch: event.measured for event in night.events if event.measured is not None}
+    for run in _ended(night):
+        claim = claims.get(run.id)
+        if claim is None:
+            continue
+        for about, claimed, measured in _against(run, claim, found.get(run.id)):
+            yield Falsehood(
+                project=run.key.project, name=name(run.key.project), story=run.story, step=run.step,
+                attempt=run.attempt, run=run.id, about=about, claimed=claimed, measured=measured,
+            )  # fmt: skip
+
+
+def _against(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[tuple[About, str, str]]:
+    """Yield what of a claim is not so: about what, the claim, the measurement."""
+    said, tests = claim.said, None if measured is None else measured.tests
+    counts = tests.counts if tests and tests.verified and not (tests.fault or tests.timed_out) else None
+    if said.status == Status.PASS and said.tests and counts and _is_better(said.tests, counts):
+        yield "tests", _in_words(said.tests), _in_words(counts)
+    elif said.status == Status.PASS and run.result in FAILED and measured is not None:
+        yield "outcome", "pass", (run.why or run.result or "").removeprefix("pass claimed, but ")
+    if claim.untouched:
+        yield "files", f"it changed {first_few(claim.untouched, 3)}", _AS_BEFORE[len(claim.untouched) > 1]
+
+
+_AS_BEFORE: Final = ("the file is as it was", "the files are as they were")
+
+
+def _is_better(claimed: Counts, measured: Counts) -> bool:
+    """Return whether a claim flatters. One about fewer tests does not: an agent may run some of them only."""
+    return claimed.passed > measured.passed or claimed.failed < measured.failed
+
+
+def _in_words(counts: Counts) -> str:
+    return f"{counts.passed} pass, {counts.failed} fail"
+
+
+# --- what it cost -------------------------------------------------------------------------------------
+def _cost(night: Night, caps: Sequence[CapUse]) -> Cost:
+    own = [run for run in night.runs if run.executor != EXTERNAL]
+    ended = [run for run in _ended(night) if run.executor != EXTERNAL]
+    counts = Counter(
+        "unmeasured" if run.tokens is None else "unpriced" if run.tokens and run.cost_usd is None else "known"
+        for run in ended
+    )
+    return Cost(
+        runs=len(ended), unmeasured=counts["unmeasured"], unpriced=counts["unpriced"],
+        tokens=sum(run.tokens or 0 for run in ended),
+        usd=round(sum(run.cost_usd or 0.0 for run in ended), 6), running=len(own) - len(ended),
+        caps=tuple(caps),
+    )  # fmt: skip
+
+
+# --- what goes on by itself ---------------------------------------------------------------------------
+def _coming(fleet: Fleet, at: datetime) -> Iterator[Coming]:
+    views: Mapping[str, ProjectView] = {view.project: view for view in fleet.views}
+    for view in fleet.views:
+        for track in view.tracks if view.condition in WORKABLE else ():
+            if (coming := _of_track(view, track)) is not None:
+                yield coming
+    due = [one for one in fleet.schedules if one.next_at is not None and one.next_at < at + AHEAD]
+    for schedule in sorted(due, key=lambda one: one.next_at or at):
+        known = views.get(schedule.project)
+        name = known.called or known.name if known else PurePath(schedule.project).name
+        yield Coming(
+            project=schedule.project, name=name, story=schedule.story or schedule.custom, step=None, then=(),
+            at=schedule.next_at, waits_for=schedule.waits_for,
+        )  # fmt: skip
+
+
+def _of_track(view: ProjectView, track: TrackView) -> Coming | None:
+    """Return what a track does next by itself; None if it waits for a person, or has nothing to do."""
+    name, then = view.called or view.name, track.backlog if view.auto_continue else ()
+    if view.level < 2 or _why_not(view, track):
+        return None
+    if track.story is None or track.step == DONE:
+        if track.next_story is None or not track.next_by_itself:
+            return None
+        rest = tuple(story for story in then if story != track.next_story)
+        return Coming(
+            project=view.project, name=name, story=track.next_story, step=None, then=rest, at=None,
+            waits_for=None,
+        )  # fmt: skip
+    return Coming(
+        project=view.project, name=name, story=track.story, step=track.step, then=then, at=None,
+        waits_for=None if track.status == Status.RUNNING else track.waits_for,
+    )  # fmt: skip
+
+
+def _why_not(view: ProjectView, track: TrackView) -> bool:
+    """Return whether a person has to act first."""
+    if track.status == Status.RUNNING:
+        return False
+    stuck = view.paused_by is not None or track.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}
+    return stuck or (track.next_command is not None and track.step != DONE and track.story is not None)
+
+
+# --- where the time went ------------------------------------------------------------------------------
+# Each event says what its story waits for from then on, so the time up to the next event is known. The time
+# of agents is taken from the records of their runs instead, which are true also of a run that went on while
+# no daemon was there. What waited for the daemon's own work then is counted as a time without one.
+RESTART: Final = timedelta(seconds=90)
+"""A shorter time without a daemon is a restart. A daemon notes once a minute that it lives."""
+
+_FIELDS: Final = {
+    "checks": "checks", "slot": "slots", "limit": "limits", "person": "people", "story": "stories",
+}  # fmt: skip
+_OWN_WORK: Final = frozenset({"checks", "slot", "limit", "story"})
+"""What does not go on without a daemon. People may decide, and agents go on."""
+
+Span = tuple[datetime, datetime]
+
+
+def without_daemon(
+    lives: Sequence[Life], since: datetime, until: datetime, *, alive: bool
+) -> tuple[Down, ...]:
+    """Return the times without a daemon that reach into a time; `alive`: whether one runs now."""
+    found = []
+    seen_at: datetime | None = None
+    for before, after in pairwise([*lives, None]):
+        assert before is not None
+        seen_at = max(seen_at or before.seen_at, before.seen_at)  # a clock that was put back
+        if after is None and alive:
+            break
+        end = None if after is None else after.began_at
+        over = (end or until) - seen_at
+        if over >= RESTART and seen_at < until and (end is None or end > since):
+            found.append(Down(since=seen_at, until=end, how=before.ended or "died"))
+    return tuple(found)
+
+
+def time_spent(night: Night, downs: Iterable[Down], supervised: Collection[str]) -> TimeSpent:
+    """Return what the time of a night went into; what is not `supervised` any more waits for nothing."""
+    gaps = [(max(one.since, night.since), min(one.until or night.until, night.until)) for one in downs]
+    totals: defaultdict[str, float] = defaultdict(float)
+    for awaited, span in _spans(night, supervised):
+        seconds = _seconds(span)
+        lost = sum(_seconds(_both(span, gap)) for gap in gaps) if awaited in _OWN_WORK else 0.0
+        totals[_FIELDS[awaited]] += seconds - lost
+        totals["down"] += lost
+    totals["agents"] = sum(_seconds(_span_of(run, night)) for run in night.runs if run.executor != EXTERNAL)
+    return TimeSpent(**{name: round(seconds, 3) for name, seconds in totals.items()})
+
+
+def _spans(night: Night, supervised: Collection[str]) -> Iterator[tuple[Awaited, Span]]:
+    """Yield for what a story waited, and from when until when; but for an agent."""
+    tracks: defaultdict[TrackKey, list[Happened]] = defaultdict(list)
+    for event in (*night.before, *night.events):
+        tracks[event.key].append(event)
+    for key, events in tracks.items():
+        ends = [*(event.at for event in events[1:]), night.until if key.project in supervised else None]
+        for event, end in zip(events, ends, strict=True):
+            awaited = awaits(event)
+            if awaited in _FIELDS and end is not None:
+                yield awaited, (max(event.at, night.since), end)
+
+
+def awaits(event: Happened) -> Awaited:
+    """Return what a story waits for from an event on; in events of older releases, by step and status."""
+    if event.awaits is not None:
+        return event.awaits
+    step, status = event.after or (DONE, "")
+    if step == DONE or event.story is None:
+        return "nothing"
+    if status == Status.RUNNING:
+        return "agent"
+    return "person" if status in {Status.NEEDS_HUMAN, Status.TIMEOUT} else "slot"
+
+
+def _span_of(run: Ran, night: Night) -> Span:
+    if run.started_at is None:
+        return (night.until, night.until)
+    return (max(run.started_at, night.since), min(run.ended_at or night.until, night.until))
+
+
+def _both(first: Span, second: Span) -> Span:
+    return (max(first[0], second[0]), min(first[1], second[1]))
+
+
+def _seconds(span: Span) -> float:
+    return max((span[1] - span[0]).total_seconds(), 0.0)

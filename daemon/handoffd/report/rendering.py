@@ -1,0 +1,273 @@
+"""The report for people: text for a terminal, Markdown, or HTML as one file that needs no other.
+
+All three show the same sections. Names, reasons and claims come from projects and agents: what cannot be
+printed becomes `?`, and what means something to Markdown or HTML is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from msgspec import Struct
+
+from handoffd.engine.notice import ITEM
+from handoffd.engine.run import amount, dollars
+from handoffd.engine.wording import counted, shortened, span
+from handoffd.report.values import Coming, Cost, Down, Report, TimeSpent
+from handoffd.settings.paths import shared
+
+WIDTH: Final = 80
+_NAME: Final = 20
+"""Columns of project and story."""
+_FEW: Final = 6
+"""Entries of a section on a screen; Markdown and HTML have all of them."""
+
+
+class Line(Struct, frozen=True):
+    """A line of a section: whom it is about, the text, and the command to type."""
+
+    who: str
+    said: str
+    command: str | None = None
+
+
+class Section(Struct, frozen=True):
+    """A part of the report. `more`: entries that the report leaves out."""
+
+    title: str
+    lines: tuple[Line, ...]
+    more: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.lines) + self.more
+
+
+# --- what is shown ------------------------------------------------------------------------------------
+def headline(report: Report, zone: tzinfo | None = None) -> str:
+    """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's)."""
+    since, until = (_moment(at, zone, report.since) for at in (report.since, report.until))
+    projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
+    return (
+        f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
+        f" {counted(len(projects), 'project')} with news"
+    )
+
+
+def warnings(report: Report, zone: tzinfo | None = None) -> list[str]:
+    """Return what a reader must know first: times without a daemon, events that are missing."""
+    told = [_down(one, zone, report.since) for one in report.down]
+    return told + ([f"Some of it is missing: {printable(report.incomplete)}."] if report.incomplete else [])
+
+
+def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
+    """Return the parts that have something to say; cost and time always do once something has run."""
+    since = report.since
+    found = [
+        Section("Landed or done", tuple(_landed(report)), report.more.landed),
+        Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting),
+        Section("Failed", tuple(_failed(report)), report.more.failed),
+        Section("Claimed, and not so", tuple(_false(report)), report.more.false),
+        Section("Cost", tuple(_cost(report.cost))),
+        Section("Time", tuple(_time(report.time))),
+        Section("Goes on", tuple(_coming(one, zone, since) for one in report.next), report.more.next),
+    ]
+    return [section for section in found if section.lines]
+
+
+def _who(name: str, story: str | None) -> str:
+    return printable(f"{name} {story}" if story else name)
+
+
+def _landed(report: Report) -> Iterator[Line]:
+    for one in report.landed:
+        said = f"done, on the branch {one.branch}" if one.branch else "done"
+        if one.outcome == "landed":
+            said = f"merged into {one.onto} at {(one.commit or '')[:12]}"
+        yield Line(_who(one.name, one.story), printable(said))
+
+
+def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
+    for one in report.waiting:
+        since = f"since {_moment(one.since, zone, report.since)}, " if one.since else ""
+        step = f"{one.step}: " if one.step else ""
+        yield Line(_who(one.name, one.story), printable(f"{since}{step}{one.why}"), printable(one.command))
+
+
+def _failed(report: Report) -> Iterator[Line]:
+    for one in report.failed:
+        times = counted(one.attempts, "attempt")
+        then = ", then passed" if one.passed else ""
+        yield Line(_who(one.name, one.story), printable(f"{one.step}, {times}{then}: {one.why}"))
+
+
+def _false(report: Report) -> Iterator[Line]:
+    for one in report.false:
+        said = f"{one.step} {one.attempt}: said {one.claimed}; in fact {one.measured}"
+        yield Line(_who(one.name, one.story), printable(said))
+
+
+_PERIODS: Final = {"day": "today", "daemon": "ever"}
+
+
+def _cost(cost: Cost) -> Iterator[Line]:
+    if not cost.runs and not cost.running and not cost.caps:
+        return
+    runs, going_on = counted(cost.runs, "run"), f"; {cost.running} still running" if cost.running else ""
+    known = f"{dollars(cost.usd)}, {cost.tokens:,} tokens in {runs}"
+    yield Line("", (known if cost.runs > cost.unmeasured else runs) + going_on)
+    for cap in cost.caps:
+        used, most = amount(cap.spent, cap.unit), amount(cap.cap, cap.unit)
+        yield Line("", f"{_PERIODS.get(cap.scope, cap.scope)} {used} of {most} (caps.{cap.scope}_{cap.unit})")
+    if cost.unmeasured:
+        yield Line("", f"not counted, as they reported no tokens: {counted(cost.unmeasured, 'run')}")
+    if cost.unpriced:
+        yield Line("", f"without a known price: {counted(cost.unpriced, 'run')} (`prices` in the settings)")
+
+
+_SPENT: Final = (
+    ("agents", "agents"), ("checks", "checks"), ("slots", "waiting for slots"), ("limits", "for limits"),
+    ("people", "for people"), ("stories", "for other stories"), ("down", "without a daemon"),
+)  # fmt: skip
+
+
+def _time(time: TimeSpent) -> Iterator[Line]:
+    spent = [(words, timedelta(seconds=getattr(time, field))) for field, words in _SPENT]
+    told = ", ".join(f"{words} {span(length)}" for words, length in spent if length >= _LEAST)
+    if told:
+        yield Line("", told)
+
+
+_LEAST: Final = timedelta(seconds=1)
+
+
+def _coming(one: Coming, zone: tzinfo | None, near: datetime) -> Line:
+    at = f"at {one.step}" if one.step else "starts next"
+    at = f"starts {_moment(one.at, zone, near)}" if one.at else at
+    waits = f", waits for {one.waits_for}" if one.waits_for else ""
+    more = len(one.then) - _FEW
+    rest = ", ".join(one.then[:_FEW]) + (f" and {more} more" if more > 0 else "")
+    return Line(_who(one.name, one.story), printable(f"{at}{waits}{f'; then {rest}' if rest else ''}"))
+
+
+_ENDS: Final = {
+    "stopped": "it was stopped",
+    "slept": "the machine slept, or hung",
+    "died": "it was killed, or the machine was switched off",
+}
+
+
+def _down(down: Down, zone: tzinfo | None, near: datetime) -> str:
+    since = _moment(down.since, zone, near)
+    if down.until is None:
+        return f"No daemon runs since {since}: {_ENDS[down.how]}. Start it: handoffd run"
+    length = span(down.until - down.since)
+    return f"No daemon ran from {since} to {_moment(down.until, zone, near)} ({length}): {_ENDS[down.how]}."
+
+
+def _moment(at: datetime, zone: tzinfo | None, near: datetime) -> str:
+    """Return a time, with its day if that is not the one of `near` or the day after."""
+    local, day = at.astimezone(zone), near.astimezone(zone).date()
+    return f"{local:%H:%M}" if 0 <= (local.date() - day).days <= 1 else f"{local:%d %b %H:%M}"
+
+
+def printable(text: str) -> str:
+    """Return a text in one line, `?` in place of what cannot be printed."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))
+
+
+# --- text ---------------------------------------------------------------------------------------------
+def as_text(report: Report, zone: tzinfo | None = None) -> str:
+    """Return the report as text of at most `WIDTH` columns, short enough for a screen."""
+    lines = [headline(report, zone), *(line for text in warnings(report, zone) for line in _wrapped(text))]
+    if report.is_quiet:
+        lines.append("Nothing has happened.")
+    for section in sections(report, zone):
+        shown, rest = section.lines[:_FEW], section.count - len(section.lines[:_FEW])
+        counts = f" ({section.count})" if section.lines[0].who else ""
+        lines += ["", f"{section.title}{counts}"]
+        lines += [text for line in shown for text in _text_of(line)]
+        lines += [f"  and {rest} more: handoffd report --markdown"] if rest else []
+    return "\n".join(lines)
+
+
+def _text_of(line: Line) -> Iterator[str]:
+    if not line.who:
+        yield from (f"  {text}" for text in _wrapped(line.said, WIDTH - 2))
+        return
+    who = line.who if len(line.who) <= _NAME else f"…{line.who[1 - _NAME :]}"  # a path matters at its end
+    yield f"  {who:<{_NAME}}  {shortened(line.said, WIDTH - _NAME - 4)}"
+    if line.command:
+        yield f"      {line.command}"  # whole, however long: half of it would be another command
+
+
+def _wrapped(text: str, width: int = WIDTH) -> list[str]:
+    from textwrap import wrap  # noqa: PLC0415  (only a screen needs it)
+
+    return wrap(text, width)
+
+
+# --- a notice -----------------------------------------------------------------------------------------
+_MOST_LINE: Final = 220
+
+
+def as_lines(report: Report, zone: tzinfo | None = None) -> list[str]:
+    """Return the report as the lines of a notice: what it is about, and what each section lists."""
+    lines = [headline(report, zone), *warnings(report, zone)]
+    for section in sections(report, zone):
+        lines.append(f"{section.title}:")
+        for line in section.lines[:_FEW]:
+            told = shortened(f"{line.who}: {line.said}" if line.who else line.said, _MOST_LINE)
+            lines.append(f"{ITEM}{told} > {line.command}" if line.command else f"{ITEM}{told}")
+        rest = section.count - len(section.lines[:_FEW])
+        lines += [f"and {rest} more"] if rest else []
+    return lines
+
+
+# --- Markdown -----------------------------------------------------------------------------------------
+_MARKS: Final = re.compile(r"([\\`*_\[\]<>#!|~&])")
+
+
+def as_markdown(report: Report, zone: tzinfo | None = None) -> str:
+    """Return the report as Markdown."""
+    lines = ["# Report", "", _escaped(headline(report, zone))]
+    lines += [line for text in warnings(report, zone) for line in ("", f"**{_escaped(text)}**")]
+    lines += ["", "Nothing has happened."] if report.is_quiet else []
+    for section in sections(report, zone):
+        lines += ["", f"## {section.title}", ""]
+        for line in section.lines:
+            who = f"**{_escaped(line.who)}** " if line.who else ""
+            command = f": {_code(line.command)}" if line.command else ""
+            lines.append(f"- {who}{_escaped(line.said)}{command}")
+        lines += [f"- and {section.more} more"] if section.more else []
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return _MARKS.sub(r"\\\1", text)
+
+
+def _code(text: str) -> str:
+    """Return a text as code, whatever backticks it has."""
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+# --- HTML ---------------------------------------------------------------------------------------------
+def as_html(report: Report, zone: tzinfo | None = None) -> str:
+    """Return the report as one HTML file, which loads nothing."""
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (only this form needs it)
+
+    template = shared("config", "reports", "report.html").read_text("utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.from_string(template).render(
+        headline=headline(report, zone),
+        warnings=warnings(report, zone),
+        sections=sections(report, zone),
+        quiet=report.is_quiet,
+    )

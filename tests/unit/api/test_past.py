@@ -1,0 +1,214 @@
+"""Reads of what has happened: parts of the history, stories, usage."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+from tests.support.playbook import shipped_rules
+from tests.support.refusals import refused
+from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.unit.journal.making import KEY, NOW, dispatch, record, track
+
+from handoffd.api.past import REFERENCE, Past, grouping, moment_of, usage_report
+from handoffd.clock import SystemClock
+from handoffd.engine.events import Aborted, Advanced, ExecutorExited, Landed
+from handoffd.engine.run import Exit, Usage
+from handoffd.engine.track import TrackKey
+from handoffd.errors import Refused
+from handoffd.journal.dispatches import Grouping
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import UsageSum
+from handoffd.protocol.handoff import Absent
+from handoffd.protocol.state import Status, plain
+
+OTHER = TrackKey("/srv/blog")
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def past(journal: Journal) -> Past:
+    """What a daemon answers over two projects."""
+    supervision = MemorySupervision(*(project_view(key.project, track_view()) for key in (KEY, OTHER)))
+    return Past(supervision, journal, SystemClock(), Path("/nowhere/runs"), daemon=True)
+
+
+async def worked(
+    journal: Journal, story: str, run: str, hour: int, *, key: TrackKey = KEY, step: str = "bdd"
+) -> None:
+    """Record a run of a story that takes half an hour and costs half a dollar."""
+    at = NOW + hour * HOUR
+    begun = replace(dispatch(run), story=story, step=step, decided_at=at)
+    running = track(step, Status.RUNNING, story=story, dispatch=begun)
+    await journal.commit(record(Advanced(dispatch=run, executor="claude"), after=running, at=at, key=key))
+    used = Exit(code=0, seconds=1800, usage=USED)
+    ended = ExecutorExited(dispatch=run, exit=used, reading=Absent())
+    over = track(step, Status.PASS, story=story)
+    await journal.commit(record(ended, after=over, at=at + HOUR / 2, key=key))
+
+
+# --- parts of the history ----------------------------------------------------------------------------
+async def test_events_are_asked_for_by_story_step_and_time(journal: Journal, past: Past) -> None:
+    """Of all projects or of one; the last ones of that part, or the ones after a number."""
+    await worked(journal, "US-1", "d1", 0)
+    await worked(journal, "US-2", "d2", 1, step="impl")
+    await worked(journal, "US-1", "d3", 2, key=OTHER)
+
+    async def numbers(project: str | None = None, **asked: Any) -> list[int]:
+        return [event.seq for event in (await past.events(project, **asked)).events]
+
+    assert [1, 2, 5, 6] == await numbers(story="US-1")
+    assert [1, 2] == await numbers("shop", story="US-1")
+    assert [6] == await numbers(story="US-1", limit=1)
+    assert [5] == await numbers(story="US-1", limit=1, after=2)
+    assert [3, 4] == await numbers(step="impl")
+    since, until = (NOW + HOUR).isoformat(), (NOW + 1.5 * HOUR).isoformat()
+    assert [3, 4, 5, 6] == await numbers(since=since)
+    assert [3] == await numbers(since=since, until=until)
+    assert [] == await numbers(story="US-9")
+
+
+async def test_runs_are_asked_for_in_the_same_way(journal: Journal, past: Past) -> None:
+    """The time is that of the decision to run."""
+    await worked(journal, "US-1", "d1", 0)
+    await worked(journal, "US-2", "d2", 1, step="impl")
+
+    async def ids(**asked: Any) -> list[str]:
+        return [run.run for run in (await past.runs(**asked)).runs]
+
+    assert ["d2", "d1"] == await ids()
+    assert ["d1"] == await ids(story="US-1")
+    assert ["d2"] == await ids(step="impl")
+    assert ["d2"] == await ids(since=(NOW + HOUR).isoformat())
+    assert ["d1"] == await ids(until=(NOW + HOUR).isoformat())
+
+
+async def test_a_wrong_part_is_refused(past: Past) -> None:
+    """With the name of what is wrong."""
+    with refused("BAD_ARGUMENT", match="until must be like"):
+        await past.events(until="soon")
+
+
+# --- stories -----------------------------------------------------------------------------------------
+async def test_stories_have_their_outcome_cost_and_commit(journal: Journal, past: Past) -> None:
+    """The latest first. A story of which something ran after its end is open again."""
+    for number, story in enumerate(("US-1", "US-2", "US-3", "US-4")):
+        await worked(journal, story, f"d{number}", number)
+    await worked(journal, "US-1", "d8", 4, step="impl")
+    landed = Landed(story="US-2", onto="main", commit="c0" * 20)
+    await journal.commit(record(landed, after=track("done", Status.PASS), at=NOW + 5 * HOUR))
+    await journal.commit(record(Aborted(), after=track("bdd", story="US-3"), at=NOW + 5.5 * HOUR))
+    await journal.commit(record(Aborted(), after=track("bdd", story="US-4"), at=NOW + 6 * HOUR))
+    await worked(journal, "US-4", "d9", 7)
+
+    found = {one.story: one for one in (await past.stories()).stories}
+
+    assert ["US-4", "US-3", "US-2", "US-1"] == list(found)
+    assert ["open", "aborted", "landed", "open"] == [one.outcome for one in found.values()]
+    assert ("main", "c0" * 20, None) == (found["US-2"].onto, found["US-2"].commit, found["US-2"].step)
+    assert ("impl", "pass", 2, 1.0) == (
+        found["US-1"].step, found["US-1"].status, found["US-1"].runs, found["US-1"].cost_usd,
+    )  # fmt: skip
+    assert NOW + 5 * HOUR == found["US-2"].ended_at
+    late = await past.stories(since=(NOW + 5.5 * HOUR).isoformat())
+    assert ["US-4", "US-3"] == [one.story for one in late.stories]
+    assert ["US-4"] == [one.story for one in (await past.stories(limit=1)).stories]
+    assert ["US-1"] == [one.story for one in (await past.stories(until=(NOW + HOUR).isoformat())).stories]
+
+
+# --- usage -------------------------------------------------------------------------------------------
+AT = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
+USED = Usage(
+    input_tokens=4000, output_tokens=5000, cache_read_tokens=90_000, cache_write_tokens=3000, cost_usd=0.5,
+    priced="table",
+)  # fmt: skip
+
+
+def summed(*key: str | None, runs: int = 2, measured: int = 2, usage: Usage = USED) -> UsageSum:
+    """Return a sum of two runs."""
+    return UsageSum(key=key, runs=runs, measured=measured, unpriced=0, usage=usage)
+
+
+def row(*key: str | None, by: Grouping, **more: Any) -> dict[str, Any]:
+    """Return the row that a sum becomes, as JSON."""
+    (only,), _ = usage_report([summed(*key, **more)], by, {"/srv/shop": "corner"})
+    return plain(only)
+
+
+def test_a_row_has_every_number() -> None:
+    """Each token once, and the origin of the cost."""
+    found = row("claude", by="executor")
+    assert {
+        "executor": "claude", "runs": 2, "measured": 2, "unpriced": 0, "input_tokens": 4000,
+        "output_tokens": 5000, "cache_read_tokens": 90_000, "cache_write_tokens": 3000, "tokens": 102_000,
+        "cost_usd": 0.5, "priced": "table",
+    } == found  # fmt: skip
+
+
+def test_steps_are_compared_by_run_and_without_cached_tokens() -> None:
+    """Each call of the model reads the same context again; unmeasured runs are not compared."""
+    assert REFERENCE.keys() <= shipped_rules().steps.keys()
+    assert row("bdd", by="step", measured=0, usage=Usage())["new_tokens"] is None
+    found = row("bdd", by="step")
+    assert (6000, [2000, 5000], True) == (found["new_tokens"], found["reference"], found["above"])
+    assert not row("impl", by="step")["above"]
+    own = row("security", by="step")
+    assert (6000, None, None) == (own["new_tokens"], own["reference"], own["above"])
+
+
+def test_stories_are_compared_whole() -> None:
+    """A custom task has no reference."""
+    found = row("/srv/shop", "US-1", by="story")
+    assert ("corner", "US-1", 12_000, [15_000, 40_000], False) == (
+        found["name"], found["story"], found["new_tokens"], found["reference"], found["above"],
+    )  # fmt: skip
+    assert row("/srv/shop", "CUSTOM-1", by="story")["reference"] is None
+
+
+def test_the_total_is_of_all_rows() -> None:
+    """Without rows, no cost."""
+    _, whole = usage_report([summed("bdd"), summed("impl", runs=3)], "step", {})
+    assert (5, 4, 204_000, 1.0) == (whole.runs, whole.measured, whole.tokens, whole.cost_usd)
+    _, nothing = usage_report([], "step", {})
+    assert (0, 0, None) == (nothing.runs, nothing.tokens, nothing.cost_usd)
+
+
+def test_a_grouping_is_asked_for_by_name() -> None:
+    """By step without a name."""
+    assert "step" == grouping(None)
+    assert list(get_args(Grouping)) == [grouping(by) for by in get_args(Grouping)]
+    with refused("BAD_ARGUMENT", match="by must be one of step, story"):
+        grouping("month")
+
+
+@pytest.mark.parametrize(("text", "ago"), [("7d", 7 * 24), ("12h", 12), ("2w", 14 * 24)])
+def test_a_span_is_counted_back_from_now(text: str, ago: int) -> None:
+    """Hours, days and weeks."""
+    assert AT - timedelta(hours=ago) == moment_of(text, AT, "since")
+
+
+@pytest.mark.usefixtures("taipei")
+def test_a_date_is_its_midnight_here() -> None:
+    """Told in UTC, as all times are. A time with a zone is that time."""
+    here = moment_of("2026-01-30", AT, "since")
+    assert here is not None
+    assert "2026-01-29T16:00:00+00:00" == here.isoformat()
+    assert datetime(2026, 1, 30, 12, tzinfo=UTC) == moment_of("2026-01-30T20:00:00+08:00", AT, "until")
+    assert moment_of(None, AT, "since") is None
+
+
+@pytest.mark.usefixtures("taipei")
+def test_yesterday_begins_at_midnight_here() -> None:
+    """It is the first of February there already."""
+    assert datetime(2026, 1, 30, 16, tzinfo=UTC) == moment_of("yesterday", AT, "since")
+    assert datetime(2026, 1, 31, 16, tzinfo=UTC) == moment_of("today", AT, "since")
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
+def test_a_wrong_time_is_refused(text: str) -> None:
+    """The refusal has examples."""
+    with pytest.raises(Refused, match="since must be like 7d, 12h, 2w, yesterday"):
+        moment_of(text, AT, "since")

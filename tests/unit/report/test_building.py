@@ -1,0 +1,290 @@
+"""The report of hand-made nights: what it lists, and what it leaves out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.support.supervision import project_view, track_view
+from tests.unit.journal.making import KEY, NOW
+from tests.unit.report.nights import HOUR, ended, happened, night, ran
+
+from handoffd.engine.track import EXTERNAL
+from handoffd.engine.views import ProjectView, ScheduleView
+from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
+from handoffd.journal.records import LeftOut
+from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.values import MOST_LISTED, CapUse, Report
+
+ROOT = KEY.project
+AT = NOW + 3 * HOUR
+DONE = {"step": "done", "status": "pass", "waits_for": None}
+
+
+def built(*views: ProjectView, schedules: tuple[ScheduleView, ...] = (), **parts: Any) -> Report:
+    """Return the report of a night over these projects; without any, over one with nothing in flight."""
+    fleet = Fleet(views=views or (idle(),), schedules=schedules, caps=(), alive=True)
+    return build(night(**parts), fleet, Asked(project=None, at=AT))
+
+
+def idle(**more: Any) -> ProjectView:
+    """Return a project whose story is done."""
+    values = {**DONE, "next_command": f"handoffd start {ROOT} STORY"}
+    return project_view(ROOT, track_view(**values | more), called="corner")
+
+
+# --- what came to its end ----------------------------------------------------------------------------
+def test_each_story_is_listed_with_its_last_end() -> None:
+    """A landing follows the end of the pipeline; a discarded or aborted story is a person's own doing."""
+    report = built(
+        idle(story="US-2", branch="handoffd/US-2"),
+        ends=(
+            ended("done", seq=1), ended("landed", seq=3, onto="main", commit="c0" * 20),
+            ended("done", seq=4, story="US-2"), ended("aborted", seq=5, story="US-3"),
+            ended("discarded", seq=6, story="US-4"),
+        ),
+    )  # fmt: skip
+    assert [("US-2", "done", "handoffd/US-2"), ("US-1", "landed", None)] == [
+        (one.story, one.outcome, one.branch) for one in report.landed
+    ]
+    landed = report.landed[1]
+    assert ("corner", "main", "c0" * 20) == (landed.name, landed.onto, landed.commit)
+
+
+def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
+    """It has no name any more."""
+    (one,) = built(project_view("/srv/other"), ends=(ended("done"),)).landed
+    assert "shop" == one.name
+
+
+# --- what needs a person -----------------------------------------------------------------------------
+def test_what_needs_a_person_has_its_command_by_name() -> None:
+    """The one that has waited longest comes first."""
+    gate = track_view(next_command=f"handoffd approve {ROOT} --story US-001", completed_at=NOW)
+    again = track_view(completed_at=NOW - HOUR, next_command="handoffd retry /srv/blog")
+    held = project_view("/srv/blog", again)
+    report = built(project_view(ROOT, gate, called="corner"), held)
+    assert ["handoffd retry blog", "handoffd approve corner --story US-001"] == [
+        one.command for one in report.waiting
+    ]
+    assert ("review", "a person's decision", NOW) == (
+        report.waiting[1].step, report.waiting[1].why, report.waiting[1].since,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("track", "waits"),
+    [
+        ({"status": "running"}, False),
+        ({"story": None, "status": "pending"}, False),
+        ({"status": "pending", "gate": False, "next_command": None, "waits_for": "a slot"}, False),
+        ({"step": "done", "status": "pass", "next_command": f"handoffd continue {ROOT}"}, False),
+        ({"step": "done", "status": "pass", "next_command": f"handoffd land {ROOT} --story US-1"}, True),
+        (
+            {"status": "pending", "next_command": f"handoffd resume {ROOT}", "waits_for": "paused by mei"},
+            True,
+        ),
+        ({"status": "timeout", "step": "impl"}, True),
+    ],
+)
+def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], waits: bool) -> None:
+    """A done story waits for its landing only."""
+    report = built(project_view(ROOT, track_view(**track)))
+    assert waits == bool(report.waiting)
+
+
+def test_a_story_done_by_hand_is_not_listed() -> None:
+    """A person who works by hand knows; its gate is listed."""
+    by_hand = track_view(status="pending", step="bdd", gate=False)
+    assert () == built(project_view(ROOT, by_hand, level=1)).waiting
+    assert 1 == len(built(project_view(ROOT, track_view(), level=1)).waiting)
+
+
+def test_a_broken_project_and_held_edits_wait() -> None:
+    """Each with its own command; a broken one hides the rest."""
+    broken = project_view(ROOT, track_view(), condition="locked", detail="pid 7 has it", since=NOW)
+    (one,) = built(broken).waiting
+    assert ("pid 7 has it", None, NOW) == (one.why, one.story, one.since)
+    trust, gate = built(project_view(ROOT, track_view(completed_at=NOW), held=("test.command",))).waiting[
+        ::-1
+    ]
+    assert ("handoffd trust shop", "US-001") == (trust.command, gate.story)
+
+
+# --- what failed -------------------------------------------------------------------------------------
+def test_a_step_that_failed_is_one_line() -> None:
+    """By the verdict on its last failed attempt; what did not pass comes first."""
+    report = built(
+        runs=(
+            ran("d1", result="failing", why="1 test fails"), ran("d2", result="timeout", why="no hand-off"),
+            ran("d3"), ran("d4", step="verify", result="failing", why="lint"),
+            ran("d5", step="bdd", result="interrupted"),
+        )
+    )  # fmt: skip
+    assert [("verify", 1, "lint", False), ("impl", 2, "no hand-off", True)] == [
+        (one.step, one.attempts, one.why, one.passed) for one in report.failed
+    ]
+
+
+def test_what_failed_after_the_night_is_not_its_own() -> None:
+    """A report of an earlier time stays what it was."""
+    late = ran("d2", ended=NOW + 3 * HOUR, result="failing", why="pass claimed, but 1 test fails")
+    events = (claim(tests=Counts(5)), checked(Counts(3, 2)))
+    report = built(events=events, runs=(replace(late, id="d1"), ran("d3")))
+    assert ((), (), 1) == (report.failed, report.false, report.cost.running)
+
+
+def test_a_story_that_ended_all_the_same_has_passed() -> None:
+    """A person may have skipped the step."""
+    (one,) = built(runs=(ran(result="failing"),), ends=(ended("done"),)).failed
+    assert one.passed
+
+
+# --- what was claimed --------------------------------------------------------------------------------
+def claim(status: str | None = "pass", tests: Counts | None = None, untouched: tuple[str, ...] = ()) -> Any:
+    """Return the end of an attempt that left this hand-off."""
+    reading = Reading(handoff=Handover(status=status, tests=tests))
+    return happened("checks", claimed=Claimed(dispatch="d1", reading=reading, untouched=untouched))
+
+
+def checked(counts: Counts | None = None, *, post: bool | None = None, **tests: Any) -> Any:
+    """Return the checks of that attempt."""
+    found = None if counts is None else TestsRun(counts=counts, **tests)
+    lint = None if post is None else PostChecked(passed=post)
+    return happened("slot", measured=Measured(dispatch="d1", tests=found, post_check=lint))
+
+
+FAILED = {"result": "failing", "why": "pass claimed, but 2 tests fail: a, b"}
+
+
+@pytest.mark.parametrize(
+    ("events", "run", "told"),
+    [
+        (
+            (claim(tests=Counts(5)), checked(Counts(3, 2))), FAILED,
+            [("tests", "5 pass, 0 fail", "3 pass, 2 fail")],
+        ),
+        ((claim(tests=Counts(5)), checked(Counts(4))), {}, [("tests", "5 pass, 0 fail", "4 pass, 0 fail")]),
+        ((claim(tests=Counts(2)), checked(Counts(90))), {}, []),
+        ((claim(), checked(Counts(3, 2))), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
+        ((claim(), checked(post=False)), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
+        ((claim("failing", Counts(5)), checked(Counts(3, 2))), FAILED, []),
+        ((claim(tests=Counts(5)), checked(Counts(), verified=False)), {}, []),
+        ((claim(tests=Counts(5)), checked(Counts(), fault="no runner")), {}, []),
+        ((claim(tests=Counts(5)), checked(Counts(), timed_out=True)), {}, []),
+        ((claim(untouched=("a.py",)),), {}, [("files", "it changed a.py", "the file is as it was")]),
+        (
+            (claim(untouched=("a.py", "b.py")),), {},
+            [("files", "it changed a.py, b.py", "the files are as they were")],
+        ),
+        ((checked(Counts(3, 2)),), FAILED, []),
+    ],
+)  # fmt: skip
+def test_a_claim_is_false_where_a_measurement_says_otherwise(
+    events: tuple[Any, ...], run: dict[str, Any], told: list[tuple[str, str, str]]
+) -> None:
+    """One about fewer tests, or an honest failure, is not; nor where nothing could be measured."""
+    found = built(events=events, runs=(ran(**run),)).false
+    assert told == [(one.about, one.claimed, one.measured) for one in found]
+    assert all(("US-1", "impl", 1, "d1") == (one.story, one.step, one.attempt, one.run) for one in found)
+
+
+# --- cost, and what is missing -----------------------------------------------------------------------
+def test_the_cost_is_of_the_runs_that_ended_in_the_night() -> None:
+    """What is not known is counted apart; a person's own attempts cost nothing here."""
+    runs = (
+        ran("d1"), ran("d2", tokens=None, cost_usd=None), ran("d3", cost_usd=None),
+        ran("d4", ended=None), ran("d5", ended=NOW + 2 * HOUR), ran("d6", executor=EXTERNAL),
+    )  # fmt: skip
+    cost = built(runs=runs).cost
+    assert (3, 1, 1, 200, 0.5, 2) == (
+        cost.runs, cost.unmeasured, cost.unpriced, cost.tokens, cost.usd, cost.running,
+    )  # fmt: skip
+
+
+def test_the_shared_caps_are_shown_beside_it() -> None:
+    """As they were asked for."""
+    cap = CapUse(scope="day", unit="usd", spent=4.0, cap=20.0)
+    fleet = Fleet(views=(), schedules=(), caps=(cap,), alive=True)
+    assert (cap,) == build(night(), fleet, Asked(project=None, at=AT)).cost.caps
+
+
+def test_events_that_are_not_kept_are_mentioned() -> None:
+    """If their numbers are between two events of the night."""
+    events = (happened("slot", seq=5), happened("slot", seq=9))
+
+    def missing(after: int, following: int) -> str | None:
+        asked = Asked(project=None, at=AT, left_out=(LeftOut(after, following, "a backup was restored"),))
+        fleet = Fleet(views=(), schedules=(), caps=(), alive=True)
+        return build(night(events=events), fleet, asked).incomplete
+
+    assert "a backup was restored" == missing(5, 9)
+    assert missing(1, 5) is None
+    assert built().incomplete is None
+
+
+# --- what goes on ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("track", "coming"),
+    [
+        ({"status": "running", "step": "impl"}, ("US-001", "impl", None)),
+        (
+            {"status": "pending", "step": "impl", "next_command": None, "waits_for": "claude's usage limit"},
+            ("US-001", "impl", "claude's usage limit"),
+        ),
+        ({"status": "needs_human"}, None),
+        ({"status": "pending", "next_command": f"handoffd resume {ROOT}"}, None),
+        ({**DONE, "next_story": "US-002", "next_by_itself": True}, ("US-002", None, None)),
+        ({**DONE, "next_story": "US-002"}, None),
+    ],
+)
+def test_what_waits_for_no_person_goes_on(
+    track: dict[str, Any], coming: tuple[str, str | None, str | None] | None
+) -> None:
+    """The story in flight, or the next one if it starts by itself."""
+    report = built(project_view(ROOT, track_view(**track)))
+    assert ([coming] if coming else []) == [(one.story, one.step, one.waits_for) for one in report.next]
+
+
+def test_the_backlog_follows_where_it_starts_by_itself() -> None:
+    """In its order, without the story that is next anyway."""
+    track = track_view(
+        step="done", status="pass", next_story="US-002", next_by_itself=True, backlog=("US-002", "US-003")
+    )
+    (one,) = built(project_view(ROOT, track, auto_continue=True)).next
+    assert ("US-002", ("US-003",)) == (one.story, one.then)
+    running = track_view(status="running", backlog=("US-002",))
+    (one,) = built(project_view(ROOT, running)).next
+    assert () == one.then
+
+
+def test_schedules_of_the_next_day_are_known(schedule: ScheduleView) -> None:
+    """The soonest first; what is due later is left out."""
+    at = [AT + timedelta(hours=hours) for hours in (30, 9, 3)]
+    report = built(schedules=tuple(replace(schedule, next_at=one) for one in at))
+    assert [at[2], at[1]] == [one.at for one in report.next]
+    assert {("corner", "REVIEW-7")} == {(one.name, one.story) for one in report.next}
+
+
+@pytest.fixture
+def schedule() -> ScheduleView:
+    """A schedule of the project."""
+    values: dict[str, Any] = dict.fromkeys(ScheduleView.__struct_fields__)
+    values |= {"project": ROOT, "schedule": "nightly", "story": "REVIEW-7", "own": False, "cron": "0 3 * * *"}
+    return ScheduleView(**values)
+
+
+# --- how much ----------------------------------------------------------------------------------------
+def test_long_lists_are_cut_and_counted() -> None:
+    """A report is read, and travels."""
+    ends = tuple(ended("done", seq=number, story=f"US-{number}") for number in range(MOST_LISTED + 3))
+    report = built(ends=ends)
+    assert (MOST_LISTED, 3) == (len(report.landed), report.more.landed)
+
+
+def test_a_night_without_any_event_is_quiet() -> None:
+    """Though a story may wait for a person since before."""
+    assert built(project_view(ROOT, track_view())).is_quiet
+    assert not built(events=(happened("slot"),)).is_quiet

@@ -1,0 +1,199 @@
+"""The report for people: on a screen, as Markdown, as a file for a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, timedelta
+from html.parser import HTMLParser
+
+import pytest
+from msgspec import convert
+from msgspec.structs import replace
+from tests.unit.journal.making import NOW
+from tests.unit.report.nights import WHOSE, report
+
+from handoffd.protocol.state import encoded
+from handoffd.report.rendering import as_html, as_markdown, as_text
+from handoffd.report.values import (
+    Cost,
+    Down,
+    FailedStep,
+    More,
+    Report,
+    TimeSpent,
+)
+
+EVIL = '<script>alert(1)</script> `rm -rf ~` [x](http://evil) *b* \x1b[2J\nline & "q"'
+
+
+def test_a_screen_shows_all_of_it() -> None:
+    """By the clock that is asked for; no line is longer than 80 columns."""
+    assert """\
+From 22:15 to 08:15: 4 runs ended, 1 project with news
+No daemon ran from 23:15 to 02:15 (3 h): it was killed, or the machine was
+switched off.
+
+Landed or done (2)
+  shop US-1             merged into main at c0ffeec0ffee
+  shop US-1             done, on the branch handoffd/US-1
+
+Waits for you (1)
+  shop US-1             since 23:15, review: a person's decision
+      handoffd approve shop --story US-1
+
+Failed (1)
+  shop US-1             impl, 3 attempts: 2 tests fail
+
+Claimed, and not so (1)
+  shop US-1             impl 2: said 5 pass, 0 fail; in fact 3 pass, 2 fail
+
+Cost
+  $4.50, 12,345 tokens in 4 runs; 1 still running
+  today $4.50 of $20.00 (caps.day_usd)
+  not counted, as they reported no tokens: 1 run
+  without a known price: 2 runs (`prices` in the settings)
+
+Time
+  agents 1 h 2 min, checks 90 s, for people 2 h, without a daemon 3 h
+
+Goes on (1)
+  shop US-1             at impl, waits for a slot; then US-2, US-3""" == as_text(report(), UTC)
+
+
+def test_a_quiet_night_is_a_line() -> None:
+    """Nothing else would say more."""
+    quiet = report(
+        events=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(), time=TimeSpent(),
+        cost=Cost(runs=0, unmeasured=0, unpriced=0, tokens=0, usd=0, running=0, caps=()),
+    )  # fmt: skip
+    assert ["From 22:15 to 08:15: 0 runs ended, 0 projects with news", "Nothing has happened."] == as_text(
+        quiet, UTC
+    ).splitlines()
+    assert "Nothing has happened." in as_markdown(quiet)
+    assert "<p>Nothing has happened.</p>" in as_html(quiet)
+
+
+def test_a_long_list_is_cut_on_a_screen_and_nowhere_else() -> None:
+    """With the command for the rest."""
+    failed = tuple(
+        FailedStep(**{**WHOSE, "story": f"US-{number}"}, step="impl", attempts=1, why="w" * 300, passed=False)
+        for number in range(20)
+    )
+    many = report(failed=failed, more=More(failed=7))
+    text = as_text(many, UTC)
+    assert "Failed (27)" in text
+    assert "  and 21 more: handoffd report --markdown" in text
+    assert [] == [line for line in text.splitlines() if len(line) > 80]
+    for whole in (as_markdown(many), as_html(many)):
+        assert all(f"US-{number}" in whole for number in range(20))
+        assert "and 7 more" in whole
+
+
+def test_a_command_is_never_cut() -> None:
+    """Half of it would be another command. A path matters at its end."""
+    command = f"handoffd approve /srv/{'a' * 90} --story US-1"
+    waiting = replace(report().waiting[0], command=command, name=f"/srv/{'a' * 90}/shop")
+    text = as_text(report(waiting=(waiting,)), UTC)
+    assert f"      {command}" in text.splitlines()
+    assert "  …aaaaaaaaa/shop US-1  since" in text
+
+
+def test_a_time_of_another_day_has_its_date() -> None:
+    """Of a report over a week."""
+    week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
+    lines = as_text(week, UTC).splitlines()
+    assert "From 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
+    assert "No daemon runs since 31 Jan 22:15: it was stopped. Start it: handoffd run" == lines[1]
+
+
+def test_what_is_missing_is_said() -> None:
+    """First of all, since all numbers are too low."""
+    assert "Some of it is missing: a backup was restored." in as_text(
+        report(incomplete="a backup was restored")
+    )
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Note text."""
+        self.text += data
+
+
+@pytest.fixture
+def evil() -> Report:
+    """A report in which every word of a project or an agent is hostile."""
+    whose = {"project": f"/srv/{EVIL}", "name": EVIL, "story": EVIL}
+    fields = {"why": EVIL, "step": EVIL, "command": EVIL, "claimed": EVIL, "measured": EVIL, "onto": EVIL,
+              "commit": EVIL, "branch": EVIL, "waits_for": EVIL, "then": (EVIL,)}  # fmt: skip
+    whole = report(incomplete=EVIL)
+    lists = {
+        name: tuple(
+            replace(one, **{key: value for key, value in {**whose, **fields}.items() if hasattr(one, key)})
+            for one in getattr(whole, name)
+        )
+        for name in ("landed", "waiting", "failed", "false", "next")
+    }
+    return replace(whole, **lists)
+
+
+def test_a_page_runs_nothing_and_loads_nothing(evil: Report) -> None:
+    """Whatever a project is called and an agent says; all of it can be read."""
+    page = as_html(evil, UTC)
+    seen = Tags()
+    seen.feed(page)
+    known = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "h1",
+        "h2",
+        "p",
+        "section",
+        "ul",
+        "li",
+        "strong",
+        "code",
+    }
+    assert seen.tags <= known
+    assert "<script>alert(1)</script>" in seen.text
+    assert "default-src 'none'" in page
+    assert "\x1b" not in page
+
+
+def test_a_terminal_gets_no_control_characters(evil: Report) -> None:
+    """They could hide what is written, or write something else."""
+    assert "?[2J line" in as_text(evil, UTC)
+    assert {"\n"} == {sign for sign in as_text(evil, UTC) + as_markdown(evil, UTC) if not sign.isprintable()}
+
+
+def test_markdown_shows_what_was_written(evil: Report) -> None:
+    """No link, no tag, no end of the code around a command."""
+    text = as_markdown(evil, UTC)
+    bare = re.sub(r"``.*?``", "", text)
+    assert "<script>" not in bare.replace("\\<", "")
+    assert not re.search(r"(?<!\\)\]\(", bare)
+    assert "`` <script>" in text or "``<script>" in text
+    assert "- **shop US-1** merged into main at c0ffeec0ffee" in as_markdown(report(), UTC)
+    assert "since 23:15, review: a person's decision: `handoffd approve shop --story US-1`" in as_markdown(
+        report(), UTC
+    )
+
+
+def test_an_answer_of_the_api_is_the_same_value() -> None:
+    """The command line renders what a daemon has answered."""
+    assert report() == convert(json.loads(encoded(report())), Report)
