@@ -101,6 +101,10 @@ _MEANINGS: Mapping[str, str] = {
     "test.exclude_argument": (
         "Argument that excludes a test file which cannot be loaded; `{file}` becomes its path."
     ),
+    "allow_test_changes": (
+        "Patterns, as in .gitignore, of test files that may differ from what the red step left:"
+        " `[tests/fixtures/**]`."
+    ),
     "external_edits": (
         "Edits of STATE.json while nothing runs: `hold_gates` adopts them unless they pass a human step,"
         " `adopt` always does, `refuse` never."

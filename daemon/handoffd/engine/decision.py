@@ -185,6 +185,8 @@ class RunChecks(Tagged, frozen=True, kw_only=True):
     check_timeout_min: float
     post_check: str | None
     post_check_timeout_s: float
+    red: str | None = None
+    """The dispatch of the red step whose tests a green one is held to."""
 
 
 NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning"]

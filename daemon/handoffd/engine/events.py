@@ -453,9 +453,10 @@ class CauseEnded(Tagged, frozen=True, kw_only=True):
 class TestEvidence(Struct, frozen=True, kw_only=True):
     """What a test run proved, already compared with the baseline.
 
-    `fault` is set when the runner itself was unusable: then nothing was proved. `new_failing`
-    counts ids outside the baseline that fail or error; `regressed` are ids that passed in the
-    baseline and fail now; `failing` leaves baseline failures out.
+    `fault`: the runner itself was unusable, so nothing was proved. `new_failing` counts ids outside the
+    baseline that fail or error, `regressed` passed in it and fail now, `failing` leaves its failures out.
+    `verified`: not by the exit code alone. `held`: what a red step left is kept for green ones. `unproven`:
+    why a run without failures proves nothing; None in earlier releases. `note` is about the measurement.
     """
 
     __test__ = False
@@ -468,13 +469,15 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
     regressed: tuple[str, ...] = ()
     collected: int = 0
     verified: bool = True
-    """False if only the exit code was available."""
     timed_out: bool = False
     fault: str | None = None
     tail: str = ""
     seconds: float = 0.0
     line: str | None = None
     """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
+    held: bool = False
+    unproven: str | None = None
+    note: str | None = None
 
 
 class ChecksFinished(Tagged, frozen=True, kw_only=True):
@@ -559,10 +562,7 @@ class StoryClosed(Tagged, frozen=True, kw_only=True):
 
 
 class LandingRefused(Tagged, frozen=True, kw_only=True):
-    """The daemon could not land a story by itself; `why` in words.
-
-    `note` tells an agent what would help; None: that is a person's business.
-    """
+    """The daemon could not land a story, `why` in words. `note` is for an agent who can help, if one can."""
 
     story: str
     why: str

@@ -268,6 +268,7 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
         check_timeout_min=rule.check_timeout_min,
         post_check=post_check,
         post_check_timeout_s=rule.post_check_timeout_s,
+        red=situation.ledger.red,
     )
     checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
     track = situation.track.with_ledger(dispatch=checking)
@@ -316,6 +317,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         facts=replace(verdict.facts, attempts=attempts),
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
+        red=situation.dispatch.id if verdict.red_held and passed else ledger.red,
     ).without_dispatch()  # fmt: skip
     if verdict.status is Status.NEEDS_HUMAN:
         return ask_human(
@@ -346,6 +348,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     files_changed: tuple[str, ...] = ()
     lint_pass: bool | None = None
     red_shown: bool = False
+    red_held: bool = False
+    """Whether later green steps are held to the tests that it left."""
     new_tests: int | None = None
     """Tests beyond the baseline; None when it was not measured."""
 
@@ -406,7 +410,7 @@ def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEviden
         error = "the tests did not end in time"
         return replace(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
     if rule.tests == "red":
-        return _expect_red(verdict, ledger, evidence)
+        return _expect_red(replace(verdict, red_held=evidence.held), ledger, evidence)
     problem = green_problem(evidence)
     return _failed_tests(verdict, problem, evidence) if problem else _counted(verdict, evidence)
 
@@ -438,6 +442,8 @@ def red_problem(evidence: TestEvidence) -> str | None:
 
 def green_problem(evidence: TestEvidence) -> str | None:
     """Return why the tests are not green, or None when they are. Baseline failures do not count."""
+    if evidence.unproven is not None:
+        return evidence.unproven
     if evidence.failing and not evidence.verified:
         return with_end(evidence.failing[0], evidence.line or "")
     if evidence.failing:
@@ -462,6 +468,7 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
         if evidence.verified
         else "the test command succeeded (unverified)"
     )
+    measured = f"{measured}; {evidence.note}" if evidence.note else measured
     return replace(verdict, why=measured, new_tests=evidence.new_collected)
 
 

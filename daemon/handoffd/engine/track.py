@@ -335,6 +335,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """The story has passed its first red step: red is required again only of a step that adds tests."""
     new_tests: int = 0
     """Tests beyond the baseline when a step last passed measured; more than that were added since."""
+    red: str | None = None
+    """The dispatch of the red step that passed last: green steps are held to the tests that it left."""
     escalated: bool = False
     skipped: tuple[str, ...] = ()
     next_note: str | None = None

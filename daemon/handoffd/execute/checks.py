@@ -7,27 +7,37 @@ under test: its report files, and the paths in them, are treated as hostile.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+import msgspec
 from msgspec import Struct
 
+from handoffd.execute import module_start
 from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.environment import run_variables
 from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.execute.sandbox.plan import Plan
+from handoffd.files.atomic import replace_text
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
 
 RESULTS = "results"
 """The folder of a run that a check may write."""
 REPORT = "report"
+NAMED = "report-name"
+"""Holds the name of a run's report, which the code under test need not know."""
+ARGUMENTS = "arguments"
+"""Holds the arguments of a Python module that is the runner, on its standard input."""
 OUTPUT = "output.log"
 MAX_FILES = 2000
 MAX_LOOKS = 20_000
@@ -36,6 +46,8 @@ _KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
 _LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
 # Not `protocol.story.expand`: in a shell command `${story}` is a variable, and stays.
 _STORY = re.compile(r"(?P<prefix>US-)?(?<!\$)\{story\}")
+_LENDS_PYTHON = frozenset({"hatch", "pdm", "pipenv", "poetry", "rye", "uv"})
+_STARTS_MODULES = re.compile(r"(?:python|pypy)[\d.]*|coverage(?:-?3)?")
 # File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
 _TICK_NS = 20_000_000
 _KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
@@ -51,6 +63,10 @@ class CheckContext(Struct, frozen=True, kw_only=True):
     run_dir: Path
     root: Path
     project: Path
+    shown: Path | None = None
+    """A copy of the workspace that the check sees in its place."""
+    report: str = REPORT
+    """The name of the report, in the folder of its results."""
     environment: Mapping[str, str]
     story: str | None
     step: str
@@ -80,19 +96,65 @@ def test_run_spec(
     exclude: tuple[str, ...] = (),  # noqa: PT028
 ) -> RunSpec:
     """Return the run that tests the project; `exclude` holds relative paths of test files to leave out."""
-    assert settings.command, "a project without a test command is not measured"
-    report = str(context.results / REPORT)
-    argv = [word.replace("{report}", report) for word in settings.command]
-    if "/" in argv[0]:
-        argv[0] = str(context.root / argv[0])
-    if settings.exclude_argument is not None:
-        argv += [settings.exclude_argument.replace("{file}", _as_operand(file)) for file in exclude]
+    argv, arguments = test_words(context, settings, exclude)
     # A report on standard output may be as large as one in a file, so nothing of it is cut out.
     kept = MAX_REPORT_BYTES // 2 if _reports_on_output(settings) else _KEPT
-    return _spec(context, tuple(argv), timeout_s, kept)
+    spec = _spec(context, argv, timeout_s, kept)
+    return spec if arguments is None else replace(spec, stdin=str(context.run_dir / ARGUMENTS))
 
 
-test_run_spec.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
+def test_words(
+    context: CheckContext,
+    settings: TestSettings,
+    exclude: tuple[str, ...] = (),  # noqa: PT028
+) -> tuple[tuple[str, ...], bytes | None]:
+    """Return the argv of a test run, and what its standard input holds; None: nothing.
+
+    A program without a path is looked for outside the workspace first, and so is a Python module.
+    """
+    assert settings.command, "a project without a test command is not measured"
+    report = str(context.results / context.report)
+    argv = [word.replace("{report}", report) for word in settings.command]
+    argv[0] = str(context.root / argv[0]) if "/" in argv[0] else _outside(argv[0], context)
+    if settings.exclude_argument is not None:
+        argv += [settings.exclude_argument.replace("{file}", _as_operand(file)) for file in exclude]
+    at = _module_at(argv)
+    if at is None:
+        return tuple(argv), None
+    return (*argv[:at], str(Path(module_start.__file__))), json.dumps(argv[at + 1 :]).encode()
+
+
+test_run_spec.__test__ = test_words.__test__ = False  # type: ignore[attr-defined]  # by their names
+
+
+def _module_at(argv: Sequence[str]) -> int | None:
+    """Return where a Python is asked to start a module; None where the command is another.
+
+    A Python that something else starts may be in a container, where this file is not.
+    """
+    at = 0
+    if argv[0] == "env" or (os.path.basename(argv[0]) in _LENDS_PYTHON and argv[1:2] == ["run"]):
+        at = next((place for place in range(1, len(argv)) if _STARTS_MODULES.fullmatch(argv[place])), 0)
+        if any("=" not in word for word in argv[1 if argv[0] == "env" else 2 : at]):
+            return None
+    if not _STARTS_MODULES.fullmatch(os.path.basename(argv[at])):
+        return None
+    for place in range(at + 1, len(argv) - 1):
+        if argv[place] == "-m":
+            return place
+        if not argv[place].startswith("-") and argv[place] != "run" and argv[place - 1] not in {"-W", "-X"}:
+            return None
+    return None
+
+
+def _outside(program: str, context: CheckContext) -> str:
+    """Return the path of a program on PATH that is not in the workspace; the name where there is none."""
+    own = (f"{os.path.normpath(folder)}/" for folder in (context.root, context.project))
+    inside = tuple(own)
+    folders = context.environment.get("PATH", "").split(":")
+    whole = (os.path.normpath(folder) for folder in folders if folder.startswith("/"))
+    paths = (os.path.join(one, program) for one in whole if not f"{one}/".startswith(inside))
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), program)
 
 
 def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> RunSpec:
@@ -127,10 +189,31 @@ def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRec
         report = read_bounded(run_dir / OUTPUT, MAX_REPORT_BYTES + 1)
         return TestOutput(report=report, complete=exit_record.output_bytes <= MAX_REPORT_BYTES)
     printed = read_bounded(run_dir / OUTPUT, 2 * _KEPT) or b""
-    report = read_bounded(run_dir / RESULTS / REPORT, MAX_REPORT_BYTES + 1)
+    report = read_bounded(run_dir / RESULTS / report_of(run_dir), MAX_REPORT_BYTES + 1)
     if report is None:  # begun by a daemon of an older version
         report = read_bounded(run_dir / REPORT, MAX_REPORT_BYTES + 1)
     return TestOutput(report=report, printed=printed.decode("utf-8", "replace"))
+
+
+def ready_test_run(context: CheckContext, settings: TestSettings, exclude: tuple[str, ...]) -> CheckContext:
+    """Write what a test run needs in its folder; return it with the name of its report. Blocks."""
+    named = context.run_dir / NAMED
+    if not named.exists():  # else the run was begun
+        context.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_text(named, f"{REPORT}-{secrets.token_hex(8)}")
+    context = msgspec.structs.replace(context, report=report_of(context.run_dir))
+    _, arguments = test_words(context, settings, exclude)
+    if arguments is not None:
+        replace_text(context.run_dir / ARGUMENTS, arguments)
+    return context
+
+
+def report_of(run_dir: Path) -> str:
+    """Return the name of a run's report; that of earlier releases where none was chosen; blocks."""
+    try:
+        return (run_dir / NAMED).read_text("ascii")
+    except (OSError, ValueError):
+        return REPORT
 
 
 def read_bounded(path: Path, limit: int) -> bytes | None:
@@ -240,7 +323,7 @@ def _changed_at(path: str) -> int | None:
 
 
 # --- names of runs -----------------------------------------------------------------------------------
-Check = Literal["baseline", "tests", "rest", "post"]
+Check = Literal["baseline", "tests", "rest", "second", "post"]
 
 MAX_TRIES: Final = 3
 """How often one check is run before its missing result counts as a fault of the environment."""

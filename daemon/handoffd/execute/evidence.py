@@ -15,6 +15,8 @@ The baseline holds the test results from before the story's first red step. The 
   is a known failure.
 - A failure without a test id (an exit code, a bail-out) keeps a run from being green and never makes
   it red. The same failure in the baseline excuses it only if the run was complete.
+- An exit code that contradicts the report is such a failure: a success with failing tests in the report, or
+  an error that the report does not explain.
 - With nothing but an exit code (`verified` False) there are no ids: a failure counts as one new
   failure and is never excused, because nothing shows that it is the old one.
 """
@@ -24,18 +26,19 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, cast, get_args
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import replace
 
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import PostCheck, last_line
-from handoffd.engine.wording import shortened
+from handoffd.engine.wording import counted, first_few, shortened
 from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import footprint_of
+from handoffd.execute.proof import CHANGED, Red, lost, nothing_passes, said_of, skipped, unmet
 from handoffd.execute.reports.report import (
     BAD,
     EVERYTHING,
@@ -56,6 +59,7 @@ _COMMAND_CHARS = 60
 _CANNOT_RUN = {126: "it is not executable", 127: "it was not found"}
 _PYTEST_CANNOT_RUN = {3: "pytest broke internally", 4: "pytest was called wrongly"}
 _PYTEST_NOTHING_COLLECTED = 5
+_CONTRADICTED = "exit code 0, though the report names failing tests"
 _PYTEST = re.compile(r"(?:.*/)?(?:pytest|py\.test)(?:-?3(?:\.\d+)?)?")
 _CONFTEST = re.compile(r"^ImportError while loading conftest '([^'\n]{1,4096})'", re.MULTILINE)
 
@@ -225,8 +229,10 @@ def _broken_conftest(settings: TestSettings, exit_record: ExitRecord, output: Te
 
 
 def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport) -> str | None:
-    if report.unnamed_failure is not None or report.names_a_failure:
+    if report.unnamed_failure is not None:
         return report.unnamed_failure
+    if report.names_a_failure:
+        return _CONTRADICTED if exit_record.code == 0 else None
     nothing = is_pytest(settings) and exit_record.code == _PYTEST_NOTHING_COLLECTED
     return None if nothing else _failure(exit_record)
 
@@ -255,6 +261,7 @@ def _tail(report: TestReport, exit_record: ExitRecord) -> str:
 MAX_NAMES = 200
 MAX_NAME_CHARS = 300
 MAX_TAIL_BYTES = 4096
+MAX_BASELINE_BYTES = 32 * 1024 * 1024
 
 _VERSION = 1
 
@@ -263,11 +270,22 @@ Changed = Callable[[str], bool] | frozenset[str]
 
 
 class Baseline(Struct, frozen=True, kw_only=True):
-    """The results of a project's tests before a story changed anything."""
+    """The results of a project's tests before a story changed anything, and what its red steps have left."""
 
     results: dict[str, Outcome] = field(default_factory=dict)
     unloadable: frozenset[str] = frozenset()
     unnamed_failure: str | None = None
+    red: dict[str, Red] = field(default_factory=dict)
+    """What the story's red steps have left, by the dispatch that left it."""
+
+    def with_red(self, dispatch: str, red: Red, before: str | None) -> Baseline:
+        """Return it after a red step; of earlier ones, only what `before` has left still counts."""
+        kept = {before: self.red[before]} if before in self.red else {}
+        return replace(self, red={**kept, dispatch: red})
+
+    def red_at(self, dispatch: str | None) -> Red:
+        """Return what a red step has left; nothing when it is not known."""
+        return self.red.get(dispatch or "", Red())
 
 
 def baseline_of(report: TestReport) -> Baseline:
@@ -287,8 +305,16 @@ def encode(baseline: Baseline) -> bytes:
         "results": baseline.results,
         "unloadable": sorted(baseline.unloadable),
         "unnamed_failure": baseline.unnamed_failure,
+        "red": to_builtins(baseline.red),
     }
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def too_large(body: bytes) -> str | None:
+    """Return why a baseline is not kept; None when it can be."""
+    if len(body) <= MAX_BASELINE_BYTES:
+        return None
+    return f"the names of the tests take {len(body):,} bytes; at most {MAX_BASELINE_BYTES:,} are kept"
 
 
 def decode(body: bytes) -> Baseline:
@@ -299,7 +325,8 @@ def decode(body: bytes) -> Baseline:
         results = {str(key): _outcome(value) for key, value in data["results"].items()}
         unloadable = frozenset(map(str, data["unloadable"]))
         unnamed = data["unnamed_failure"]
-        return Baseline(results=results, unloadable=unloadable, unnamed_failure=unnamed)
+        red = convert(data.get("red", {}), dict[str, Red])  # a release without it left none
+        return Baseline(results=results, unloadable=unloadable, unnamed_failure=unnamed, red=red)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"a stored baseline of test results cannot be read: {error}") from error
 
@@ -329,6 +356,59 @@ def bounded(names: Iterable[str]) -> tuple[str, ...]:
             break
         found.append(name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…")
     return tuple(found)
+
+
+# --- against the red step ----------------------------------------------------------------------------
+def with_passes(found: TestEvidence, report: TestReport) -> TestEvidence:
+    """Return the evidence of a run that must be green: it proves nothing when no test passes."""
+    if found.failing or found.unproven:
+        return found
+    return replace(found, unproven=nothing_passes(report, len(found.known_failing)))
+
+
+def held_to(
+    red: Red, report: TestReport, baseline: Baseline, own_skips: Collection[str], found: TestEvidence
+) -> TestEvidence:
+    """Return the evidence of a green step's run, held to the tests that its red step left."""
+    missed = unmet(red, report, baseline.results, own_skips)
+    if found.failing or not missed:
+        return with_passes(found, report)
+    return replace(found, failing=bounded(one.name for one in missed), unproven=said_of(missed))
+
+
+class SecondRun(Struct, frozen=True, kw_only=True):
+    """A run with test files as the red step left them: `changed` are the files that differ from that."""
+
+    report: TestReport
+    record: ExitRecord
+    changed: tuple[str, ...]
+
+
+def held_again(
+    red: Red, first: TestReport, second: SecondRun, baseline: Baseline, found: TestEvidence
+) -> TestEvidence:
+    """Return the evidence of a green step's two runs; `found` is of the first one, which is green."""
+    found = replace(found, seconds=found.seconds + second.record.seconds)
+    versions = f"with the red step's versions of {first_few(second.changed)}"
+    again = evidence_of(second.report, second.record, baseline, frozenset())
+    own = skipped(second.report)
+    if again.timed_out or again.fault is not None:
+        why = again.fault or "the tests did not end in time"
+        return replace(found, unproven=f"{CHANGED}: {versions}, {why}", tail=again.tail, line=again.line)
+    if again.failing:
+        what = f"{counted(len(again.failing), 'test fails', 'tests fail')}: {first_few(again.failing)}"
+        said = f"{CHANGED}: {versions}, {what}"
+        return replace(found, unproven=said, failing=again.failing, tail=again.tail, line=again.line)
+    again = held_to(red, second.report, baseline, own, again)
+    if again.unproven is not None:
+        said = f"{CHANGED}: {versions}, {again.unproven.removeprefix(f'{CHANGED}: ')}"
+        return replace(found, unproven=said, failing=again.failing)
+    found = held_to(red, first, baseline, own, found)
+    if found.unproven is None and (gone := lost(first, second.report, baseline.results)):
+        what = f"{counted(len(gone), 'test passes', 'tests pass')} only {versions}"
+        said = f"{CHANGED}: {what}: {first_few([str(one) for one in gone])}"
+        return replace(found, unproven=said, failing=bounded(one.name for one in gone))
+    return replace(found, note=f"also {versions}")
 
 
 def _unverified(report: TestReport) -> TestEvidence:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -323,3 +323,57 @@ def filtered(git: Git, paths: Sequence[bytes]) -> list[bytes]:
     fields = told.split(b"\0")
     values = zip(fields[0::3], fields[2::3], strict=False)
     return [path for path, value in values if value not in {b"unspecified", b"unset"}]
+
+
+# --- the contents of single files ---------------------------------------------------------------------
+class Blobs:
+    """Keeps the contents of files, byte for byte, as objects of the repository that a folder is in.
+
+    Also of ignored files. Nothing refers to these objects but an id that is kept elsewhere, and git removes
+    them after two weeks at the earliest. `environment` is the daemon's own: where git is.
+
+    Both methods raise StoreError: NO_REPOSITORY, GIT_TOO_SLOW, GIT_FAILED.
+    """
+
+    def __init__(self, folder: str, state_dir: Path, environment: Mapping[str, str]) -> None:
+        self._worktree = Worktree(folder, state_dir, environment)
+
+    @disk_faults()
+    def keep(self, paths: Collection[str], below: str) -> dict[str, str]:
+        """Keep what files below a folder hold now; return the objects by path.
+
+        A name with a line end is left out.
+        """
+        plain = [path for path in paths if "\n" not in path]
+        with self._worktree.opened(FIRST_LIMIT_S) as (_, git):
+            given = b"".join(os.fsencode(os.path.join(below, path)) + b"\n" for path in plain)
+            told = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", given=given).split()
+        if len(told) != len(plain):
+            raise StoreError("git hash-object: it did not take all files", code=FAILED)
+        return dict(zip(plain, (blob.decode() for blob in told), strict=True))
+
+    @disk_faults()
+    def contents(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the contents by path, without what git has no more. `blobs` are the objects by path.
+
+        An agent may have written any object: compare a digest of your own.
+        """
+        wanted = sorted(set(blobs.values()))
+        with self._worktree.opened(FIRST_LIMIT_S) as (_, git):
+            said = git.run("cat-file", "--batch", given="".join(f"{one}\n" for one in wanted).encode())
+        found = _parts(said)
+        return {path: found[blob] for path, blob in blobs.items() if blob in found}
+
+
+def _parts(said: bytes) -> dict[str, bytes]:
+    """Return what `git cat-file --batch` has printed, by object."""
+    found: dict[str, bytes] = {}
+    at = 0
+    while (end := said.find(b"\n", at)) >= 0:
+        name, kind, *size = said[at:end].split(b" ")
+        at = end + 1
+        if kind == b"blob" and size:
+            length = int(size[0])
+            found[name.decode()] = said[at : at + length]
+            at += length + 1
+    return found

@@ -135,7 +135,7 @@ def outcome(tests: TestEvidence) -> str:
         return "fault"
     if tests.timed_out:
         return "timed_out"
-    return "red" if tests.failing else "green"
+    return "red" if tests.failing or tests.unproven else "green"
 
 
 def finishes(before: Track, after: Track) -> bool:

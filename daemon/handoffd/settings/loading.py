@@ -178,6 +178,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "executor": settings.executor,
         "preset": settings.preset,
         "stall_min": settings.stall_min,
+        "allow_test_changes": settings.allow_test_changes,
         "external_edits": settings.external_edits,
         "group": settings.group,
         "priority": settings.priority,

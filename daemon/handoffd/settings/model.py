@@ -52,6 +52,21 @@ def _enough_memory(size: int) -> int:
     return size
 
 
+def _are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (every verb reads the settings)
+
+    for pattern in patterns:
+        try:
+            GitIgnoreSpec.from_lines([pattern])
+        except ValueError as error:
+            raise ValueError(f"must be patterns as in .gitignore, which {pattern!r} is not") from error
+    return patterns
+
+
+Patterns = Annotated[tuple[str, ...], AfterValidator(_are_patterns)]
+"""Patterns of paths, as in .gitignore."""
+
+
 def _spelled_out(value: object) -> object:
     return {"path": value} if isinstance(value, str | Path) else value
 
@@ -62,22 +77,10 @@ class WorkspaceSettings(_Section):
     path: AbsolutePath
     depth: int = Field(2, ge=1, le=8)
     """How many levels below `path` projects are searched."""
-    exclude: tuple[str, ...] = ()
+    exclude: Patterns = ()
     """Patterns as in .gitignore, relative to `path`, of folders to leave out."""
     add: Literal["auto", "ask"] = "auto"
     """`ask`: new projects are only listed, and a person adds them."""
-
-    @field_validator("exclude")
-    @classmethod
-    def _must_be_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        from pathspec import GitIgnoreSpec  # noqa: PLC0415  (every verb reads the settings)
-
-        for pattern in patterns:
-            try:
-                GitIgnoreSpec.from_lines([pattern])
-            except ValueError as error:
-                raise ValueError(f"must be patterns as in .gitignore, which {pattern!r} is not") from error
-        return patterns
 
 
 Workspace = Annotated[
@@ -490,6 +493,8 @@ class ProjectSettings(_Section):
     preset: str | None = None
     stall_min: float | None = Field(None, ge=0, le=LONGEST_S / 60)
     test: TestSettings = TestSettings()
+    allow_test_changes: Patterns = ()
+    """Test files that green steps may change."""
     external_edits: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     caps: ProjectCaps = ProjectCaps()
     """Tighter than the daemon's caps; looser ones are ignored."""

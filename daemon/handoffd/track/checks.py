@@ -8,7 +8,7 @@ ourselves (or that vanished with the machine) proves nothing and is run again un
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -30,16 +30,20 @@ from handoffd.execute.checks import (
     files_changed_since,
     post_check_spec,
     read_test_output,
+    ready_test_run,
     setup_spec,
     test_run_spec,
     tried_again,
 )
 from handoffd.execute.environment import child_environment
+from handoffd.execute.evidence import Baseline, SecondRun
+from handoffd.execute.proof import Red, red_of, skipped
 from handoffd.execute.reports.report import TestReport
-from handoffd.execute.run import Run, adopt
+from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.execute.sandbox.planning import combined, variables_of
 from handoffd.track.ai_folder import HandoffFiles
+from handoffd.track.second_run import Change, TestFiles
 from handoffd.track.services import Home, Services
 
 
@@ -66,6 +70,7 @@ class Checks:
         self.live = live
         self._workspace = workspace
         self._links = links
+        self._test_files = TestFiles(key, home.files, services, workspace)
 
     async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
         """Run the tests and keep their results for this story; return the fact."""
@@ -75,12 +80,18 @@ class Checks:
             record, report = await self._test(context, timeout_s)
             fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
             if fault is None:
-                body = evidence.encode(evidence.baseline_of(report))
-                await self._services.journal.save_baseline(self._key, order.story, body)
+                fault = await self._keep_baseline(order.story, evidence.baseline_of(report))
         except HandoffdError as error:
             fault = error.message
         mark = await to_thread.run_sync(HandoffFiles(self._workspace().folder).mark)
         return BaselineMeasured(dispatch=order.dispatch, mark=mark, fault=fault)
+
+    async def _keep_baseline(self, story: str | None, baseline: Baseline) -> str | None:
+        """Keep what a story's tests are compared with; return why that cannot be."""
+        body = evidence.encode(baseline)
+        if (fault := evidence.too_large(body)) is None:
+            await self._services.journal.save_baseline(self._key, story, body)
+        return fault
 
     async def measure(self, order: RunChecks, executor_started_ns: int) -> ChecksFinished:
         """Run what the order asks for; return the fact."""
@@ -118,7 +129,8 @@ class Checks:
                     run_dir = self._services.run_dir(tried_again(name, number))
                     await end_run(run_dir)
                     await to_thread.run_sync(partial(shutil.rmtree, run_dir, ignore_errors=True))
-        return evidence.evidence_of(report, record, baseline, frozenset())
+        found = evidence.evidence_of(report, record, baseline, frozenset())
+        return evidence.with_passes(found, report)
 
     async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
         """Run what makes a workspace ready, as a run called `name`, or find it again; wait for its end."""
@@ -135,21 +147,95 @@ class Checks:
         )
 
     async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
-        timeout_s = order.check_timeout_min * 60
         context = self._context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
+        kept = await self._services.journal.load_baseline(self._key, order.story)
+        baseline = evidence.decode(kept) if kept is not None else None
+        red = (baseline or Baseline()).red_at(order.red)
+        change = await self._test_files.changed(red) if order.tests == "green" else Change()
+        found, report = await self._first_run(context, order, baseline, since_ns)
+        if found.fault is not None or found.timed_out:
+            return found
+        if order.tests == "red":
+            return await self._keep_red(order, report, baseline or Baseline(), found)
+        return await self._held(order, red, change, report, baseline or Baseline(), found)
+
+    async def _first_run(
+        self, context: CheckContext, order: RunChecks, baseline: Baseline | None, since_ns: int
+    ) -> tuple[TestEvidence, TestReport]:
+        """Run the tests as they are, again without files that keep others from running."""
+        timeout_s = order.check_timeout_min * 60
         record, report = await self._test(context, timeout_s)
-        body = await self._services.journal.load_baseline(self._key, order.story)
-        baseline = evidence.decode(body) if body is not None else None
         changed = await self._changed(report, since_ns)
         earlier_s = 0.0
         exclude = evidence.files_to_exclude(self._files.settings.test, report, baseline, changed)
         if exclude:
-            rest = self._context(check_run(order.dispatch, "rest"), order.story, order.step, order.attempt)
+            rest = replace(context, run_id=check_run(order.dispatch, "rest"))
             earlier_s = record.seconds
             record, second = await self._test(rest, timeout_s, exclude)
             report = evidence.merge(report, second, exclude)
             changed |= await self._changed(second, since_ns)
-        return evidence.evidence_of(report, record, baseline, changed, earlier_s=earlier_s)
+        return evidence.evidence_of(report, record, baseline, changed, earlier_s=earlier_s), report
+
+    async def _keep_red(
+        self, order: RunChecks, report: TestReport, baseline: Baseline, found: TestEvidence
+    ) -> TestEvidence:
+        """Keep what a red step has left for the green ones. A step that is not red may still add tests."""
+        red = red_of(report, baseline.results, baseline.unloadable, baseline.red_at(order.red))
+        rule = self._files.rules.steps.get(order.step)
+        red = await self._test_files.kept(red, rule.claude_writes if rule is not None else ())
+        fault = await self._keep_baseline(order.story, baseline.with_red(order.dispatch, red, order.red))
+        note = f"{red.more} more are not held" if red.more else None
+        return replace(found, held=fault is None, note=fault or note)
+
+    async def _held(
+        self,
+        order: RunChecks,
+        red: Red,
+        change: Change,
+        report: TestReport,
+        baseline: Baseline,
+        found: TestEvidence,
+    ) -> TestEvidence:
+        """Return what a green step proved: held to the red step's tests, and to its test files."""
+        # Where these are as they were, they skip what they skipped; else the second run shows it.
+        own = skipped(report) if change.why_not is None else frozenset()
+        found = evidence.held_to(red, report, baseline, own, found)
+        if found.failing or found.unproven is not None:
+            return found
+        if change.problem is not None:
+            return replace(found, unproven=change.problem)
+        if change.why_not is not None:
+            return replace(found, note=f"not with the red step's test files: {change.why_not}")
+        if not change.paths:  # the first run was the second one already
+            return found
+        second = await self._second_run(order, red, change)
+        if isinstance(second, str):
+            return replace(found, unproven=second)
+        if isinstance(second, TestEvidence):
+            return second
+        return evidence.held_again(red, report, second, baseline, found)
+
+    async def _second_run(self, order: RunChecks, red: Red, change: Change) -> SecondRun | TestEvidence | str:
+        """Run the tests with the red step's test files, in a copy.
+
+        Return a fault instead, or what cannot be laid back, in words.
+        """
+        name = check_run(order.dispatch, "second")
+        copy = self._services.run_dir(name) / "tree"
+        context = self._context(name, order.story, order.step, order.attempt)
+        if claimed(context.run_dir) is None:  # else an earlier daemon has begun it
+            context.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (lacking := await self._test_files.copied(copy, red)) is not None:
+                return lacking
+        if self._test_files.at_its_place:
+            context = replace(context, shown=copy)
+        else:
+            context = replace(context, root=self._test_files.in_copy(copy))
+        record, report = await self._test(context, order.check_timeout_min * 60)
+        await to_thread.run_sync(self._test_files.removed, copy)
+        if (fault := evidence.fault_of(record)) is not None:
+            return TestEvidence(fault=fault, verified=False)
+        return SecondRun(report=report, record=record, changed=change.paths)
 
     async def _changed(self, report: TestReport, since_ns: int) -> frozenset[str]:
         files = [error.file for error in report.load_errors]
@@ -160,33 +246,36 @@ class Checks:
     ) -> tuple[ExitRecord, TestReport]:
         settings = self._files.settings.test
 
-        def spec(at: CheckContext) -> RunSpec:
+        async def spec(at: CheckContext) -> RunSpec:
+            at = await to_thread.run_sync(ready_test_run, at, settings, exclude)
             return test_run_spec(at, settings, timeout_s, exclude)
 
         record, run_dir = await self._run(context, spec)
         output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
-        folder = self._workspace().folder
+        folder = str(context.root)
         report = await to_thread.run_sync(evidence.measured, settings, record, output, folder)
         return record, report
 
     async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
         context = self._context(check_run(order.dispatch, "post"), order.story, order.step, order.attempt)
-        record, _ = await self._run(
-            context, lambda at: post_check_spec(at, command, order.post_check_timeout_s)
-        )
+
+        async def spec(at: CheckContext) -> RunSpec:
+            return post_check_spec(at, command, order.post_check_timeout_s)
+
+        record, _ = await self._run(context, spec)
         if (fault := evidence.fault_of(record)) is not None:
             return PostCheck(passed=False, tail=record.tail, fault=fault)
         return evidence.post_check_of(record)
 
     async def _run(
-        self, context: CheckContext, spec_for: Callable[[CheckContext], RunSpec]
+        self, context: CheckContext, spec_for: Callable[[CheckContext], Awaitable[RunSpec]]
     ) -> tuple[ExitRecord, Path]:
         """Start a check (or find it again) and wait for its end; the shim enforces its deadline."""
         record: ExitRecord | None = None
         for number in range(1, MAX_TRIES + 1):
             run_id = tried_again(context.run_id, number)
-            at = self._context(run_id, context.story, context.step, context.attempt)
-            record = await self._once(at, spec_for(at))
+            at = replace(context, run_id=run_id, run_dir=self._services.run_dir(run_id))
+            record = await self._once(at, await spec_for(at))
             if record.by not in {"stop", "lost"} or self._home.is_aborted(self._key):
                 return record, at.run_dir
             if self._home.ending:
@@ -225,8 +314,10 @@ class Checks:
         asked = self._files.settings.sandbox
         links = self._files.settings.workspace.link if self._links is None else self._links
         place = self._services.place(str(context.root), str(context.project), links)
-        results = str(context.results)
-        return self._services.sandbox(asked, place, argv, context.environment, run_folder=results)
+        results, shown = str(context.results), None if context.shown is None else str(context.shown)
+        return self._services.sandbox(
+            asked, place, argv, context.environment, run_folder=results, shown=shown
+        )
 
 
 async def end_run(run_dir: Path) -> None:

@@ -197,8 +197,12 @@ class Services(Struct, kw_only=True):
         *,
         writes: tuple[str, ...] = (),
         run_folder: str | None = None,
+        shown: str | None = None,
     ) -> Plan | None:
-        """Return the sandbox of a run in a project that asks for `asked` in its own settings; None: none."""
+        """Return the sandbox of a run in a project that asks for `asked` in its own settings; None: none.
+
+        `shown` is a folder that it sees in place of its own.
+        """
         machine = machine_of(environment)
         subject = Subject(
             workspace=place.folder,
@@ -210,6 +214,7 @@ class Services(Struct, kw_only=True):
             programs=(*programs(argv, environment, machine.homes), *_own_programs(argv)),
             writes=writes,
             run_folder=run_folder,
+            shown=shown,
             repository=repository_of(place.folder),
         )
         return plan(combined(self.settings.sandbox, asked), subject, machine)

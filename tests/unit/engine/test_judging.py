@@ -22,7 +22,7 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import StopTree
+from handoffd.engine.decision import RunChecks, StopTree
 from handoffd.engine.events import (
     Aborted,
     Approved,
@@ -40,8 +40,8 @@ from handoffd.engine.events import (
     SpawnRefused,
     Started,
 )
-from handoffd.engine.run import FREE_REPEATS, Exit
-from handoffd.engine.track import Phase, StopReason, Track
+from handoffd.engine.run import FREE_REPEATS, Exit, PostCheck
+from handoffd.engine.track import Ledger, Phase, StopReason, Track
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -335,6 +335,28 @@ def test_a_hand_off_at_level_1_is_measured_where_the_step_asks_for_it() -> None:
     assert ("e7", "external") == (play.dispatch.id, play.dispatch.executor)
     play.refused(HandoffArrived(dispatch="e8", reading=found(handoff()), mark=mark(8)), "STALE_FACT")
     play.checked(red("t.py::old")).expect(status=Status.FAILING)
+
+
+def test_a_green_step_is_held_to_the_red_step_that_passed_last() -> None:
+    """One whose post_check fails, or whose tests an earlier release measured, does not count."""
+    rules = with_rule("scaffold", post_check="lint")
+    play = Playbook(track_at("scaffold"), rules).turn().hands_over()
+    play.checked(red("t.py::new", held=True), PostCheck(passed=False))
+    assert play.ledger.red is None
+    play.turn().hands_over().checked(red("t.py::new", held=True), PostCheck(passed=True))
+    left = play.ledger.red
+    assert "d2" == left
+    play.turn().hands_over()
+    assert ("impl", "d2") == (play.state.step, _checks_ordered(play).red)
+    play.checked(green(2, unproven="tests_changed: t.py::new is missing"))
+    play.expect(status=Status.FAILING, reason=None, last_error="tests_changed: t.py::new is missing")
+    again = track_at("scaffold", ledger=Ledger(red="d2", red_done=True))
+    assert "d2" == Playbook(again, rules).turn().hands_over().checked(green(1)).ledger.red
+
+
+def _checks_ordered(play: Playbook) -> RunChecks:
+    (order,) = (order for order in play.decision.effects if isinstance(order, RunChecks))
+    return order
 
 
 def test_the_ledger_keeps_what_was_measured_in_the_attempt_judged_last() -> None:

@@ -229,7 +229,7 @@ def test_a_new_story_inherits_nothing_of_the_last_but_the_project() -> None:
     """Visits, facts, the red proof and pending notes are the story's; the rest is the project's."""
     old = Ledger(
         automatic=True, paused_by="mei", visits={"impl": 3}, free_repeats=1, red_done=True, new_tests=4,
-        escalated=True, skipped=("bdd",), next_note="?", told="?", facts=Facts(files=("a.py",)),
+        red="d7", escalated=True, skipped=("bdd",), next_note="?", told="?", facts=Facts(files=("a.py",)),
         last_mark=mark(3), stories_done=("US-1",), held_edit=HeldEdit(state=state_at(), why="?"),
         workspace=CLONE,
     )  # fmt: skip
@@ -259,7 +259,9 @@ def test_a_story_that_begins_waits_nowhere_else() -> None:
 def test_a_parked_story_is_taken_up_where_it_was_set_aside() -> None:
     """Its own counters come back with it; the project's stay as they are now."""
     parked = Parked(
-        state=state_at("impl", attempt=3), ledger=Ledger(visits={"impl": 2}, red_done=True), give_back=True
+        state=state_at("impl", attempt=3),
+        ledger=Ledger(visits={"impl": 2}, red_done=True, red="d7"),
+        give_back=True,
     )
     dispatch = Dispatch(
         id="d9", story="C-1", step="custom", attempt=1, executor="x", decided_at=T0, phase=Phase.EXECUTING
@@ -273,7 +275,7 @@ def test_a_parked_story_is_taken_up_where_it_was_set_aside() -> None:
     assert parked.state == back.state
     assert back.ledger == Ledger(
         automatic=True, paused_by="mei", stories_done=("C-1",), visits={"impl": 2}, red_done=True,
-        backlog=(Queued(story="US-2"),),
+        red="d7", backlog=(Queued(story="US-2"),),
     )  # fmt: skip
 
 

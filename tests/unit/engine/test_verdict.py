@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import green, handoff, red, shipped_rules
 
 from handoffd.engine.events import ChecksFinished, TestEvidence
@@ -81,6 +82,15 @@ def test_green_is_no_failing_test_of_the_storys_own() -> None:
     assert "8 tests fail: t0, t1, t2, t3, t4 and 3 more" == green_problem(red(*names))
 
 
+def test_tests_that_prove_nothing_are_a_failure() -> None:
+    """What was found wrong is the error, without a reason; evidence of earlier releases never says it."""
+    unproven = green(2, unproven="tests_changed: 1 test is missing", failing=("t::a",))
+    verdict = judge("impl", tests=unproven)
+    assert (Status.FAILING, None, ("t::a",)) == (verdict.status, verdict.reason, verdict.failing_tests)
+    assert "tests_changed: 1 test is missing" == verdict.error
+    assert "3 tests pass; not held" == judge("impl", tests=green(3, note="not held")).why
+
+
 # --- red ------------------------------------------------------------------------------------------
 def test_red_is_a_new_failing_test() -> None:
     """One is enough; none, only old ones, or a broken old one, which is named, is not."""
@@ -115,6 +125,14 @@ def test_red_is_asked_for_again_only_when_the_step_added_tests() -> None:
     assert Status.FAILING is judge("scaffold", tests=green(4), red_done=True, new_tests=3).status
     again = judge("scaffold", tests=red("d", new_collected=4), red_done=True, new_tests=3)
     assert (Status.PASS, 4) == (again.status, again.new_tests)
+
+
+@pytest.mark.parametrize(("evidence", "held"), [(red("t", held=True), True), (red("t"), False)])
+def test_what_a_red_step_left_is_held_if_it_was_kept(evidence: TestEvidence, held: bool) -> None:
+    """Earlier releases kept nothing: their stories go on as before."""
+    assert held == judge("scaffold", tests=evidence).red_held
+    again = judge("scaffold", tests=replace(evidence, new_collected=0), red_done=True)
+    assert (Status.PASS, held) == (again.status, again.red_held)
 
 
 def test_failing_is_what_a_red_step_is_for_when_nothing_is_measured() -> None:

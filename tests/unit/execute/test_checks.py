@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from tests.support.eventually import eventually_sync
 
 from handoffd.errors import Refused
+from handoffd.execute import module_start
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
     MAX_TRIES,
@@ -24,8 +26,11 @@ from handoffd.execute.checks import (
     post_check_spec,
     read_bounded,
     read_test_output,
+    ready_test_run,
+    report_of,
     runs_of,
     test_run_spec,
+    test_words,
     tried_again,
 )
 from handoffd.execute.evidence import TestOutput, baseline_of, evidence_of, files_to_exclude, measured, merge
@@ -204,13 +209,14 @@ def measure(
 ) -> tuple[TestReport, ExitRecord]:
     """Run the tests as a check does, and return their report."""
     run_dir = context.run_dir / name
-    at = replace(context, run_dir=run_dir)
+    at = ready_test_run(replace(context, run_dir=run_dir), settings, exclude)
     at.results.mkdir(parents=True)
     spec = test_run_spec(at, settings, 60, exclude)
-    with open(spec.output, "wb") as output:
+    with open(spec.output, "wb") as output, open(spec.stdin or os.devnull, "rb") as given:
         done = subprocess.run(
-            spec.argv, env=dict(spec.env), cwd=spec.cwd, stdout=output, stderr=output, check=False
-        )
+            spec.argv, env=dict(spec.env), cwd=spec.cwd, stdin=given, stdout=output, stderr=output,
+            check=False,
+        )  # fmt: skip
     record = ExitRecord(run_id=name, code=done.returncode, output_bytes=Path(spec.output).stat().st_size)
     return measured(settings, record, read_test_output(run_dir, settings, record), spec.cwd), record
 
@@ -286,6 +292,60 @@ def test_npm_has_node_write_a_report(context: CheckContext) -> None:
     assert ({"adds": "passed"}, None, 0) == (report.results, report.problem, record.code)
 
 
+# --- the runner ---------------------------------------------------------------------------------------
+START = module_start.__file__
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "given"),
+    [
+        (("python3", "-m", "pytest", "-q"), ["python3", START], ["pytest", "-q"]),
+        (
+            ("/x/python3", "-W", "error", "-m", "pytest"),
+            ["/x/python3", "-W", "error", START],
+            ["pytest"],
+        ),
+        (("uv", "run", "python", "-m", "pytest"), ["uv", "run", "python", START], ["pytest"]),
+        (("env", "A=1", "python", "-m", "unittest"), ["env", "A=1", "python", START], ["unittest"]),
+        (("coverage", "run", "-m", "pytest"), ["coverage", "run", START], ["pytest"]),
+        (("pytest", "-m", "fast"), ["pytest", "-m", "fast"], None),
+        (("python", "tests.py", "-m", "x"), ["python", "tests.py", "-m", "x"], None),
+        (("docker", "exec", "a", "python", "-m", "pytest"), None, None),
+        (("uv", "run", "--with", "x", "python", "-m", "pytest"), None, None),
+        (("sh", "-c", "python -m pytest"), None, None),
+    ],
+)
+def test_a_python_module_is_started_by_a_program_of_ours(
+    context: CheckContext, command: tuple[str, ...], argv: list[str] | None, given: list[str] | None
+) -> None:
+    """Where a Python of this machine is asked for one; its arguments are on standard input then."""
+    nowhere = replace(context, environment={"PATH": "/nonexistent"})
+    words, arguments = test_words(nowhere, TestSettings(command=command))
+    assert list(argv or command) == list(words)
+    assert given == (None if arguments is None else json.loads(arguments))
+
+
+def test_a_program_is_looked_for_outside_the_workspace(context: CheckContext, tmp_path: Path) -> None:
+    """By whole paths: an agent can write what is in the workspace."""
+    for folder in (context.root / "bin", tmp_path / "tools"):
+        folder.mkdir(parents=True)
+        (folder / "pytest").touch(0o755)
+    path = f".:bin:{context.root}/bin:{tmp_path}/tools"
+    context = replace(context, environment={"PATH": path})
+    assert (f"{tmp_path}/tools/pytest",) == test_words(context, TestSettings(command=("pytest",)))[0]
+    assert ("nosuch",) == test_words(context, TestSettings(command=("nosuch",)))[0]
+
+
+def test_the_name_of_a_report_is_of_one_run(context: CheckContext, tmp_path: Path) -> None:
+    """It cannot be worked out, and stays the same; the runs of earlier releases have the old one."""
+    settings = TestSettings(command=("runner", "{report}"), report="junit")
+    folders = [tmp_path / name for name in "abba"]
+    names = [ready_test_run(replace(context, run_dir=one), settings, ()).report for one in folders]
+    assert (names[0], names[1]) == (names[3], names[2])
+    assert 3 == len({*names, "report"})
+    assert "report" == report_of(tmp_path / "old")
+
+
 # --- names --------------------------------------------------------------------------------------------
 def test_a_check_is_named_after_its_dispatch() -> None:
     """The first try by the check alone."""
@@ -298,5 +358,5 @@ def test_a_dispatch_has_its_executor_and_all_tries_of_all_checks() -> None:
     names = runs_of("d1")
 
     assert "d1" == names[0]
-    assert {"d1.baseline", "d1.tests", "d1.rest", "d1.post", f"d1.rest.{MAX_TRIES}"} <= {*names}
-    assert 1 + 4 * MAX_TRIES == len({*names}) == len(names)
+    assert {"d1.baseline", "d1.tests", "d1.rest", "d1.second", "d1.post", f"d1.rest.{MAX_TRIES}"} <= {*names}
+    assert 1 + 5 * MAX_TRIES == len({*names}) == len(names)

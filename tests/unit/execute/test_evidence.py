@@ -8,13 +8,16 @@ from typing import Literal
 
 import pytest
 
+from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import PostCheck
 from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.evidence import (
+    MAX_BASELINE_BYTES,
     MAX_NAME_CHARS,
     MAX_NAMES,
     Baseline,
+    SecondRun,
     TestOutput,
     baseline_of,
     bounded,
@@ -24,12 +27,15 @@ from handoffd.execute.evidence import (
     evidence_of,
     fault_of,
     files_to_exclude,
+    held_again,
     inside,
     is_pytest,
     measured,
     merge,
     post_check_of,
+    too_large,
 )
+from handoffd.execute.proof import Red
 from handoffd.execute.reports.report import EVERYTHING, LoadError, Outcome, TestReport, unusable
 from handoffd.protocol.state import TestCounts
 from handoffd.settings.model import TestSettings
@@ -415,8 +421,24 @@ def test_a_baseline_survives_storage() -> None:
     """In the same bytes each time."""
     baseline = baseline_of(report("tests/old.py", unnamed="exit code 1", 測試="passed", bad="error"))
 
+    red = Red(ids=("t::a",), files=("tests/new.py",), more=3)
+    baseline = baseline.with_red("d1", Red(), None).with_red("d2", red, "d1").with_red("d3", Red(), "d2")
+
     assert baseline == decode(encode(baseline))
+    assert ({"d2", "d3"}, red, Red()) == ({*baseline.red}, baseline.red_at("d2"), baseline.red_at(None))
     assert encode(baseline) == encode(decode(encode(baseline)))
+
+
+def test_a_baseline_of_an_earlier_release_has_no_red_tests() -> None:
+    """Its stories go on as they began."""
+    body = b'{"version":1,"results":{"a":"passed"},"unloadable":[],"unnamed_failure":null}'
+    assert Baseline(results={"a": "passed"}) == decode(body)
+
+
+def test_a_baseline_has_a_limit() -> None:
+    """A report may be as large as it likes."""
+    assert None is too_large(b"{}")
+    assert "at most 33,554,432 are kept" in (too_large(b"x" * (MAX_BASELINE_BYTES + 1)) or "")
 
 
 @pytest.mark.parametrize(
@@ -433,3 +455,57 @@ def test_a_damaged_baseline_is_an_error(body: bytes) -> None:
     """It is never taken for an empty one, which would excuse nothing and prove anything."""
     with pytest.raises(StoreError, match="a stored baseline of test results cannot be read"):
         decode(body)
+
+
+# --- against the red step ----------------------------------------------------------------------------
+RED = Red(ids=("a",), files=("tests/test_new.py",))
+
+
+def second(*files: str, record: ExitRecord | None = None, **results: Outcome) -> SecondRun:
+    """Return a run of 1.5 s with two files as the red step left them."""
+    return SecondRun(
+        report=report(*files, **results), record=record or ended(), changed=("conftest.py", "tests/test_a.py")
+    )
+
+
+VERSIONS = "with the red step's versions of conftest.py, tests/test_a.py"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "said"),
+    [
+        (report(a="passed"), second(a="passed", new="passed"), "1 test passes only"),
+        (report(a="passed", new="skipped"), second(a="passed", new="passed"), "new is skipped"),
+        (report(a="passed"), second(a="failed"), f"{VERSIONS}, 1 test fails: a"),
+        (report(a="passed"), second("tests/test_new.py", a="passed"), "1 test fails: tests/test_new.py"),
+        (report(a="passed"), second(new="passed"), f"{VERSIONS}, 1 test that was red did not run and pass"),
+        (report(a="passed"), second(a="skipped"), f"{VERSIONS}, 1 test that was red did not run and pass"),
+        (
+            report(a="passed"), SecondRun(report=unusable("left no report"), record=ended(), changed=("x",)),
+            "with the red step's versions of x, left no report",
+        ),
+        (report(a="passed"), second(record=ended(None, by="deadline")), "the tests did not end in time"),
+    ],
+)  # fmt: skip
+def test_the_second_run_must_show_the_same(first: TestReport, again: SecondRun, said: str) -> None:
+    """Whatever differs is named: a test that fails, one that is missing, a run that proves nothing."""
+    red = Red(ids=("a",))
+    found = held_again(red, first, again, Baseline(), TestEvidence(seconds=2))
+
+    assert found.unproven is not None
+    assert found.unproven.startswith("tests_changed: ")
+    assert said in found.unproven
+    assert 3.5 == found.seconds
+
+
+def test_two_runs_that_show_the_same_prove_it() -> None:
+    """Old tests may be gone from the first one; what the red step's own file skips may be skipped."""
+    known = Baseline(results={"old": "passed", "bad": "failed"})
+    new: dict[str, Outcome] = {"tests.test_new::x": "passed", "tests.test_new::own": "skipped"}
+    first = TestReport(results={"a": "passed", **new})
+    results: dict[str, Outcome] = {**first.results, "old": "passed", "bad": "failed"}
+    again = SecondRun(report=TestReport(results=results), record=ended(), changed=("x",))
+
+    found = held_again(RED, first, again, known, TestEvidence())
+
+    assert (None, "also with the red step's versions of x") == (found.unproven, found.note)

@@ -159,7 +159,7 @@ async def test_what_a_step_reads_is_looked_for_in_the_workspace(tmp_path: Path, 
 
 async def test_tests_are_judged_by_the_files_of_the_workspace(tmp_path: Path) -> None:
     """A new file that cannot be loaded is the step's own; the mark before it is of the workspace, too."""
-    settings = TESTING.replace('"$HOME/report.xml"', "report.xml")
+    settings = TESTING.replace('"$HOME/report.xml" "$1"', 'report.xml "$1"; ! grep -q "<error" report.xml')
     root, clone, _ = cloned(tmp_path, settings=settings)
     clone.joinpath(".ai/HANDOFF.md").write_text(PASS)
     clone.joinpath("test_new.py").touch()

@@ -320,8 +320,8 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env, sandbox, snapshots, "
-        "workspace, stories, commit, commit_author)",
+        "preset, stall_min, test, allow_test_changes, external_edits, caps, group, priority, schedule, env, "
+        "sandbox, snapshots, workspace, stories, commit, commit_author)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -338,7 +338,7 @@ def test_all_but_the_language_needs_trust() -> None:
         "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
         "language: zh-TW, group: web, priority: 1, snapshots: false, "
         "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
-        "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
+        "allow_test_changes: [x], stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
         "stories: {parallel: 2, waiting: 1, land: auto, overlap: warn}, "
         "commit_author: J <j@x>, "
@@ -390,6 +390,15 @@ def test_an_agent_may_tighten_its_sandbox_but_not_loosen_it(
 ) -> None:
     """What leaves it to the daemon's settings is compared with nothing: it may be looser."""
     assert kept == held(load_project(after, "f"), load_project(before, "f"))
+
+
+def test_an_agent_may_not_let_itself_change_tests() -> None:
+    """Only a person takes a test file out of what is compared; a pattern that is none is refused."""
+    assert ("allow_test_changes",) == held(
+        load_project("{allow_test_changes: ['**']}", "f"), load_project("{}", "f")
+    )
+    with pytest.raises(InvalidFile, match=r"patterns as in \.gitignore"):
+        load_project("{allow_test_changes: ['!']}", "f")
 
 
 def test_a_problem_of_one_item_of_a_list_has_its_line(environ: dict[str, str]) -> None:

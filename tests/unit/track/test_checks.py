@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from tests.support.eventually import eventually
-from tests.support.house import House, at, make_project
+from tests.support.house import House, at, house, make_project
+from tests.support.repositories import git
+from tests.support.sandboxes import is_possible
 
 from handoffd.capacity.machine import Shortage
 from handoffd.engine.decision import MeasureBaseline, RunChecks
@@ -22,6 +26,8 @@ from handoffd.track.checks import Checks
 
 JUNIT = "<testsuite>{}</testsuite>"
 GOOD, BAD = '<testcase classname="t" name="{}"/>', '<testcase classname="t" name="{}"><failure/></testcase>'
+
+SKIPPED = '<testcase classname="t" name="{}"><skipped/></testcase>'
 
 
 class Yard:
@@ -81,18 +87,19 @@ class Play:
         self.checks = Checks(TrackKey(root), home, here.services, self.live, lambda: Workspace(folder=root))
 
     @classmethod
-    async def of(cls, here: House, script: str, report: str = "junit") -> Play:
-        """Return the checks of a new project with the test command `script`."""
+    async def of(cls, here: House, script: str, report: str = "junit", **more: object) -> Play:
+        """Return the checks of a new project with the test command `script`, and `more` settings."""
         command = ["/bin/sh", "-c", script, "tests", "{report}"]
-        settings = json.dumps({"test": {"command": command, "report": report}})
+        settings = json.dumps({"test": {"command": command, "report": report}} | more)
         root = make_project(here.base, settings=settings)
         files = ProjectFiles(root, here.journal, here.clock)
         await files.refresh()
         return cls(here, root, Yard(files))
 
-    def report(self, good: str = "", bad: str = "") -> None:
+    def report(self, good: str = "", bad: str = "", skipped: str = "") -> None:
         """Write the report that the next run of the tests copies."""
         cases = [GOOD.format(name) for name in good] + [BAD.format(name) for name in bad]
+        cases += [SKIPPED.format(name) for name in skipped]
         at(self.root, "report.xml").write_text(JUNIT.format("".join(cases)))
 
     def ran(self, run: str) -> bool:
@@ -116,7 +123,7 @@ class Play:
             )
 
 
-COPY = 'cp report.xml "$1"; echo ran >> times'
+COPY = 'cp report.xml "$1"; echo ran >> times; ! grep -q "<failure" report.xml'
 
 
 async def test_tests_that_failed_before_the_story_are_known(here: House) -> None:
@@ -135,6 +142,204 @@ async def test_tests_that_failed_before_the_story_are_known(here: House) -> None
     )  # fmt: skip
     ran = at(play.root, "times").read_text()
     assert (finished, ran) == (await play.measure(), at(play.root, "times").read_text())
+
+
+async def test_a_green_step_is_held_to_the_tests_that_were_red(here: House) -> None:
+    """Each must run and pass, whatever else does; without a red step there is nothing to be held to."""
+    play = await Play.of(here, COPY)
+    play.report(good="a")
+    assert None is (await play.baseline()).fault
+    play.report(good="a", bad="xyz")
+    left = await play.measure("d1", tests="red")
+    play.report(good="ax", skipped="y")
+
+    held, free = await play.measure("d2", red="d1"), await play.measure("d3")
+
+    assert left.tests is not None
+    assert left.tests.held
+    assert held.tests is not None
+    assert free.tests is not None
+    said = "tests_changed: 2 tests that were red did not run and pass: t::y is skipped, t::z is missing"
+    assert (said, ("t::y", "t::z")) == (held.tests.unproven, held.tests.failing)
+    assert (None, ()) == (free.tests.unproven, free.tests.failing)
+    play.report(good="axyz")
+    whole = await play.measure("d4", red="d1")
+    assert whole.tests is not None
+    assert (None, (), 4) == (whole.tests.unproven, whole.tests.failing, whole.tests.counts.passed)
+
+
+HELD = 'cp tests/report.xml "$1"; pwd >> "$HOME/ran"; ! grep -q "<failure" tests/report.xml'
+"""Tests whose report is one of their own files, and which note where they run."""
+
+
+def _says(play: Play, *, good: str = "", bad: str = "") -> None:
+    cases = [GOOD.format(name) for name in good] + [BAD.format(name) for name in bad]
+    at(play.root, "tests").mkdir(exist_ok=True)
+    at(play.root, "tests/report.xml").write_text(JUNIT.format("".join(cases)))
+
+
+async def _red(play: Play) -> None:
+    git(at(play.root, ""), "init", "--quiet")
+    _says(play, bad="x")
+    left = await play.measure("d1", tests="red")
+    assert left.tests is not None
+    assert left.tests.held
+
+
+@pytest.mark.parametrize("level", ["auto", "off"])
+async def test_the_tests_run_again_with_the_red_steps_files(tmp_path: Path, level: str) -> None:
+    """In a copy, at the workspace's own path where there is a sandbox; the workspace stays as it is."""
+    if level == "auto" and not is_possible():
+        pytest.skip("no sandbox here")
+    async with house(tmp_path, sandbox={"level": level}) as here:
+        play = await Play.of(here, HELD)
+        await _red(play)
+        _says(play, good="x")
+        finished = await play.measure("d2", red="d1")
+
+        assert finished.tests is not None
+        said = "tests_changed: with the red step's versions of tests/report.xml, 1 test fails: t::x"
+        assert said == finished.tests.unproven
+        copy = play.root if level == "auto" else str(here.services.run_dir("d2.second") / "tree")
+        assert [play.root, play.root, copy] == (here.base / "ran").read_text().split()
+        assert 'name="x"/>' in at(play.root, "tests/report.xml").read_text()
+        second = here.services.run_dir("d2.second")
+        assert (True, False) == (second.is_dir(), (second / "tree").exists())
+
+
+async def test_without_a_difference_the_tests_run_once(here: House) -> None:
+    """Also where a person lets the file change that differs."""
+    play = await Play.of(here, COPY, allow_test_changes=["tests/*.txt", "report.xml"])
+    await _red_report(play)
+    at(play.root, "tests/more.txt").write_text("x")
+    play.report(good="x")
+
+    finished = await play.measure("d2", red="d1")
+
+    assert finished.tests is not None
+    assert (None, None, ()) == (finished.tests.unproven, finished.tests.note, finished.tests.failing)
+    assert not here.services.run_dir("d2.second").exists()
+
+
+async def _red_report(play: Play) -> None:
+    git(at(play.root, ""), "init", "--quiet")
+    at(play.root, "tests").mkdir()
+    play.report(bad="x")
+    await play.measure("d1", tests="red")
+
+
+async def test_of_what_a_red_step_may_write_only_tests_are_compared(here: House) -> None:
+    """Product code is what green steps change."""
+    play = await Play.of(here, COPY, allow_test_changes=["report.xml"])
+    at(play.root, ".ai/step-rules.yaml").write_text(
+        "steps: {impl: {next_on_pass: verify, tests: red, claude_writes: [src/**, spec/**]}}"
+    )
+    await play.home.files.refresh()
+    for name in ("src", "spec"):
+        at(play.root, name).mkdir()
+        at(play.root, f"{name}/cart").write_text("1")
+    await _red_report(play)
+    for name in ("src", "spec"):
+        at(play.root, f"{name}/cart").write_text("2")
+    play.report(good="x")
+
+    finished = await play.measure("d2", red="d1")
+
+    assert finished.tests is not None
+    assert "also with the red step's versions of spec/cart" == finished.tests.note
+
+
+async def test_without_a_repository_a_second_run_is_not_possible(here: House) -> None:
+    """The evidence tells that; the tests that were red must pass all the same."""
+    play = await Play.of(here, COPY)
+    play.report(bad="x")
+    await play.measure("d1", tests="red")
+    at(play.root, "conftest.py").touch()
+    play.report(good="x")
+
+    finished = await play.measure("d2", red="d1")
+
+    assert finished.tests is not None
+    assert finished.tests.unproven is None
+    assert "not with the red step's test files" in (finished.tests.note or "")
+    assert "is in no git repository" in (finished.tests.note or "")
+
+
+async def test_a_file_that_cannot_be_laid_back_is_a_failure(here: House) -> None:
+    """An agent has removed its object from the repository, which is its own to write."""
+    play = await Play.of(here, HELD)
+    await _red(play)
+    shutil.rmtree(at(play.root, ".git/objects"))
+    at(play.root, ".git/objects").mkdir()
+    _says(play, good="x")
+
+    finished = await play.measure("d2", red="d1")
+
+    assert finished.tests is not None
+    assert "tests_changed: tests/report.xml, which cannot be laid back" == finished.tests.unproven
+
+
+async def test_a_second_run_that_was_begun_is_found_again(here: House) -> None:
+    """A daemon that takes over neither copies the workspace anew nor runs the tests again."""
+    play = await Play.of(here, HELD)
+    await _red(play)
+    _says(play, good="x")
+
+    once, again = await play.measure("d2", red="d1"), await play.measure("d2", red="d1")
+
+    assert once == again
+    assert 3 == len((here.base / "ran").read_text().split())
+
+
+async def test_a_second_red_step_holds_to_what_is_still_there(here: House) -> None:
+    """A test of the first that it took out is not missed; one that passes already still is."""
+    play = await Play.of(here, COPY)
+    play.report(bad="xy")
+    await play.measure("d1", tests="red")
+    play.report(good="x", bad="z")
+    await play.measure("d2", tests="red", red="d1")
+    play.report(good="z")
+
+    after = await play.measure("d3", red="d2")
+
+    assert after.tests is not None
+    assert ("t::x",) == after.tests.failing
+
+
+async def test_where_no_test_passes_nothing_is_proved(here: House) -> None:
+    """Also not for a landing, whose tests run outside of any step."""
+    play = await Play.of(here, COPY)
+    play.report(skipped="ab")
+
+    finished, trial = await play.measure(), await play.checks.trial("t1", 60)
+
+    assert finished.tests is not None
+    assert "no test passes: 2 skipped" == finished.tests.unproven == trial.unproven
+
+
+async def test_a_success_with_failures_in_the_report_is_none(here: House) -> None:
+    """Someone has changed how the runner ends: also if these tests failed before the story."""
+    play = await Play.of(here, COPY.replace("! grep", "test -e quiet || ! grep"))
+    play.report(good="a", bad="b")
+    await play.baseline()
+    at(play.root, "quiet").touch()
+
+    turned = await play.measure()
+
+    assert turned.tests is not None
+    assert ("exit code 0, though the report names failing tests",) == turned.tests.failing
+
+
+async def test_a_command_that_always_succeeds_may_go_on_doing_so(here: House) -> None:
+    """Its tests ended like that before the story."""
+    play = await Play.of(here, 'cp report.xml "$1"')
+    play.report(good="a", bad="b")
+    await play.baseline()
+
+    finished = await play.measure()
+
+    assert finished.tests is not None
+    assert () == finished.tests.failing
 
 
 async def test_a_missing_test_runner_is_a_fault_of_the_environment(here: House) -> None:

@@ -42,6 +42,8 @@ class Plan:
     network: Network
     workspace: str
     """Writable, but for what `FIXED` and `GUARDED` say."""
+    shown: str | None = None
+    """A folder that is shown at the workspace's place, instead of it; None: the workspace itself."""
     repository: str | None = None
     """The git folder of a workspace that is a linked worktree: writable, but for what is `GUARDED`."""
     hidden: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class Plan:
             )
         if self.network not in get_args(Network):
             raise ValueError(f"network must be on, loopback or none, not {self.network!r}")
+        if self.shown is not None and self.level == LANDLOCK:
+            raise ValueError("landlock cannot show another folder in the workspace's place")
         for path in self.paths:
             if not path.startswith("/") or "\0" in path:
                 raise ValueError(f"not an absolute path: {path!r}")
@@ -70,7 +74,7 @@ class Plan:
     def paths(self) -> tuple[str, ...]:
         """All that it names."""
         repository = () if self.repository is None else (self.repository,)
-        shown = (*self.readable, *self.writable, *self.copied)
+        shown = (*self.readable, *self.writable, *self.copied, *([self.shown] if self.shown else []))
         return (self.workspace, *repository, *self.hidden, *self.private, *shown)
 
     @classmethod

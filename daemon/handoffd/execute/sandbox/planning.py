@@ -126,6 +126,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     """The executor's `writes`."""
     run_folder: str | None = None
     """A folder for its results."""
+    shown: str | None = None
+    """A folder that the run sees in place of its workspace."""
     repository: str | None = None
     """See `repository_of`."""
 
@@ -154,6 +156,7 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         level=settings.level,
         network=settings.network,
         workspace=subject.workspace,
+        shown=subject.shown,
         repository=subject.repository,
         hidden=hidden,
         private=private,

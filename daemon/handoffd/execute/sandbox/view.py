@@ -112,6 +112,9 @@ class View:
                     os.makedirs(path, _OWN)
             source = os.open(path, _HANDLE)
             real = _path_of(source)
+            if path == plan.workspace and plan.shown is not None:
+                os.close(source)
+                source = os.open(plan.shown, _FOLDER | os.O_NOFOLLOW)
             for place in {real, *([path] if self._is_covered(path) else [])}:
                 yield _entry(_OPEN, place, kernel.copy_of(source, real))
             os.close(source)

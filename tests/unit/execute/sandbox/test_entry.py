@@ -230,6 +230,23 @@ def test_hidden_things_are_shown_again_where_the_plan_says_so(here: Box) -> None
     assert "z\n" == (here.home / ".agent/conf").read_text()
 
 
+def test_another_folder_can_be_shown_in_the_workspaces_place(here: Box) -> None:
+    """At its path, and writable; neither the workspace itself nor the folder's own path can be reached."""
+    copy = here.folder / "copy"
+    copy.mkdir()
+    os.chown(copy, here.account, here.account)
+    (copy / "file").write_text("the copy's\n")
+    (here.workspace / "file").write_text("its own\n")
+
+    done = here.run(f"pwd; cat {here.workspace}/file; echo x > new; ls {copy}", here.plan(shown=str(copy)))
+
+    assert f"{here.workspace}\nthe copy's\n" == done.stdout.split("ls:")[0]
+    assert ({"file", "new"}, False) == (
+        {one.name for one in copy.iterdir()},
+        (here.workspace / "new").exists(),
+    )
+
+
 def test_copied_files_can_be_replaced_and_the_originals_stay(here: Box) -> None:
     """As agents do with settings that are in the home itself: by renaming a new file over the old one."""
     for name in (".agent.json", ".agent.json.backup", ".other"):

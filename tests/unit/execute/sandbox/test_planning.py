@@ -160,6 +160,13 @@ def test_a_network_of_its_own_needs_namespaces() -> None:
         SandboxSettings.model_validate({"level": "landlock", "network": "none"})
 
 
+def test_a_copy_in_the_workspaces_place_needs_namespaces() -> None:
+    """Landlock has no view of its own."""
+    assert "/copy" == planned(shown="/copy").shown
+    with pytest.raises(ValueError, match="landlock cannot show another folder"):
+        planned(settings={"level": "landlock"}, shown="/copy")
+
+
 def test_off_is_no_plan() -> None:
     """The run may then do all that its account may."""
     assert None is plan(SandboxSettings(level="off"), subject(), MACHINE)

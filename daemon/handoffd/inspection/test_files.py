@@ -1,0 +1,412 @@
+"""Which files of a project decide what its tests prove, and how a copy of it gets them back as they were.
+
+There are three kinds: the files of the tests, with their fixtures and conftests; the files, or sections of
+files, that say which tests are run and how; and what starts with the runner, as far as it is installed inside
+the workspace (a virtual environment, `node_modules`). Nothing is run, and all files may be hostile:
+links are not followed, and what an agent put in the way of a file is replaced.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import shutil
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from handoffd.execute.checks import read_bounded
+from handoffd.execute.proof import Kind, Sealed
+from handoffd.files.atomic import digest_of
+
+MOST_FILES: Final = 20_000
+MOST_LOOKS: Final = 400_000
+LARGEST: Final = 32 * 1024 * 1024
+"""Of a larger file only the size is compared."""
+CHANGED_ONLY: Final = frozenset({"runner"})
+"""The kinds that are compared and not laid back; of them, new files do not count."""
+
+TEST_FILES: Final = (
+    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
+    "**/__tests__/**", "**/testdata/**",
+)  # fmt: skip
+_SETS_UP: Final = re.compile(
+    r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs"
+    r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?"
+    r"|(?:jest|vitest|vite|ava|karma|playwright|cypress|babel)\.(?:config|workspace|setup)\..*",
+    re.DOTALL,
+)
+"""Names of files that only say how tests are run, or how their code is loaded."""
+_HOOKS: Final = re.compile(r"(?:site|user)customize\.py|.*\.pth", re.DOTALL)
+"""What Python runs at its start."""
+_SECRET: Final = re.compile(r"\.npmrc|\.yarnrc(?:\.yml)?|\.env(?:\..*)?|.*\.(?:pem|key|p12|pfx)", re.DOTALL)
+_SKIPPED: Final = frozenset(
+    {
+        ".ai", ".git", ".hg", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache", ".svn", ".tox",
+        "__pycache__",
+    }
+)  # fmt: skip
+_MADE_BY: Final[Mapping[str, frozenset[str]]] = {
+    "make": frozenset({"GNUmakefile", "Makefile", "makefile"}),
+    "just": frozenset({"justfile", "Justfile", ".justfile"}),
+}
+"""Files beside the manifest that say what a command runs."""
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """The files by their path from the workspace; with a `problem`, there are too many to be known."""
+
+    files: Mapping[str, Sealed]
+    problem: str | None = None
+
+
+def survey(root: Path, patterns: Sequence[str], command: Sequence[str], within: str = "") -> Survey:
+    """Return what decides what the tests below `root` prove; blocks.
+
+    `patterns` are the test files, as in .gitignore; `command` is the test command, run in `within`.
+    """
+    files = dict(islice(_Walk(root, patterns, command, within).found(), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        return Survey(files={}, problem=f"there are more than {MOST_FILES:,} test files")
+    return Survey(files=files)
+
+
+def differences(
+    before: Mapping[str, Sealed], now: Mapping[str, Sealed], allowed: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the paths, sorted, that are not as they were; `allowed` are patterns of paths to leave out."""
+    changed = [path for path in {**before, **now} if _differs(before.get(path), now.get(path))]
+    may_change = _spec(allowed)
+    return tuple(sorted(path for path in changed if not may_change(path)))
+
+
+def keepable(files: Mapping[str, Sealed]) -> tuple[str, ...]:
+    """Return the files whose contents are kept, to lay them back: none that may hold a secret."""
+    return tuple(
+        path
+        for path, sealed in files.items()
+        if sealed.kind not in CHANGED_ONLY
+        and sealed.mode != "link"
+        and sealed.content not in {"", "unreadable"}
+        and not _SECRET.fullmatch(os.path.basename(path))
+    )
+
+
+def _differs(before: Sealed | None, now: Sealed | None) -> bool:
+    if before is None:
+        return now is not None and now.kind not in CHANGED_ONLY
+    return now is None or (now.seal, now.mode) != (before.seal, before.mode)
+
+
+def _spec(patterns: Sequence[str]) -> Any:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a measurement needs it)
+
+    return GitIgnoreSpec.from_lines(patterns).match_file
+
+
+# --- looking ------------------------------------------------------------------------------------------
+class _Walk:
+    """One look at a workspace."""
+
+    def __init__(self, root: Path, patterns: Sequence[str], command: Sequence[str], within: str) -> None:
+        self._root = root
+        self._is_test = _spec(patterns)
+        self._command = command
+        by = _MADE_BY.get(os.path.basename(command[0]) if command else "", frozenset())
+        self._named = frozenset(os.path.normpath(f"{within}{name}") for name in _named(command) | by)
+
+    def found(self) -> Iterator[tuple[str, Sealed]]:
+        """Yield the files, folder by folder."""
+        pending, left = [""], MOST_LOOKS
+        while pending and left > 0:
+            folder = pending.pop()
+            entries = _entries(self._root / folder)
+            left -= len(entries)
+            if any(one.name == "pyvenv.cfg" for one in entries):
+                yield from self._environment(folder)
+                continue
+            for one in entries:
+                path = f"{folder}{one.name}"
+                if not one.is_dir(follow_symlinks=False):
+                    yield from self._file(path, one.name)
+                elif one.name == "node_modules":
+                    yield from self._modules(f"{path}/")
+                elif one.name.endswith((".egg-info", ".dist-info")):
+                    yield from self._plugins(f"{path}/entry_points.txt")
+                elif one.name not in _SKIPPED:
+                    pending.append(f"{path}/")
+
+    def _file(self, path: str, name: str) -> Iterator[tuple[str, Sealed]]:
+        if self._is_test(path):
+            yield from self._sealed(path, "test")
+        elif _SETS_UP.fullmatch(name) or path in self._named:
+            yield from self._sealed(path, "setting")
+        elif name in _SECTIONS:
+            yield from self._sections(path, name)
+        elif _HOOKS.fullmatch(name):
+            yield from self._sealed(path, "hook")
+
+    def _sealed(self, path: str, kind: Kind) -> Iterator[tuple[str, Sealed]]:
+        if (sealed := seal(self._root / path, kind)) is not None:
+            yield path, sealed
+
+    def _sections(self, path: str, name: str) -> Iterator[tuple[str, Sealed]]:
+        body = read_bounded(self._root / path, _MOST_MANIFEST)
+        sealed = seal(self._root / path, "setting")
+        sections = sections_of(name, body, self._command) if body is not None else None
+        if sealed is None or sections == {}:
+            return
+        said = json.dumps(sections, sort_keys=True, default=str).encode() if sections is not None else body
+        yield (
+            path,
+            Sealed(
+                kind="setting", seal=digest_of(said or b"")[:32], content=sealed.content, mode=sealed.mode
+            ),
+        )
+
+    # --- what is installed in the workspace ------------------------------------------------------
+    def _environment(self, folder: str) -> Iterator[tuple[str, Sealed]]:
+        """Yield what starts with Python in a virtual environment, and pytest itself."""
+        yield from self._sealed(f"{folder}pyvenv.cfg", "runner")
+        for one in _entries(self._root / folder / "bin"):
+            if re.match(r"python|pypy|pytest|py\.test", one.name):
+                yield from self._sealed(f"{folder}bin/{one.name}", "runner")
+        for version in _entries(self._root / folder / "lib"):
+            yield from self._packages(f"{folder}lib/{version.name}/site-packages/")
+
+    def _packages(self, folder: str) -> Iterator[tuple[str, Sealed]]:
+        for one in _entries(self._root / folder):
+            path = f"{folder}{one.name}"
+            if _HOOKS.fullmatch(one.name):
+                yield from self._start_hook(path)
+            elif one.name.endswith((".dist-info", ".egg-info")):
+                yield from self._plugins(f"{path}/entry_points.txt")
+            elif re.fullmatch(r"_pytest|pytest|pluggy|iniconfig|xdist|pytest_.*", one.name, re.DOTALL):
+                yield from self._all_below(path, (".py",))
+
+    def _start_hook(self, path: str) -> Iterator[tuple[str, Sealed]]:
+        """Yield a file that runs code at Python's start; one that only adds folders to its path does not."""
+        body = read_bounded(self._root / path, _MOST_MANIFEST) or b""
+        if not path.endswith(".pth") or re.search(rb"^\s*import\b", body, re.MULTILINE):
+            yield from self._sealed(path, "hook")
+
+    def _plugins(self, path: str) -> Iterator[tuple[str, Sealed]]:
+        if b"pytest11" in (read_bounded(self._root / path, _MOST_MANIFEST) or b""):
+            yield from self._sealed(path, "hook")
+
+    def _modules(self, folder: str) -> Iterator[tuple[str, Sealed]]:
+        """Yield what npm puts on its PATH, and the runners themselves."""
+        for one in _entries(self._root / folder / ".bin"):
+            yield from self._sealed(f"{folder}.bin/{one.name}", "hook")
+        for one in _entries(self._root / folder):
+            if re.fullmatch(r"jest|vitest|mocha|ava|tap|chai|expect|jest-.*|@jest|@vitest", one.name):
+                yield from self._all_below(f"{folder}{one.name}", (".js", ".cjs", ".mjs", ".json"))
+
+    def _all_below(self, path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Sealed]]:
+        if os.path.islink(self._root / path) or not os.path.isdir(self._root / path):
+            yield from self._sealed(path, "runner")
+            return
+        pending = [path]
+        while pending:
+            folder = pending.pop()
+            for one in _entries(self._root / folder):
+                if one.is_dir(follow_symlinks=False):
+                    pending += [f"{folder}/{one.name}"] if one.name not in _SKIPPED else []
+                elif one.name.endswith(suffixes):
+                    yield from self._sealed(f"{folder}/{one.name}", "runner")
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder, by name; nothing where there is none, or a link."""
+    with suppress(OSError):
+        if not folder.is_symlink():
+            with os.scandir(folder) as entries:
+                return sorted(islice(entries, MOST_LOOKS), key=lambda one: one.name)
+    return []
+
+
+def _named(command: Sequence[str]) -> frozenset[str]:
+    """Return what a command names that may be a file of the workspace, also inside a line for a shell."""
+    words = (piece for word in command[:100] for piece in re.split(r"[\s;&|()'\"=]+", word)[:200])
+    return frozenset(word for word in words if word and not word.startswith(("/", "-")))
+
+
+def seal(path: Path, kind: Kind) -> Sealed | None:
+    """Return what a file is by now; None where there is none that could be read."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            target = os.readlink(path)
+            return Sealed(kind=kind, seal=digest_of(os.fsencode(target))[:32], content=target, mode="link")
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    mode: Literal["file", "exec"] = "exec" if status.st_mode & stat.S_IXUSR else "file"
+    if status.st_size > LARGEST:
+        return Sealed(kind=kind, seal=f"{status.st_size} bytes", content="", mode=mode)
+    body = read_bounded(path, LARGEST)
+    digest = "unreadable" if body is None else digest_of(body)[:32]
+    return Sealed(kind=kind, seal=digest, content=digest, mode=mode)
+
+
+# --- sections -----------------------------------------------------------------------------------------
+_MOST_MANIFEST: Final = 4 * 1024 * 1024
+_OF_PACKAGE: Final = ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8")
+_OF_PYPROJECT: Final = (
+    ("tool", "pytest"), ("tool", "coverage"), ("tool", "tox"), ("tool", "hatch", "envs"), ("tool", "poe"),
+    ("tool", "taskipy"), ("tool", "pdm", "scripts"), ("project", "entry-points", "pytest11"),
+)  # fmt: skip
+_OF_SETUP: Final = re.compile(r"tool:pytest|coverage:.*|tox:.*|testenv.*")
+_TESTS: Final = re.compile(r"(?:pre|post)?test(?::.*)?")
+
+
+def sections_of(name: str, body: bytes, command: Sequence[str]) -> dict[str, Any] | None:
+    """Return what a manifest says about its tests; None when it cannot be read, or is one as a whole."""
+    try:
+        return dict(_SECTIONS[name](body, command))
+    except (ValueError, RecursionError, TypeError, AttributeError, configparser.Error):
+        return None
+
+
+def _of_package(body: bytes, command: Sequence[str]) -> dict[str, Any]:
+    package = json.loads(body)
+    found = {key: package[key] for key in _OF_PACKAGE if key in package}
+    scripts = package.get("scripts") or {}
+    if run := {key: scripts[key] for key in _scripts_run(scripts, command)}:
+        found["scripts"] = run
+    return found
+
+
+def _scripts_run(scripts: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+    """Return the scripts that a test command may run, and the ones that these name."""
+    words = {*command}
+    wanted = [name for name in scripts if _TESTS.fullmatch(name) or name in words]
+    for name in wanted:  # grows meanwhile
+        said = set(re.split(r"[^\w:.\-]+", str(scripts[name])))
+        also = (other for other in scripts if other in said or other in {f"pre{name}", f"post{name}"})
+        wanted += [other for other in also if other not in wanted]
+    return sorted(wanted)
+
+
+def _of_pyproject(body: bytes, _: Sequence[str]) -> dict[str, Any]:
+    document = tomllib.loads(body.decode("utf-8-sig"))
+    found: dict[str, Any] = {}
+    for keys in _OF_PYPROJECT:
+        section: Any = document
+        for key in keys:
+            section = section.get(key) if isinstance(section, dict) else None
+        if section is not None:
+            found[".".join(keys)] = section
+    return found
+
+
+def _of_setup(body: bytes, _: Sequence[str]) -> dict[str, Any]:
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read_string(body.decode("utf-8-sig"))
+    found = {name: dict(parser[name]) for name in parser.sections() if _OF_SETUP.fullmatch(name)}
+    if parser.has_option("options.entry_points", "pytest11"):
+        found["options.entry_points"] = {"pytest11": parser["options.entry_points"]["pytest11"]}
+    return found
+
+
+_SECTIONS: Final[Mapping[str, Any]] = {
+    "package.json": _of_package, "pyproject.toml": _of_pyproject, "setup.cfg": _of_setup,
+}  # fmt: skip
+
+
+# --- laying back --------------------------------------------------------------------------------------
+def lay_back(
+    root: Path,
+    paths: Iterable[str],
+    before: Mapping[str, Sealed],
+    contents: Mapping[str, bytes],
+    command: Sequence[str],
+) -> tuple[str, ...]:
+    """Bring files below `root`, a copy, back as they were; return the ones that cannot be; blocks.
+
+    `contents` are the files' own, by path. Raises OSError.
+    """
+    lost: list[str] = []
+    for path in paths:
+        was, content = before.get(path), contents.get(path)
+        if was is not None and was.mode != "link" and (content is None or not _is(content, was)):
+            lost.append(path)
+        elif os.path.basename(path) == "package.json" and (now := _regular(root, path)) is not None:
+            _write(root, path, _merged(now, content, command), "file")
+        elif was is None:
+            _remove(root / path)
+        else:
+            _write(root, path, content or b"", was.mode, was.content)
+    return tuple(lost)
+
+
+def _is(content: bytes, sealed: Sealed) -> bool:
+    return digest_of(content)[:32] == sealed.content
+
+
+def _regular(root: Path, path: str) -> bytes | None:
+    inside = os.path.realpath(root / os.path.dirname(path)).startswith(os.path.realpath(root))
+    return read_bounded(root / path, _MOST_MANIFEST) if inside else None
+
+
+def _merged(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
+    """Return a package.json that says about its tests what it said before; the rest stays as it is now."""
+    said = sections_of("package.json", before or b"{}", command)
+    says = sections_of("package.json", now, command)
+    if said is None or says is None:
+        return before or b"{}"
+    package = json.loads(now)
+    scripts = {**(package.get("scripts") or {})}
+    for name in says.get("scripts", {}):
+        scripts.pop(name, None)
+    scripts.update(said.get("scripts", {}))
+    kept = {key: value for key, value in package.items() if key not in (*_OF_PACKAGE, "scripts")}
+    rest = {key: value for key, value in said.items() if key != "scripts"}
+    return json.dumps({**kept, "scripts": scripts, **rest}, indent=2).encode()
+
+
+def _write(root: Path, path: str, content: bytes, mode: str, target: str = "") -> None:
+    """Write a file, with its folders, in place of whatever is there."""
+    place = root
+    for part in path.split("/")[:-1]:
+        place = place / part
+        if place.is_symlink() or not place.is_dir():
+            _remove(place)
+            place.mkdir()
+    _remove(root / path)
+    if mode == "link":
+        os.symlink(target, root / path)
+        return
+    with open(root / path, "xb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), 0o755 if mode == "exec" else 0o644)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+
+
+def forget_compiled(root: Path, files: Mapping[str, Sealed]) -> None:
+    """Remove what Python has compiled of these files: it would be run instead of them; blocks."""
+    folders = {os.path.dirname(path) for path in files if path.endswith(".py")}
+    for folder in folders:
+        compiled = root / folder / "__pycache__"
+        if not _is_led_away(root, folder) and not compiled.is_symlink():
+            shutil.rmtree(compiled, ignore_errors=True)
+
+
+def _is_led_away(root: Path, folder: str) -> bool:
+    return os.path.realpath(root / folder) != os.path.join(os.path.realpath(root), folder).rstrip("/")

@@ -1,0 +1,183 @@
+"""A story whose agent may cheat: real tests, written by a red step, that a green step must make pass."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from tests.support.eventually import eventually
+from tests.support.house import HAND_OVER, House, at, house, make_project
+from tests.support.repositories import git
+from tests.unit.project.living import living, shown
+
+from handoffd.engine.events import Initialised, Started
+
+PYTEST = ["{python}", "-m", "pytest", "-q", "--junitxml={report}"]
+NODE = ["npm", "test", "--", "--test-reporter=tap", "--test-reporter-destination={report}"]
+
+STEPS = """\
+pipelines: {story: {first: scaffold}}
+steps:
+  scaffold: {next_on_pass: impl, timeout_min: 2, tests: red, max_attempts: 1}
+  impl: {next_on_pass: update-memory, timeout_min: 2, tests: green, max_attempts: 1}
+"""
+
+STUB = "def total(items):\n    return None\n"
+DONE = "def total(items):\n    return sum(items)\n"
+TESTS = """\
+import pytest
+
+from cart import total
+
+
+def test_sum():
+    assert total([1, 2]) == 3
+
+
+@pytest.mark.parametrize("price", [4, 5])
+def test_one(price):
+    assert total([price]) == price
+"""
+OLD = "def test_old():\n    assert True\n"
+PYTHON = {"cart.py": STUB, "tests/test_old.py": OLD, "pyproject.toml": '[project]\nname = "shop"\n'}
+
+PACKAGE: dict[str, Any] = {"name": "shop", "type": "module", "scripts": {"test": "node --test"}}
+JS_TESTS = """\
+import test from "node:test";
+import assert from "node:assert";
+import { total } from "../cart.js";
+
+test("sum", () => assert.equal(total([1, 2]), 3));
+test("empty", () => assert.equal(total([]), 0));
+"""
+JS_DONE = "export const total = (items) => items.reduce((one, other) => one + other, 0);\n"
+JAVASCRIPT = {
+    "cart.js": "export const total = () => null;\n",
+    "test/old.test.js": 'import test from "node:test";\ntest("old", () => {});\n',
+    "package.json": json.dumps(PACKAGE),
+}
+
+
+class Language(Struct, frozen=True, kw_only=True):
+    """A project: its files, its test command, what the red step writes, and an honest solution."""
+
+    files: dict[str, str]
+    command: list[str]
+    report: str
+    red: dict[str, str]
+    solved: dict[str, str]
+
+
+IN_PYTHON = Language(
+    files=PYTHON, command=PYTEST, report="junit", red={"tests/test_cart.py": TESTS}, solved={"cart.py": DONE}
+)
+IN_JAVASCRIPT = Language(
+    files=JAVASCRIPT, command=NODE, report="tap", red={"test/cart.test.js": JS_TESTS},
+    solved={"cart.js": JS_DONE},
+)  # fmt: skip
+
+
+class Played(Struct, frozen=True, kw_only=True):
+    """How a story ended: the step and status of its STATE, its last error, and the verdicts by step."""
+
+    step: object
+    status: object
+    error: str
+    verdicts: dict[str, str]
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """Where stories are played: a folder, and a Python with pytest."""
+
+    base: Path
+    python: str
+
+    async def play(
+        self,
+        cheat: str,
+        language: Language = IN_PYTHON,
+        *,
+        repository: bool = True,
+        red: str = "",
+        prepare: str = "",
+        sandbox: dict[str, object] | None = None,
+        **settings: object,
+    ) -> Played:
+        """Play a story whose agent runs the shell script `cheat` at impl; return how it ended.
+
+        At scaffold it writes the tests, and runs `red`; `prepare` runs in the project before the story.
+        """
+        root, agent = _project(self.base, language, self.python, settings), self.base / "agent"
+        if repository:
+            for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "Begin")):
+                git(Path(root), *words)
+        for folder, files in (("red", language.red), ("solved", language.solved)):
+            for name, text in files.items():
+                place = agent / folder / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(text)
+        (agent / "scaffold").write_text(f"cp -r {agent}/red/. .\n{red}")
+        (agent / "impl").write_text(cheat)
+        variables = {"SOLVED": f"{agent}/solved", "PYTHON": self.python}
+        given = "".join(f"export {name}={value}\n" for name, value in variables.items())
+        script = f"{given}test -e {agent}/$HANDOFFD_STEP && . {agent}/$HANDOFFD_STEP\n{HAND_OVER}"
+        _run(prepare, root, variables)
+        visible = {"visible": [sys.prefix, os.path.dirname(os.path.dirname(self.python))]}
+        async with house(self.base, script, sandbox=visible | (sandbox or {})) as here:
+            return await _told(here, root)
+
+
+def plain_python(home: Path) -> str:
+    """Return a Python in an environment of its own, which has pytest and none of its plugins."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    for name in ("_pytest", "pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"):
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        place = Path(found.origin)
+        place = place.parent if place.name == "__init__.py" else place
+        (site / place.name).symlink_to(place)
+    return str(home / "bin/python")
+
+
+def _run(script: str, root: str, environment: dict[str, str]) -> None:
+    if script:
+        subprocess.run(["/bin/sh", "-ec", script], cwd=root, env=os.environ | environment, check=True)
+
+
+def _project(base: Path, language: Language, python: str, settings: dict[str, object]) -> str:
+    command = [word.replace("{python}", python) for word in language.command]
+    test = {"command": command, "report": language.report}
+    root = make_project(base, rules=STEPS, settings=json.dumps({"test": test} | settings))
+    for name, text in language.files.items():
+        at(root, name).parent.mkdir(parents=True, exist_ok=True)
+        at(root, name).write_text(text)
+    return root
+
+
+async def _told(here: House, root: str) -> Played:
+    async with living(here, root) as project:
+        await project.main.give(Initialised(project="shop", done=("US-000",)))
+        await project.main.give(Started(story="US-001", automatic=True))
+        ends = {"needs_human", "pass", "timeout"}
+        await eventually(
+            lambda: shown(project)["status"] in ends and (
+                shown(project)["step"] == "done" or shown(project)["status"] != "pass"
+            ),
+            within_s=120,
+        )  # fmt: skip
+        state = shown(project)
+        runs = await here.journal.runs()
+    return Played(
+        step=state["step"],
+        status=state["status"],
+        error=str(state["last_error"] or ""),
+        verdicts={run.step: run.why or "" for run in runs},
+    )
