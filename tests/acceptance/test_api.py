@@ -105,13 +105,12 @@ def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Pa
 
 
 def test_every_question_is_answered_as_the_document_says(daemon: Daemon, tmp_path: Path) -> None:
-    """Of a project that works: each `GET` of the daemon's own description, one by one."""
+    """Of a project at its review: each `GET` of the daemon's own description, one by one."""
     project = sample(tmp_path)
     daemon.start()
-    daemon.verb("init", project)
-    daemon.verb("start", project, story="US-001")
+    daemon.begin(project)
+    daemon.to_review(project)
     with client(daemon) as asker:
-        assert eventually_sync(lambda: any(run["ended_at"] for run in asker.get("/v1/runs").json()["runs"]))
         document = asker.get("/v1/openapi.json").json()
         questions = {
             path: one["get"].get("parameters", [])

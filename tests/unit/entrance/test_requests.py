@@ -128,7 +128,11 @@ def test_files_are_enough_to_inspect_a_folder(alone: Path) -> None:
         ("events", {"after": -5}, "after must be a whole number from 0"),
         ("usage", {"by": "month"}, "unknown by 'month' (allowed: step, "),
         ("peek", {}, "project is missing: "),
-        ("runs", {"projct": "shop"}, "unknown parameter 'projct' (allowed: limit, project)"),
+        (
+            "runs",
+            {"projct": "shop"},
+            "unknown parameter 'projct' (allowed: limit, project, since, step, story, until)",
+        ),
         ("review", {"project": "shop", "language": "fr"}, "unknown language 'fr' (allowed: en, zh-TW)"),
     ],
 )
