@@ -108,7 +108,6 @@ def test_every_question_is_answered_as_the_document_says(daemon: Daemon, tmp_pat
     """Of a project at its review: each `GET` of the daemon's own description, one by one."""
     project = sample(tmp_path)
     daemon.start()
-    daemon.begin(project)
     daemon.to_review(project)
     with client(daemon) as asker:
         document = asker.get("/v1/openapi.json").json()
