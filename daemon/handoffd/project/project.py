@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import reduce
@@ -37,7 +37,7 @@ from handoffd.engine.events import (
     TrackOpened,
 )
 from handoffd.engine.run import Silence, Usage
-from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey
+from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey, is_beside, own_story
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
@@ -176,7 +176,13 @@ class Project:
     @property
     def spent(self) -> Usage:
         """What its runs have used, as far as their ends are known here."""
-        return reduce(add, (track.track.ledger.spent for track in self.tracks.values()), Usage())
+        return self._spent_by(self.tracks.values())
+
+    def _spent_by(self, tracks: Iterable[TrackSupervisor]) -> Usage:
+        """Return what some of its tracks have used; what `main` has taken over already counts there."""
+        beside = self.main.track.ledger
+        counts = (one for one in tracks if own_story(one.key) is None or is_beside(beside, one.key.track))
+        return reduce(add, (track.track.ledger.spent for track in counts), Usage())
 
     def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
@@ -197,8 +203,7 @@ class Project:
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""
-        others = (track.track.ledger.spent for track in self.tracks.values() if track.key != key)
-        return reduce(add, others, Usage())
+        return self._spent_by(track for track in self.tracks.values() if track.key != key)
 
     @property
     def main(self) -> TrackSupervisor:

@@ -190,9 +190,8 @@ class CommittedState:
         dispatch = self.track.ledger.dispatch
         if isinstance(event, ExecutorExited) and dispatch is not None and dispatch.id == event.dispatch:
             self._services.accounts.heard(dispatch, event)
-        if track.ledger.spent != self.track.ledger.spent:
-            assert isinstance(event, ExecutorExited)
-            assert event.exit.usage is not None
+        if isinstance(event, ExecutorExited) and track.ledger.spent != self.track.ledger.spent:
+            assert event.exit.usage is not None  # what else changes it was booked when it was used
             self._services.budgets.book(event.exit.usage, event.exit.model)
 
     def saw(self, digest: str | None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, house
 from tests.support.repositories import git
@@ -31,6 +32,7 @@ from handoffd.engine.events import (
     Undone,
     Verb,
 )
+from handoffd.engine.run import Usage
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
@@ -258,6 +260,30 @@ async def test_a_crash_between_the_ends_of_a_story_leaves_no_track(tmp_path: Pat
         async with living(here, root, stored) as project:
             await eventually(lambda: "US-002" not in project.tracks and step_of(project, "US-002") is None)
         assert ["main"] == [one.key.track for one in await here.journal.tracks([root])]
+
+
+async def test_what_a_story_has_used_stays_counted_when_its_track_ends(tmp_path: Path) -> None:
+    """Once: the budget of the project has it at each moment, and nothing is booked anew."""
+    used = Usage(output_tokens=7, cost_usd=0.25, priced="provider")
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            for story in ("US-001", "US-002"):
+                await given(project, Started(story=story))
+            await all_at(project, "review", "US-002")
+        stored = [
+            replace(one, track=one.track.with_ledger(spent=used)) if one.key.track == "US-002" else one
+            for one in await here.journal.tracks([root])
+        ]
+        offline = Project(root, here.services, tuple(stored))
+        await offline.main.give(StoryClosed(story="US-002", done=False, spent=used))
+        assert (used, Usage()) == (offline.spent, offline.spent_beside(offline.main.key))
+        offline.dismiss()
+        async with living(here, root, await here.journal.tracks([root])) as project:
+            await eventually(lambda: "US-002" not in project.tracks)
+            assert used == project.spent
+            assert Usage() == here.services.budgets.booked
 
 
 async def test_an_edit_of_the_step_table_takes_effect_at_each_tracks_own_next_turn(tmp_path: Path) -> None:
