@@ -45,6 +45,7 @@ from handoffd.errors import Refused
 from handoffd.failpoints import reached
 from handoffd.files.state_file import MAIN
 from handoffd.protocol.rules import DONE
+from handoffd.protocol.story import same_story
 from handoffd.settings.model import ProjectSettings
 from handoffd.track.services import Files
 from handoffd.track.track import TrackSupervisor
@@ -201,11 +202,13 @@ class Stories:
         return own_story(found[0].key) if len(found) == 1 else None
 
     def _meant(self, verb: Verb, story: str | None) -> tuple[TrackSupervisor, ...]:
-        named = story or _story_of(verb)
+        told = _story_of(verb)
+        if told is None and story is not None and isinstance(verb, _OF_ONE_STORY | _OF_EVERY_TRACK):
+            return (self._working_on(story),)
         if not self._others:
             return (self._desk,)
-        if named is not None and isinstance(verb, _OF_ONE_STORY | _OF_EVERY_TRACK | BudgetRaised):
-            return (self.of(named),)
+        if told is not None:
+            return (self.of(told),)  # the engine refuses one that is not in flight
         if isinstance(verb, _OF_EVERY_TRACK) or (isinstance(verb, BudgetRaised) and verb.scope == "project"):
             return (self._desk, *self._others)
         if isinstance(verb, _OF_ONE_STORY | BudgetRaised):
@@ -215,6 +218,16 @@ class Stories:
     def of(self, story: str | None) -> TrackSupervisor:
         """Return the track that works on a story; `main` where none does."""
         return self._project.tracks.get(story or MAIN, self._desk)
+
+    def _working_on(self, story: str) -> TrackSupervisor:
+        """Return the track that works on a story, or has done so last. Raises Refused where none does."""
+        track = self.of(story)
+        state = track.track.state
+        here = state.story if state is not None else None
+        if here is not None and same_story(here, story):
+            return track
+        hint = command_for(self._project.root, "status")
+        raise Refused(f"{story} is not in flight, {here or 'no story'} is", code="WRONG_STORY", hint=hint)
 
     def _only(self, verb: Verb) -> TrackSupervisor:
         """Return the only track that a verb could be meant for. Raises Refused where there are several."""

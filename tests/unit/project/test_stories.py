@@ -25,7 +25,9 @@ from handoffd.engine.events import (
     Initialised,
     Noted,
     Paused,
+    Reopened,
     Resumed,
+    RolledBack,
     Started,
     StoryClosed,
     StoryOpened,
@@ -136,6 +138,22 @@ async def test_a_verb_is_for_the_story_that_is_named_or_the_only_one_it_fits(tmp
         await all_at(project, "done", "US-002")
         assert isinstance(await given(project, Approved()), Accepted)  # one gate is left
         await eventually(lambda: main_state(project).step == "done")
+
+
+@pytest.mark.parametrize("stories", [1, 2])
+async def test_a_verb_for_a_story_that_is_not_in_flight_hits_no_other_one(
+    tmp_path: Path, stories: int
+) -> None:
+    """It may have been landed, or given up, since the command was thought of."""
+    async with beside(tmp_path, stories=stories) as (_, project):
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        before = project.main.track
+        for verb in (Aborted(), RolledBack(step="bdd"), Reopened(step="bdd"), Noted(text="?"), Paused()):
+            with pytest.raises(Refused) as caught:
+                await given(project, verb, "US-009")
+            assert "WRONG_STORY" == caught.value.code
+        assert before == project.main.track
+        assert isinstance(await given(project, Noted(text="cents"), "US-001"), Accepted)
 
 
 async def test_status_names_each_story_and_the_command_for_it(tmp_path: Path) -> None:
