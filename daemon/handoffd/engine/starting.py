@@ -319,6 +319,9 @@ def _untimely(situation: Situation, event: Started) -> Decision | None:
     if situation.in_flight and ledger.schedule == event.schedule:
         message = f"{situation.state.story} of {event.schedule} is in flight still"
         return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
+    if (beside := next((one for one in ledger.beside if one.schedule == event.schedule), None)) is not None:
+        message = f"{beside.story} of {event.schedule} is in flight still"
+        return refuse(situation, "STORY_IN_PROGRESS", message, command("status"))
     waiting = _waiting_of(situation, event.schedule)
     # Where none is in flight it has its turn now: else it would keep the schedule from ever starting again.
     if waiting is not None and (situation.in_flight or unmet(waiting, ledger)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.beside import Room, Standing, next_beside, standing_of
@@ -31,6 +32,14 @@ def chosen(desk: Track, *others: Standing, room: Room = THREE_AT_ONCE, own: Stan
     """Return the story that gets a track of its own."""
     entry = next_beside(desk, (own, *others), room, auto_continue=True)
     return None if entry is None else entry.story
+
+
+def test_a_schedule_starts_no_story_while_its_last_one_has_a_track_of_its_own() -> None:
+    """Of each schedule, one story is enough at a time; another schedule's may begin."""
+    desk = at_impl(beside=(Queued(story="NIGHT-1", schedule="nightly"),))
+    again = Started(story="NIGHT-2", schedule="nightly", queue=True)
+    Playbook(desk).refused(again, "STORY_IN_PROGRESS")
+    Playbook(desk).given(replace(again, schedule="weekly")).expect(result="accepted")
 
 
 # --- the standing of a track ----------------------------------------------------------------------------
