@@ -511,6 +511,7 @@ class StateEdited(Tagged, frozen=True, kw_only=True):
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     `done` names the stories that were brought to their end elsewhere, as far as that is known.
     `tells`: a person then gets a notice that the story waits for them; False: of a release without it.
+    `own` is the story whose own track it is.
     """
 
     state: State
@@ -519,6 +520,7 @@ class StateEdited(Tagged, frozen=True, kw_only=True):
     overtaken: bool = False
     done: tuple[str, ...] = ()
     tells: bool = False
+    own: str | None = None
 
 
 class NoticeGivenUp(Tagged, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ from handoffd.engine.track import (
     HeldEdit,
     StopReason,
     Track,
+    is_beside,
     lasting,
     next_parked,
     startable,
@@ -428,6 +429,9 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
         return _undo(
             situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
         )
+    if (tracks := _has_another_track(situation, event)) is not None:
+        why = f"STATE.json was changed to {event.state.story or 'no story'}, but {tracks}; it was restored"
+        return _undo(situation, "OTHER_TRACK", why)
     unknown = event.state.step != DONE and event.state.step not in situation.rules.steps
     if unknown:
         return _undo(
@@ -444,6 +448,14 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
     if event.policy == "hold_gates" and (gate := _gate_passed(situation, event.state)) is not None:
         return _hold(situation, event, gate)
     return _adopt(situation, event.state, "changed from outside", event.done, tells=event.tells)
+
+
+def _has_another_track(situation: Situation, event: StateEdited) -> str | None:
+    """Return that the story of an edit has another track than the one edited, in words; None if it has not."""
+    story = event.state.story
+    if event.own is not None and story != event.own:
+        return f"{event.own} has this track to itself"
+    return f"{story} has a track of its own" if is_beside(situation.ledger, story) else None
 
 
 def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from handoffd.clock import Clock
 from handoffd.engine.events import HandoffArrived, StateEdited
-from handoffd.engine.track import Dispatch, Track
+from handoffd.engine.track import Dispatch, Track, own_story
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.files.state_file import Seen, read_state
 from handoffd.inspection.framework import finished_before
@@ -180,6 +180,7 @@ class ExternalChanges:
                 overtaken=overtaken,
                 done=done,
                 tells=True,
+                own=own_story(track.key),
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)

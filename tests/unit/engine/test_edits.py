@@ -24,7 +24,7 @@ from handoffd.engine.events import (
     StateEdited,
 )
 from handoffd.engine.run import Finding
-from handoffd.engine.track import Facts, Ledger, Track
+from handoffd.engine.track import Facts, Ledger, Queued, Track
 from handoffd.protocol.state import State, Status
 
 EXTERNAL = track_at("impl", Status.RUNNING)
@@ -263,6 +263,23 @@ def test_an_edit_to_an_unknown_step_is_undone(policy: Literal["hold_gates", "ado
     """Nothing could follow from it; the warning names the step."""
     play = Playbook(track_at("impl")).refused(edited("deploy", policy=policy), "UNKNOWN_STEP")
     assert "deploy" in play.notices[0].text
+
+
+@pytest.mark.parametrize("story", ["US-2", None])
+def test_an_edit_gives_the_own_track_of_a_story_to_no_other_one(story: str | None) -> None:
+    """Its clone, its branch and its name are that story's, with any policy."""
+    edit = replace(edited("impl", policy="adopt", story=story), own="US-1")
+    play = Playbook(track_at("bdd", story="US-1")).refused(edit, "OTHER_TRACK")
+    assert "US-1 has this track to itself" in play.notices[0].text
+    play.given(replace(edited("impl", policy="adopt", story="US-1"), own="US-1")).expect(result="accepted")
+
+
+def test_an_edit_does_not_take_up_a_story_that_has_a_track_of_its_own() -> None:
+    """Two agents would work in its clone."""
+    ledger = Ledger(automatic=True, beside=(Queued(story="US-2"),))
+    play = Playbook(track_at("impl", ledger=ledger))
+    play.refused(edited("impl", policy="adopt", story="US-2"), "OTHER_TRACK")
+    assert "US-2 has a track of its own" in play.notices[0].text
 
 
 def test_a_project_may_refuse_every_edit_or_trust_every_writer() -> None:

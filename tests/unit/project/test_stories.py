@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -278,6 +279,26 @@ async def test_a_crash_between_the_ends_of_a_story_leaves_no_track(tmp_path: Pat
         async with living(here, root, stored) as project:
             await eventually(lambda: "US-002" not in project.tracks and step_of(project, "US-002") is None)
         assert ["main"] == [one.key.track for one in await here.journal.tracks([root])]
+
+
+async def test_the_state_file_of_a_storys_own_track_stays_that_storys(tmp_path: Path) -> None:
+    """Others may have written one before it begins, may delete it, and may name another story there."""
+    async with beside(tmp_path, stories=1) as (_, project):
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        file = at(project.root, ".ai/states/US-002.json")
+        file.parent.mkdir(exist_ok=True)
+        shutil.copy(at(project.root, ".ai/STATE.json"), file)
+        await given(project, Started(story="US-002"))
+        await eventually(lambda: "US-002" in project.tracks)
+        own = project.tracks["US-002"]
+        await eventually(lambda: own.track.ledger.gate == "review")
+        said = await eventually(lambda: file.exists() and json.loads(file.read_text()))
+        assert ("US-002", "review") == (said["story"], said["step"])
+        for spoilt in (None, said | {"story": "US-009"}, said | {"story": None}):
+            file.unlink() if spoilt is None else file.write_text(json.dumps(spoilt))
+            project.touched()
+            await eventually(lambda: file.exists() and json.loads(file.read_text()) == said)
+        assert own is project.tracks["US-002"]
 
 
 async def test_what_a_story_has_used_stays_counted_when_its_track_ends(tmp_path: Path) -> None:
