@@ -451,7 +451,7 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
 
 
 def _has_another_track(situation: Situation, event: StateEdited) -> str | None:
-    """Return that the story of an edit has another track than the one edited, in words; None if it has not."""
+    """Return that the story of an edit has another track than the one edited, in words."""
     story = event.state.story
     if event.own is not None and story != event.own:
         return f"{event.own} has this track to itself"

@@ -98,13 +98,18 @@ class TrackWorkspace:
     def of_turn(self, track: Track) -> Workspace:
         """Return where an attempt of the turn works; blocks. A clone is there, and ready."""
         where, story = track.works_in(self._key.project), _story_of(track)
-        if story is None or not takes_a_place(track, self._files.settings):
+        if story is None or not takes_a_place(track, self._files.settings, clone=self._wants_clone):
             self._made_for = None
             return where
-        if self._files.settings.workspace.kind == "root":
+        if not self._wants_clone:
             return self._with_branch(where, story)
         clone = self._clones.of(story) if self._made_for == story else None
         return clone.workspace if clone is not None and clone.ready else where
+
+    @property
+    def _wants_clone(self) -> bool:
+        """Whether a story that begins gets a clone: one among several does in any case."""
+        return own_story(self._key) is not None or self._files.settings.workspace.kind == "clone"
 
     def _with_branch(self, where: Workspace, story: str) -> Workspace:
         try:
@@ -170,7 +175,7 @@ class TrackWorkspace:
         if _story_of(track) is None:
             return False
         if where is None:
-            return settings.workspace.kind == "clone" and takes_a_place(track, settings)
+            return self._wants_clone and takes_a_place(track, settings, clone=True)
         return where.kind == "clone" and where.branch is not None
 
     def _lacks(self, track: Track) -> bool:
@@ -391,12 +396,12 @@ def _ended_how(record: ExitRecord) -> str:
 
 
 # --- pure ---------------------------------------------------------------------------------------------
-def takes_a_place(track: Track, settings: ProjectSettings) -> bool:
+def takes_a_place(track: Track, settings: ProjectSettings, *, clone: bool = False) -> bool:
     """Return whether a story that is about to begin has a place of its own, which it does not know yet.
 
-    One that has begun stays where it is, whatever the settings say now.
+    One that has begun stays where it is, whatever the settings say now. `clone`: it gets one in any case.
     """
-    asked = settings.workspace.kind == "clone" or settings.commits != "none"
+    asked = clone or settings.workspace.kind == "clone" or settings.commits != "none"
     return asked and track.ledger.automatic and track.ledger.workspace is None and is_first(track)
 
 

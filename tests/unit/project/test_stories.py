@@ -28,6 +28,7 @@ from handoffd.engine.events import (
     Paused,
     Reopened,
     Resumed,
+    Retried,
     RolledBack,
     Started,
     StoryClosed,
@@ -41,7 +42,7 @@ from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, snapshots_of, story_of, view_of
-from handoffd.protocol.state import State, plain
+from handoffd.protocol.state import State, Status, plain
 
 SIDE_BY_SIDE = "workspace: clone\nstories: {parallel: 3}\n"
 AT_ONCE = f"""\
@@ -299,6 +300,28 @@ async def test_the_state_file_of_a_storys_own_track_stays_that_storys(tmp_path: 
             project.touched()
             await eventually(lambda: file.exists() and json.loads(file.read_text()) == said)
         assert own is project.tracks["US-002"]
+
+
+async def test_a_story_beside_others_works_in_a_clone_though_the_settings_want_none_by_now(
+    tmp_path: Path,
+) -> None:
+    """The project's own folder is the first story's: two would change each other's files there."""
+    settings = SIDE_BY_SIDE.replace("clone", "{kind: clone, setup: [/bin/false]}")
+    async with beside(tmp_path, AT_ONCE, settings, stories=2) as (_, project):
+
+        def waiting() -> list[str]:
+            states = [one.track.state for one in project.tracks.values()]
+            return [one.story or "" for one in states if one and one.status is Status.NEEDS_HUMAN]
+
+        await eventually(lambda: ["US-001", "US-002"] == waiting())
+        at(project.root, ".ai/handoffd.yaml").write_text("workspace: root\nstories: {parallel: 3}\n")
+        await project.trust()
+        for story in ("US-001", "US-002"):
+            await given(project, Retried(), story)
+        await eventually(lambda: all((tmp_path / f"at-US-{one}-bdd").exists() for one in ("001", "002")))
+        kinds = [one.workspace.kind for one in project.tracks.values()]
+        assert ["root", "clone"] == kinds
+        (tmp_path / "go").touch()
 
 
 async def test_what_a_story_has_used_stays_counted_when_its_track_ends(tmp_path: Path) -> None:
