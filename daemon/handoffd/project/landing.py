@@ -114,20 +114,27 @@ class Landings:
         if self.project.main.lasting:
             self.project.main.begin("landing", self._carry_out)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a story is being landed."""
+        return self._request is not None and not self._over.is_set()
+
     def begin(self) -> None:
         """Land the next story that is done, where the settings want that and no other landing goes on."""
-        if self._request is not None and not self._over.is_set():
-            return
+        if not self.goes_on and (ready := self._ready()):
+            self._ask(LandingRequest(story=ready[0], by=ITSELF))
+
+    def _ready(self) -> list[str | None]:
+        """Return the stories that the daemon lands by itself as soon as it can."""
         tracks, desk = [one.track for one in self.project.tracks.values()], self.project.main.track.ledger
         ready = [one.state.story for one in tracks if one.state and self.project.lands_first(one)]
         if self.project.lands_by_itself and desk.automatic and not desk.paused_by:
             ready += desk.to_land
-        if ready:
-            self._ask(LandingRequest(story=ready[0], by=ITSELF))
+        return ready
 
     async def discard(self, story: str, by: str) -> str:
         """Throw away what a story has done; return the ref that keeps it. Raises HandoffdError."""
-        if self._request is not None and not self._over.is_set():
+        if self.goes_on:
             hint = command_for(self.project.root, "land")
             raise Refused("a story is being landed", code="LANDING", hint=hint)
         if any(story in stories_at_work(one.track) for one in self.project.tracks.values()):
@@ -185,7 +192,7 @@ class Landings:
             self._result = await self._landed(request, self._story(request.story))
         except HandoffdError as error:
             self._result = error
-            if request.by == ITSELF and request.story is not None:
+            if request.by == ITSELF and request.story is not None and error.code != "NOT_DONE":
                 await self._refused(request.story, error)
         finally:
             over.set()
@@ -232,6 +239,7 @@ class Landings:
             tests = None if request.untested or already else await self._tested(merge, story)
             try:
                 if not already:
+                    self._must_be_wanted(request, story)
                     await self._asked(partial(self._git.land, merge))
             except Refused as refused:
                 if refused.code != MOVED:
@@ -247,6 +255,13 @@ class Landings:
                 already=already,
             )  # fmt: skip
         raise Refused(f"{onto or 'the branch'} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
+
+    def _must_be_wanted(self, request: LandingRequest, story: str) -> None:
+        """Raise Refused for a story that was taken up again, or paused, while it was tested."""
+        self._story(story)
+        if request.by == ITSELF and story not in self._ready():
+            hint = command_for(self.project.root, "land", "--story", story)
+            raise Refused(f"{story} is not landed for now", code="NOT_DONE", hint=hint)
 
     def _must_be_whole(self, story: str) -> None:
         """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""

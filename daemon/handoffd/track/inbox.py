@@ -112,5 +112,5 @@ def must_not_be_lost(event: Event) -> bool:
     """Return whether a fact exists nowhere else: what a person asked can be asked again, an end cannot."""
     return event.kind in {
         "baseline_measured", "executor_exited", "checks_finished", "spawn_refused", "executor_started",
-        "handoff_settled",
+        "handoff_settled", "landed", "landing_refused",
     }  # fmt: skip

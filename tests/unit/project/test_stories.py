@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.eventually import eventually
-from tests.support.house import HAND_OVER, House, at, house
+from tests.support.house import HAND_OVER, House, at, house, unwritable
 from tests.support.repositories import git
 from tests.unit.project.living import living
 from tests.unit.project.test_landing import commit, said
@@ -480,6 +480,63 @@ async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent
         await eventually((tmp_path / "resolved").exists)
         assert "it does not add up" in (tmp_path / "prompt-US-001-impl").read_text()
         assert "US-001.txt" not in on_main(project)
+
+
+WHEN_LET = """\
+case $PWD in *%40landing*)
+  echo tested >> "$HOME/tests"
+  until test -e "$HOME/let"; do sleep 0.02; done;;
+esac
+"""
+"""A test command that waits for the test where it runs for a landing."""
+
+
+@asynccontextmanager
+async def being_landed(base: Path) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project whose story is just tested, so that the daemon can land it."""
+    async with landing_itself(base) as (here, project):
+        (base / "verdict").write_text(WHEN_LET)
+        await given(project, Started(story="US-001"))
+        await eventually((base / "tests").exists)
+        yield here, project
+
+
+async def test_a_story_that_is_paused_while_it_is_tested_lands_when_it_is_resumed(tmp_path: Path) -> None:
+    """A person who pauses does not find a commit afterwards, and has nothing to put right."""
+    async with being_landed(tmp_path) as (_, project):
+        await given(project, Paused(by="mei"))
+        (tmp_path / "let").touch()
+        await eventually(lambda: not project.landings.goes_on)
+        assert "US-001.txt" not in on_main(project)
+        assert project.main.track.ledger.unlanded is None
+        await given(project, Resumed(by="mei"))
+        await eventually(lambda: "US-001.txt" in on_main(project))
+
+
+async def test_a_story_that_is_reopened_while_it_is_tested_lands_when_it_is_done_again(
+    tmp_path: Path,
+) -> None:
+    """What was tested is not what a person wants on the branch."""
+    async with being_landed(tmp_path) as (_, project):
+        (tmp_path / "hold").touch()
+        assert isinstance(await given(project, Reopened(step="impl", note="cents")), Accepted)
+        (tmp_path / "let").touch()
+        await eventually(lambda: not project.landings.goes_on)
+        assert "US-001.txt" not in on_main(project)
+        (tmp_path / "hold").unlink()
+        await eventually(lambda: "US-001.txt" in on_main(project))
+
+
+async def test_a_landing_is_recorded_once_the_journal_can_be_written_again(tmp_path: Path) -> None:
+    """The branch has moved by then: the story is neither tested again nor left to a person."""
+    async with being_landed(tmp_path) as (here, project):
+        with unwritable(here):
+            (tmp_path / "let").touch()
+            await eventually(lambda: project.main.committed.stuck)
+        await eventually(lambda: project.main.track.ledger.landed)
+        assert "US-001.txt" in on_main(project)
+        assert ["tested"] == (tmp_path / "tests").read_text().split()
+        assert project.main.track.ledger.unlanded is None
 
 
 # --- the same files -----------------------------------------------------------------------------------
