@@ -134,7 +134,8 @@ def say(
     by = by or account()
 
     def without() -> Json:
-        from handoffd.api.chat import Messages, Spoken, only_reads
+        from handoffd.api.chat import Messages, only_reads
+        from handoffd.api.places import Spoken
         from handoffd.api.service import Caller
         from handoffd.entrance import offline
         from handoffd.protocol.state import plain

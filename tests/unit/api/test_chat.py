@@ -13,7 +13,8 @@ from tests.unit.api.conftest import EVE, service_over
 from tests.unit.inspection.making import write
 from tests.unit.journal.making import dispatch, record, track
 
-from handoffd.api.chat import Found, Messages, Places, Progress, Spoken, only_reads
+from handoffd.api.chat import Messages, Progress, only_reads
+from handoffd.api.places import Found, Places, Spoken
 from handoffd.engine.decision import AlreadyRunning, Dispatched, Finished, Refusal
 from handoffd.engine.events import (
     Aborted,
@@ -168,6 +169,39 @@ async def test_an_incomplete_message_is_asked_back(journal: Journal, text: str, 
 
     assert ("error", code, []) == (answer["action"], answer["result"]["code"], supervision.given)
     assert "Understood: " in answer["report"]
+
+
+def two_gates() -> MemorySupervision:
+    """Return a project of which two stories wait at their reviews."""
+    return MemorySupervision(project_view(HERE, track_view(), track_view(track="US-002", story="US-002")))
+
+
+@pytest.mark.parametrize("text", ["approve", "退回 範圍：太大"])
+async def test_a_decision_that_could_be_about_several_stories_is_asked_back(
+    journal: Journal, text: str
+) -> None:
+    """A person answers the notice that came last; which one that was is not known here."""
+    supervision = two_gates()
+
+    answer = await answered(supervision, journal, text)
+
+    assert ("error", "AMBIGUOUS", []) == (answer["action"], answer["result"]["code"], supervision.given)
+
+
+@pytest.mark.parametrize(
+    ("text", "verb"),
+    [
+        ("approve US-002", Approved(story="US-002", undoable=True, by="eve")),
+        ("retry US-002", Retried(by="eve")),
+    ],
+)
+async def test_a_command_is_for_the_story_that_it_names(journal: Journal, text: str, verb: Verb) -> None:
+    """Also where another one is the project's first."""
+    supervision = two_gates()
+
+    await answered(supervision, journal, text)
+
+    assert [(HERE, verb)] == supervision.given
 
 
 async def test_a_refusal_of_the_engine_is_reported_with_the_understood_intent(journal: Journal) -> None:

@@ -47,10 +47,11 @@ from handoffd.api.answers import (
     VerbContext,
 )
 from handoffd.api.arguments import usage, values
-from handoffd.api.chat import Messages, Spoken
+from handoffd.api.chat import Messages
 from handoffd.api.events import follow
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
 from handoffd.api.past import Narrowed
+from handoffd.api.places import Spoken
 from handoffd.api.questions import PROJECT, QUESTIONS, Question, UrlParameter
 from handoffd.api.reads import API, pieces
 from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
