@@ -56,6 +56,15 @@ def standing_of(track: Track, *, held_up: bool = False) -> Standing:
     return "waits" if waits or held_up else "works"
 
 
+def all_wait(track: Track) -> bool:
+    """Return whether what a track waits for keeps each story of the project: no room is made by that.
+
+    So it is with a budget that is not a story's own.
+    """
+    capped = track.ledger.capped
+    return capped is not None and capped.scope not in {"story", "attempt"}
+
+
 def may_land(track: Track) -> bool:
     """Return whether the daemon may land the story of a track, which is done, by itself."""
     ledger = track.ledger

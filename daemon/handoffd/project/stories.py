@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from handoffd.engine.beside import Room, Standing, next_beside, standing_of
+from handoffd.engine.beside import Room, Standing, all_wait, next_beside, standing_of
 from handoffd.engine.decision import Decision, Refusal, Result
 from handoffd.engine.events import (
     Aborted,
@@ -121,6 +121,8 @@ class Stories:
     def _next(self) -> Queued | None:
         settings, desk = self._project.files.settings, self._desk
         if not self._project.workable or not works_beside(settings, desk.track):
+            return None
+        if any(all_wait(track.track) for track in (desk, *self._others)):
             return None
         room = Room(parallel=settings.stories.parallel, waiting=settings.stories.waiting)
         standings = [self._standing(track) for track in (desk, *self._others)]

@@ -23,6 +23,7 @@ from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.events import (
     Aborted,
     Approved,
+    BudgetRaised,
     Initialised,
     Noted,
     Paused,
@@ -322,6 +323,29 @@ async def test_a_story_beside_others_works_in_a_clone_though_the_settings_want_n
         kinds = [one.workspace.kind for one in project.tracks.values()]
         assert ["root", "clone"] == kinds
         (tmp_path / "go").touch()
+
+
+async def test_a_budget_of_all_stories_makes_no_room_for_the_next(tmp_path: Path) -> None:
+    """Each would wait for it with a notice of its own. Once it is raised they go on."""
+    used = Usage(output_tokens=7, cost_usd=5.0, priced="provider")
+    async with house(tmp_path, FREELY, caps={"project_usd": 5}) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE.replace("3", "1") + "auto_continue: true\n")
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await given(project, Started(story="US-001"))
+            await eventually(lambda: project.main.track.ledger.gate == "review")
+        (stored,) = await here.journal.tracks([root])
+        stored = replace(stored, track=stored.track.with_ledger(spent=used))
+        async with living(here, root, (stored,)) as project:
+            for story in ("US-002", "US-003", "US-004"):
+                await given(project, Started(story=story))
+            await eventually(
+                lambda: "US-002" in project.tracks and project.tracks["US-002"].track.ledger.capped
+            )
+            await project.stories.tend()
+            assert ["main", "US-002"] == list(project.tracks)
+            await given(project, BudgetRaised(scope="project", usd=50))
+            await all_at(project, "review", "US-002", "US-003", "US-004")
 
 
 async def test_what_a_story_has_used_stays_counted_when_its_track_ends(tmp_path: Path) -> None:
