@@ -278,7 +278,7 @@ class TrackSupervisor:
             await self._carry_on(event, decision, question)
 
     async def _carry_on(self, event: Event, decision: Decision, question: Question | None) -> None:
-        ran = self.track.ledger.dispatch is not None
+        before, ran = self.track, self.track.ledger.dispatch is not None
         ends = ran and decision.track.ledger.dispatch is None
         orders = await self.committed.commit(
             event,
@@ -291,7 +291,8 @@ class TrackSupervisor:
             question.decision = decision  # whatever ends the track from here on, this is the answer
         if self.committed.left_alone:
             self._home.touched()
-        self._home.stirred()
+        if self.track != before:  # else each look would wake it for a turn that asks for another look
+            self._home.stirred()
         if self._tasks is None or not self._may_go_on():
             self._give_back()
         elif ends:

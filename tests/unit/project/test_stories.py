@@ -325,6 +325,20 @@ async def test_a_story_beside_others_works_in_a_clone_though_the_settings_want_n
         (tmp_path / "go").touch()
 
 
+def calm(project: Project) -> bool:
+    """Return whether nothing goes on in a project, and nothing is about to."""
+    return not project.activity(0).hinted and all(track.idle for track in project.tracks.values())
+
+
+async def test_a_story_that_waits_has_nobody_look_over_and_over(tmp_path: Path) -> None:
+    """Its turn decides nothing, so that there is nothing to look for."""
+    async with house(tmp_path, FREELY) as here, living(here, in_git(tmp_path, SIDE_BY_SIDE)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await given(project, Started(story="US-001", blocked_by=("US-009",)))
+        await eventually(lambda: calm(project), within_s=10)
+        assert main_state(project).status is Status.PENDING
+
+
 async def test_a_budget_of_all_stories_makes_no_room_for_the_next(tmp_path: Path) -> None:
     """Each would wait for it with a notice of its own. Once it is raised they go on."""
     used = Usage(output_tokens=7, cost_usd=5.0, priced="provider")
@@ -342,7 +356,7 @@ async def test_a_budget_of_all_stories_makes_no_room_for_the_next(tmp_path: Path
             await eventually(
                 lambda: "US-002" in project.tracks and project.tracks["US-002"].track.ledger.capped
             )
-            await project.stories.tend()
+            await eventually(lambda: calm(project))
             assert ["main", "US-002"] == list(project.tracks)
             await given(project, BudgetRaised(scope="project", usd=50))
             await all_at(project, "review", "US-002", "US-003", "US-004")
