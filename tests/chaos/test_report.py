@@ -28,7 +28,7 @@ def total(*violations: Violation) -> Total:
 
 def test_every_point_has_its_turn() -> None:
     """And as many daemons die at random instants between them."""
-    drawn = list(islice(plans(Random(1)), 2 * len(POINTS)))
+    drawn = list(islice(plans(Random(1), points=POINTS), 2 * len(POINTS)))
 
     assert set(POINTS) == {plan.point for plan in drawn if plan.point}
     assert len(POINTS) == sum(plan.point is None for plan in drawn)

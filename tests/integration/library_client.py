@@ -75,6 +75,8 @@ def one_story(root: Path, story: str) -> DispatchResult:
             hand_over(root)
             assert isinstance(dispatch(root), NeedsHuman)
             assert approve_review(root, "Fine.", story=story).status is Status.PASS
+            assert undo_approval(root, story=story).status is Status.NEEDS_HUMAN
+            assert approve_review(root, story=story).status is Status.PASS
         turn = dispatch(root)
     assert turn.review_suggested is False
     return turn
@@ -125,6 +127,8 @@ def main(folder: str) -> None:
     assert rollback(root, "bdd").step == "bdd"
     one_story(root, "US-001")
     assert start_custom(root, "Rename the receipt.", label="rename").task_type == "custom"
+    report: Report = night_report(root)
+    assert report.since < report.until
     refused(root)
 
 

@@ -29,6 +29,7 @@ from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
+from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
@@ -49,6 +50,9 @@ ITSELF = "handoffd"
 NOT_GREEN = "NOT_GREEN"
 _FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
 
+_PASSING = frozenset({MOVED, TOO_SLOW})
+AGAIN_S = 60.0
+"""After this many seconds a landing is tried again that failed for a reason which passes by itself."""
 MOST_TRIES = 3
 """How often a branch may move while it is merged and tested."""
 
@@ -87,6 +91,8 @@ class Landings:
         self._request: LandingRequest | None = None
         """The one that goes on, or went on last and was not answered."""
         self._over = asyncio.Event()
+        self._not_before_s = 0.0
+        """When the next one may begin by itself, by the monotonic clock."""
         self._result: LandedView | HandoffdError | None = None
 
     async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
@@ -121,8 +127,15 @@ class Landings:
 
     def begin(self) -> None:
         """Land the next story that is done, where the settings want that and no other landing goes on."""
-        if not self.goes_on and (ready := self._ready()):
+        waits = self._services.clock.monotonic() < self._not_before_s
+        if not waits and not self.goes_on and (ready := self._ready()):
+            self._not_before_s = 0.0
             self._ask(LandingRequest(story=ready[0], by=ITSELF))
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether a landing has failed for a reason that passes, and was not tried again yet."""
+        return self._not_before_s > 0 and bool(self._ready())
 
     def _ready(self) -> list[str | None]:
         """Return the stories that the daemon lands by itself as soon as it can."""
@@ -199,7 +212,14 @@ class Landings:
             self.project.stirred()
 
     async def _refused(self, story: str, error: HandoffdError) -> None:
-        """Report that the daemon could not land a story, and to an agent how it can help."""
+        """Report that the daemon could not land a story, and to an agent how it can help.
+
+        What passes by itself is tried again later, without a word.
+        """
+        if error.code in _PASSING:
+            log.warning("not landed yet", project=self.project.root, story=story, error=error.message)
+            self._not_before_s = self._services.clock.monotonic() + AGAIN_S
+            return
         note = None
         if error.code in _FOR_AN_AGENT:
             with suppress(HandoffdError):

@@ -345,7 +345,7 @@ class Project:
                 )
                 for track in self.tracks.values()
             ),
-            hinted=self._hints.is_set(),
+            hinted=self._hints.is_set() or self.landings.tries_again,
             guests=guests,
             condition=self.condition,
             crashed=self.crash is not None,
@@ -434,7 +434,8 @@ class Project:
                 # A file that a person must fix is not overwritten.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)
-        if not self.workable or any(track.committed.trouble for track in self.tracks.values()):
+        troubled = any(track.committed.trouble for track in self.tracks.values())
+        if troubled or not self.workable or self.landings.tries_again:
             self.touched()
 
 

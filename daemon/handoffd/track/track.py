@@ -71,6 +71,8 @@ class TrackSupervisor:
         self.snapshots = TrackSnapshots(key, home.files, services)
         self._room = Room(key.project, services, Reach(key.project, services.asking))
         self._shortage: Shortage | None = None
+        self._waits_for_another = False
+        """Whether its story waits for another one that means the same files."""
         self._questions = Questions()
         self._alone = asyncio.Lock()
         """Held while a verb decides without a loop, so that one is not begun meanwhile."""
@@ -380,7 +382,9 @@ class TrackSupervisor:
         """
         short = descriptor_shortage(self._services) or await self._room.shortage()
         short = short or await self.place.shortage(track) or await self._no_clone()
-        return short or (await self._home.overlap(self.key) if self._begins_code(track) else None)
+        overlap = await self._home.overlap(self.key) if not short and self._begins_code(track) else None
+        self._waits_for_another = overlap is not None
+        return short or overlap
 
     def _begins_code(self, track: Track) -> bool:
         """Return whether a track is about to be dispatched for the first code of its story."""
@@ -460,7 +464,8 @@ class TrackSupervisor:
         state = self.track.state
         if state is None or not self._may_go_on():
             return False
-        return self.limited is not None or self.place.unlanded or bool(self._turns.unmet(self.track))
+        waits = self._waits_for_another or self.place.unlanded or bool(self._turns.unmet(self.track))
+        return waits or self.limited is not None
 
     @property
     def limited(self) -> str | None:

@@ -41,6 +41,7 @@ from handoffd.engine.run import Usage
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
+from handoffd.project.landing import AGAIN_S, MOST_TRIES
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, snapshots_of, story_of, view_of
 from handoffd.protocol.state import State, Status, plain
@@ -575,6 +576,27 @@ async def test_a_landing_is_recorded_once_the_journal_can_be_written_again(tmp_p
         assert "US-001.txt" in on_main(project)
         assert ["tested"] == (tmp_path / "tests").read_text().split()
         assert project.main.track.ledger.unlanded is None
+
+
+async def test_a_landing_that_the_moment_is_against_is_tried_again_later(tmp_path: Path) -> None:
+    """The branch moves three times while it is tested: no person is asked, and a minute later it lands."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (here, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        (tmp_path / "moving").touch()
+        (tmp_path / "verdict").write_text(
+            'test -e "$HOME/moving" || exit 0; case $PWD in *@landing*) echo >> "$HOME/moved";'
+            f" git -c user.name=m -c user.email=m@x -C {project.root} commit -q --allow-empty -m mine;; esac\n"
+        )
+        (tmp_path / "hold").unlink()
+        await eventually(lambda: project.landings.tries_again)
+        assert MOST_TRIES == len((tmp_path / "moved").read_text().splitlines())
+        assert main_state(project).step == "done"
+        assert project.main.track.ledger.unlanded is None
+        (tmp_path / "moving").unlink()
+        here.clock.ahead_s += AGAIN_S + 1
+        await project.poll()
+        await eventually(lambda: "US-001.txt" in on_main(project))
 
 
 # --- the same files -----------------------------------------------------------------------------------
