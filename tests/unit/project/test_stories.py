@@ -585,8 +585,8 @@ async def test_a_landing_that_the_moment_is_against_is_tried_again_later(tmp_pat
         await eventually((tmp_path / "prompt-US-001-bdd").exists)
         (tmp_path / "moving").touch()
         (tmp_path / "verdict").write_text(
-            'test -e "$HOME/moving" || exit 0; case $PWD in *landing-2*) '
-            f"echo >> $HOME/moved; git -c user.name=m -c user.email=m@x -C {project.root} commit -q --allow-empty -m mine;; esac\n"
+            'test -e "$HOME/moving" || exit 0; case $PWD in *landing-2*) echo >> $HOME/moved;\n'
+            f"git -c user.name=m -c user.email=m@x -C {project.root} commit -q --allow-empty -m mine;; esac\n"
         )
         (tmp_path / "hold").unlink()
         await eventually(lambda: project.landings.tries_again)
