@@ -220,7 +220,7 @@ class Past:
         self, project: str | None = None, by: str | None = None, since: str | None = None
     ) -> UsageAnswer:
         """Return the usage of ended runs, grouped by step or `by`. Raises Refused (BAD_ARGUMENT)."""
-        group, begin = grouping(by), moment_of(since, self.now(), "since")
+        group, begin = grouping(by), moment_of(since, self.now(), "since", "handoffd usage --since 7d")
         root = self.root_of(project)
         sums = await self.journal.usage(group, since=begin, project=root)
         rows, total = usage_report(sums, group, self.names())
@@ -276,10 +276,12 @@ def grouping(text: str | None) -> Grouping:
 WHEN: Final = "7d, 12h, 2w, yesterday, today, a date like 2026-01-31, or an RFC 3339 time"
 
 
-def moment_of(text: str | None, now: datetime, name: str) -> datetime | None:
+def moment_of(
+    text: str | None, now: datetime, name: str, again: str = "handoffd events --since 7d"
+) -> datetime | None:
     """Return the moment for `7d` (ago), `12h`, `2w`, `yesterday` or a date (its local midnight), or a time.
 
-    Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name`.
+    Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and the command to type `again`.
     """
     if not text:
         return None
@@ -293,7 +295,7 @@ def moment_of(text: str | None, now: datetime, name: str) -> datetime | None:
         return moment.astimezone(UTC) if moment.tzinfo else _midnight(moment.date())
     except (ValueError, OverflowError):
         message = f"{name} must be like {WHEN}, not {text[:80]!r}"
-        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd report --since 7d") from None
+        raise Refused(message, code="BAD_ARGUMENT", hint=again) from None
 
 
 _DAYS: Final[Mapping[str, timedelta]] = {"today": timedelta(0), "yesterday": timedelta(days=1)}

@@ -262,8 +262,8 @@ class Reads(Past):
         Raises Refused (BAD_ARGUMENT; TOO_MUCH_HISTORY for a time in which too much happened).
         """
         root, now = self.root_of(project), self.now()
-        begin = moment_of(since or REPORT_SINCE, now, "since") or now
-        end = min(moment_of(until, now, "until") or now, now)
+        begin = moment_of(since or REPORT_SINCE, now, "since", _REPORT) or now
+        end = min(moment_of(until, now, "until", _REPORT) or now, now)
         if begin >= end:
             raise Refused("the report would end before it begins", code="BAD_ARGUMENT", hint=_REPORT)
         night = await self.journal.past.night(Part(project=root, since=begin, until=end))
