@@ -281,7 +281,7 @@ def moment_of(
 ) -> datetime | None:
     """Return the moment for `7d` (ago), `12h`, `2w`, `yesterday` or a date (its local midnight), or a time.
 
-    Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and the command to type `again`.
+    Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and what to type `again`.
     """
     if not text:
         return None

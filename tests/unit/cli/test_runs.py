@@ -52,7 +52,7 @@ def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands
     assert handoffd("report", *since, "--markdown").out.startswith("# Report")
     assert handoffd("report", *since, "--html").out.startswith("<!doctype html>")
     wrong = handoffd("report", "--since", "soon")
-    assert (1, True) == (wrong.code, "next: handoffd report --since 7d" in wrong.err)
+    assert (1, True) == (wrong.code, "next: handoffd report --since 12h" in wrong.err)
 
 
 # --- stories -----------------------------------------------------------------------------------------
