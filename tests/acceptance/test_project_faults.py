@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -160,7 +160,8 @@ def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> Non
         daemon.kill()
         for process in [*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim]:
             process.kill()
-        psutil.Process(track["pid"]).kill()
+        with suppress(psutil.NoSuchProcess):  # the launcher may have ended it just now
+            psutil.Process(track["pid"]).kill()
         forge(run_dir, stranger.pid)
 
         daemon.start()
