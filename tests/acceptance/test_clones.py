@@ -278,6 +278,35 @@ def test_a_branch_that_moves_while_it_is_tested_is_merged_and_tested_again(tmp_p
         assert " M draft.txt\n?? mine.txt\n" == told(project, "status", "--porcelain")
 
 
+def test_the_projects_command_is_given_a_story_once_whatever_dies(tmp_path: Path) -> None:
+    """It outlives the daemon, and the next one finds it at work, or its end."""
+    project = made(tmp_path)
+    command = tmp_path / "pull-request"
+    command.write_text(
+        f"#!/bin/sh\necho $HANDOFFD_BRANCH >> {tmp_path}/given\n"
+        f"until test -e {tmp_path}/answer-comes; do sleep 0.05; done\necho pull/12\n"
+    )
+    command.chmod(0o755)
+    settings = json.loads((project / ".ai/handoffd.yaml").read_text())
+    settings["stories"] = {"land_command": [str(command)], "land": "command"}
+    (project / ".ai/handoffd.yaml").write_text(json.dumps(settings))
+    with running(tmp_path, settings_of(tmp_path, project)) as daemon:
+        at_work(daemon, tmp_path, project)
+        for _ in range(2):
+            eventually_sync(lambda: lines(tmp_path / "given"))
+            daemon.kill()
+            daemon.start()
+        said = daemon.verb("land", project, story="US-001")
+        assert said.get("checking"), said
+        (tmp_path / "answer-comes").touch()
+        said = land(daemon, project)
+
+        assert ("command", "pull/12") == (said["how"], said["told"])
+        assert ["handoffd/US-001"] == lines(tmp_path / "given")
+        assert not (project / "US-001.txt").exists()
+        assert "taken US-001, for main: pull/12" in said["message"]
+
+
 def test_a_story_waits_until_clones_take_less(tmp_path: Path) -> None:
     """Its clone is made when the one before is landed, which goes for it."""
     project = made(tmp_path)

@@ -134,7 +134,16 @@ _MEANINGS: Mapping[str, str] = {
     "stories.waiting": (
         "Most of its stories that may wait, for a person, a limit or a budget, while the next one is begun."
     ),
-    "stories.land": "Who lands a story that is done in a clone: you (`ask`), or the daemon (`auto`).",
+    "stories.land": (
+        "Who lands a story that is done in a clone: you (`ask`), the daemon (`auto`), `stories.land_command`"
+        " (`command`), or none of them (`branch`: its branch is all that you want)."
+    ),
+    "stories.land_command": (
+        "What takes a story that is done, as an argv list: it opens a pull request, for instance. It runs in"
+        " the project's folder, outside of the sandbox."
+    ),
+    "stories.land_command_min": "Minutes that it may take.",
+    "stories.protected": 'Branches on which nothing is landed: `[main, "release/*"]`.',
     "stories.overlap": (
         "What a story does, before its first step with code, where another one changes the same files: `wait`"
         " until that has landed, or `warn` in `status`."

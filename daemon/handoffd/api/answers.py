@@ -15,6 +15,7 @@ from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit, Moment
+from handoffd.engine.track import LandedBy
 from handoffd.engine.views import (
     AppliedKind,
     BacklogView,
@@ -511,6 +512,12 @@ class LandedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="lan
     """Of the project's tests on the merged files; null: none were run."""
     already: bool
     """Whether the branch had all of it before."""
+    to: str | None
+    """The step up to which the story was landed; null: all of it."""
+    how: LandedBy
+    """`command`: a command of the project has taken the story, whose own branch ends at `commit`."""
+    told: str | None
+    """The last line that the command has printed."""
     checking: bool
     """Whether it is being merged and tested still: ask again."""
     message: str

@@ -315,6 +315,18 @@ def _auto_continue(fact: Json) -> str:
     return f"the next story of the backlog will start {said}"
 
 
+def _landed(fact: Json) -> str:
+    story, onto, commit = fact["story"], fact["onto"], fact["commit"][:12]
+    match fact.get("how", "merge"):
+        case "branch":
+            return f"{story} was left on its branch {onto}, at {commit}"
+        case "command":
+            said = f": {fact['told']}" if fact["told"] else ""
+            return f"the project's command took {story} at {commit}, for {onto}{said}"
+    part = f"up to {fact['up_to']} " if fact.get("up_to") else ""
+    return f"{story} was merged {part}into {onto} at {commit}"
+
+
 def _rejected(fact: Json) -> str:
     reason = f" for {fact['reason']}" if fact["reason"] else ""
     return f"the human step was rejected{reason}{_note(fact)}"
@@ -384,7 +396,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "backlog_added": _added,
     "auto_continue_chosen": _auto_continue,
     "discarded": lambda fact: f"{fact['story']} was discarded; {fact['kept']} keeps it",
-    "landed": lambda fact: f"{fact['story']} was merged into {fact['onto']} at {fact['commit'][:12]}",
+    "landed": _landed,
     "landing_refused": lambda fact: f"{fact['story']} could not be landed: {fact['why']}",
     "story_opened": lambda fact: f"{fact['story']} of the backlog got a track of its own",
     "story_closed": lambda fact: f"the track of {fact['story']} has ended",

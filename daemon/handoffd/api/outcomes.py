@@ -93,8 +93,9 @@ def landed(outcome: LandedView, root: str, called: str | None, following: str | 
     again = command_for(root, "land", "--story", outcome.story) if outcome.going_on else following
     return LandedAnswer(
         project=root, called=called, story=outcome.story, onto=outcome.onto, commit=outcome.commit,
-        files=outcome.files, tests=outcome.tests.counts if outcome.tests is not None else None,
-        already=outcome.already, checking=outcome.going_on, message=told, next_command=again,
+        files=outcome.files, tests=outcome.tests,
+        already=outcome.already, to=outcome.to, how=outcome.how, told=outcome.told,
+        checking=outcome.going_on, message=told, next_command=again,
         caller_instruction=f"{told}; {f'next: {again}' if again else 'nothing else follows'}",
     )  # fmt: skip
 
@@ -115,8 +116,12 @@ def _landing_in_words(landed: LandedView) -> str:
     if landed.already:
         return f"{landed.story} is on {landed.onto} already"
     tests = landed.tests
-    ran = f"; {counted(tests.counts.passed, 'test passes', 'tests pass')} there" if tests is not None else ""
-    return f"{landed.story} is on {landed.onto} now: {counted(landed.files, 'file')} changed{ran}"
+    ran = f"; {counted(tests.passed, 'test passes', 'tests pass')} there" if tests is not None else ""
+    if landed.how == "command":
+        said = f": {landed.told}" if landed.told else ""
+        return f"stories.land_command has taken {landed.story}, for {landed.onto}{said}{ran}"
+    part = f" up to {landed.to}" if landed.to is not None else ""
+    return f"{landed.story} is on {landed.onto} now{part}: {counted(landed.files, 'file')} changed{ran}"
 
 
 def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:

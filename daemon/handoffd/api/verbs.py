@@ -401,6 +401,7 @@ _SPECS: Final = (
         parameters=(
             Parameter(name="story", type="story", help="a finished story; default: the one that ended last"),
             Parameter(name="onto", type="text", help="a branch; default: the one that the story began at"),
+            Parameter(name="to", type="step", help="only what was done up to this step"),
             Parameter(name="untested", type="flag", help="do not run the tests", forces=True),
         ),
         guard="always",

@@ -155,11 +155,22 @@ def close_track(situation: Situation, event: TrackClosed) -> Decision:
 
 # --- the landing of a story that is done ----------------------------------------------------------------
 def landed(situation: Situation, event: Landed) -> Decision:
-    """Note that the branch of a story was merged."""
-    decision = accept(
-        _settled(situation, event.story), f"{event.story} is on {event.onto} now, at {event.commit[:12]}"
-    )
-    return replace(decision, memorable=True)
+    """Note that a story has landed: its branch was merged, or that is left to others."""
+    track = situation.track if event.up_to is not None else _settled(situation, event.story)
+    return replace(accept(track, landed_in_words(event)), memorable=True)
+
+
+def landed_in_words(event: Landed) -> str:
+    """Return where a story has landed."""
+    match event.how:
+        case "merge":
+            part = f" up to {event.up_to}" if event.up_to is not None else ""
+            return f"{event.story} is on {event.onto} now{part}, at {event.commit[:12]}"
+        case "branch":
+            return f"{event.story} is on its branch {event.onto}, at {event.commit[:12]}"
+        case "command":
+            said = f": {event.told}" if event.told else ""
+            return f"{event.story} was given to stories.land_command, for {event.onto}{said}"
 
 
 def discarded(situation: Situation, event: Discarded) -> Decision:

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from handoffd.engine.run import Cap, End, Exit, Finding, PostCheck, Scope, Silence, Usage
-from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
+from handoffd.engine.track import BroughtBack, LandedBy, Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts
@@ -196,23 +196,21 @@ class Noted(Tagged, frozen=True, kw_only=True):
 
 
 class RolledBack(Tagged, frozen=True, kw_only=True):
-    """Go back to an earlier step; with `files`, also to the files as they were before it."""
+    """Go back to an earlier step; with `files`, also to the files as they were before it.
+
+    `over`: also to files that not only attempts have changed. `brought` is what was done before the decision.
+    """
 
     step: str
     force: bool = False
     files: bool = False
     over: bool = False
-    """Whether also to files that not only attempts have changed."""
     brought: BroughtBack | None = None
-    """What was done to the files, which comes before the decision."""
     by: str = "cli"
 
 
 class Reopened(Tagged, frozen=True, kw_only=True):
-    """Take up a finished story again at `step`.
-
-    `entry` is the form of what is appended to the history: 1 as releases before wrote it, 2 as the reference.
-    """
+    """Take up a finished story again at `step`; `entry` is the form of its history, 2 the reference's."""
 
     step: str
     note: str | None = None
@@ -249,11 +247,17 @@ class PostChecked(Tagged, frozen=True, kw_only=True):
 
 
 class Landed(Tagged, frozen=True, kw_only=True):
-    """The branch of a story is part of the branch `onto`, which ends at `commit`."""
+    """The branch of a story is part of the branch `onto`, which ends at `commit`; `up_to` a step, or whole.
+
+    If it was not merged, `commit` ends its own branch; `told` is the last line that a command has printed.
+    """
 
     story: str
     onto: str
     commit: str
+    up_to: str | None = None
+    how: LandedBy = "merge"
+    told: str | None = None
     by: str = "cli"
 
 
@@ -341,14 +345,16 @@ class Advanced(Tagged, frozen=True, kw_only=True):
 
 
 class DispatchFailed(Tagged, frozen=True, kw_only=True):
-    """A dispatch could not be prepared: prompt template, settings, or (`end`) no such `executor`."""
+    """A dispatch could not be prepared: prompt template, settings, or (`end`) no such `executor`.
+
+    `standby`: who else could have it; None: of a release that did not look after the executor's fault.
+    """
 
     code: str
     message: str
     end: End | None = None
     executor: str | None = None
     standby: Standby | None = None
-    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
 
 
 class BaselineMeasured(Tagged, frozen=True, kw_only=True):
@@ -360,10 +366,7 @@ class BaselineMeasured(Tagged, frozen=True, kw_only=True):
 
 
 class ExecutorStarted(Tagged, frozen=True, kw_only=True):
-    """The executor's process runs; `pid` is its own, not the shim's.
-
-    `at` is when it began, which may be long before; None where that is not known.
-    """
+    """The executor's process runs; `pid` is its own, not the shim's. It began `at`, maybe long before."""
 
     dispatch: str
     pid: int
@@ -457,6 +460,7 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
     baseline that fail or error, `regressed` passed in it and fail now, `failing` leaves its failures out.
     `verified`: not by the exit code alone. `held`: what a red step left is kept for green ones. `unproven`:
     why a run without failures proves nothing; None in earlier releases. `note` is about the measurement.
+    `line` was printed last, for lists; None: of a release that had the whole `tail` quoted there.
     """
 
     __test__ = False
@@ -474,7 +478,6 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
     tail: str = ""
     seconds: float = 0.0
     line: str | None = None
-    """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
     held: bool = False
     unproven: str | None = None
     note: str | None = None
@@ -524,10 +527,7 @@ class StateEdited(Tagged, frozen=True, kw_only=True):
 
 
 class NoticeGivenUp(Tagged, frozen=True, kw_only=True):
-    """A sink did not take notices of this track for as long as the settings allow.
-
-    `first` is the id of the first of `count` notices; `why` is the sink's last failure.
-    """
+    """A sink did not take `count` notices for too long, `first` is the first's id; `why` it failed last."""
 
     sink: str
     count: int

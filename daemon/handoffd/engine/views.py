@@ -13,7 +13,7 @@ from msgspec import Struct
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import Footprint, Moment
-from handoffd.engine.track import EXTERNAL
+from handoffd.engine.track import EXTERNAL, LandedBy
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
@@ -394,28 +394,32 @@ class WorkspaceView(Struct, frozen=True, kw_only=True):
 
 
 class LandingRequest(Struct, frozen=True, kw_only=True):
-    """What a person wants to have landed. `story` None: the one that is done; `onto` None: where it began."""
+    """What a person wants to land. None: the `story` that is done, `onto` where it began, not `to` a step."""
 
     story: str | None = None
     onto: str | None = None
+    to: str | None = None
     untested: bool = False
     by: str = "cli"
 
 
 class LandedView(Struct, frozen=True, kw_only=True):
-    """The outcome of a landing; it goes on while only the story is known."""
+    """The outcome of a landing; it goes on while only the story is known. `told` is by a command.
+
+    `onto` is the branch that has it now, and ends at `commit`; `files` have changed there.
+    """
 
     story: str
     onto: str | None = None
-    """The branch that has it now."""
     commit: str | None = None
-    """Where that branch ends."""
     files: int = 0
-    """How many files changed there."""
-    tests: TestEvidence | None = None
-    """The project's tests on the merged files; null: none were run."""
+    tests: TestCounts | None = None
+    """Of the project's tests on the merged files; null: none were run."""
     already: bool = False
     """Whether all of it was there before."""
+    to: str | None = None
+    how: LandedBy = "merge"
+    told: str | None = None
     going_on: bool = False
 
 

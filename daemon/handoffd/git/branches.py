@@ -18,6 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
+import msgspec
+
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
 from handoffd.files.atomic import replace_text
@@ -40,6 +42,7 @@ CHECKED_OUT = "BRANCH_CHECKED_OUT"
 
 _HISTORY = ".ai/history.md"
 _END = "end"
+_STEPS = "steps.json"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
@@ -187,6 +190,20 @@ class StoryBranch:
             if known:
                 into.delete_ref(self._ref, known)
             return kept
+
+    def note_step(self, step: str, commit: str) -> None:
+        """Remember where a step that was accepted has ended; blocks."""
+        steps = self._steps() | {step: commit}
+        replace_text(self._worktree.shadow / _STEPS, msgspec.json.encode(steps))
+
+    def end_of_step(self, step: str) -> str | None:
+        """Return where a step has ended, None where it is not known; blocks."""
+        return self._steps().get(step)
+
+    def _steps(self) -> dict[str, str]:
+        with suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode((self._worktree.shadow / _STEPS).read_bytes(), type=dict[str, str])
+        return {}
 
     # --- the clone -------------------------------------------------------------------------------
     @contextmanager

@@ -58,6 +58,10 @@ class Merge(Struct, frozen=True, kw_only=True):
     commit: str
     files: int
     """How many files it changes."""
+    branch: str = ""
+    """The story's own."""
+    end: str = ""
+    """What of it is landed: the commit at its end, or at the end of a step."""
 
     @property
     def onto(self) -> str:
@@ -112,8 +116,20 @@ class Landing:
         self._worktree = Worktree(root, state_dir, environment)
 
     @disk_faults()
-    def prepare(self, story: str, onto: str | None, message: bytes, at: datetime) -> Merge:
+    def prepare(
+        self,
+        story: str,
+        onto: str | None,
+        message: bytes,
+        at: datetime,
+        *,
+        up_to: str | None = None,
+        moves: bool = True,
+    ) -> Merge:
         """Make the commit that `onto` (None: the branch that is checked out) will end at.
+
+        `up_to` is a commit of the story's branch, in place of its end. `moves`: the branch will be moved, so
+        that a checkout of it must not be in the way.
 
         Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY.
         """
@@ -129,10 +145,14 @@ class Landing:
             if ref is None or not was or ref == f"{HEADS}{branch}":
                 why = f"{onto or 'what is checked out'} is not a branch to land on"
                 raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} branch --list")
+            if up_to is not None and not git.is_so("merge-base", "--is-ancestor", up_to, end):
+                why = f"{up_to[:12]} is not on {branch}"
+                raise Refused(why, code="NO_BRANCH", hint=_branches(repository))
+            end = up_to or end
             commit = self._merged(git, was, end, branch, message, at)
             files = _differing(git, was, commit)
-            merge = Merge(ref=ref, was=was, commit=commit, files=files)
-            if self._follows(repository, merge):
+            merge = Merge(ref=ref, was=was, commit=commit, files=files, branch=branch, end=end)
+            if moves and self._follows(repository, merge):
                 self._may_follow(repository, git, merge)
             return merge
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.run import Usage
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import LandedBy, TrackKey
 from handoffd.errors import Refused
 from handoffd.journal.codec import moment
 from handoffd.journal.connections import Run
@@ -105,6 +105,9 @@ class StoryEnd(Struct, frozen=True, kw_only=True):
     onto: str | None = None
     commit: str | None = None
     """Of a landing: the branch that has the story, and where that ended then."""
+    how: LandedBy = "merge"
+    told: str | None = None
+    """The last line of the command that has taken the story."""
 
 
 class StoredStory(Struct, frozen=True, kw_only=True):
@@ -128,6 +131,9 @@ class _Landing(Struct, frozen=True):
     story: str | None = None
     onto: str | None = None
     commit: str | None = None
+    up_to: str | None = None
+    how: LandedBy = "merge"
+    told: str | None = None
 
 
 _landing = msgspec.json.Decoder(_Landing)
@@ -190,10 +196,12 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
     for seq, at, project, track, kind, story, event in rows:
         if story is not None and part.story in {None, story}:
             told_of = _Landing() if event is None else decoded(_landing.decode, event, project, track)
+            if told_of.up_to is not None:
+                continue  # the rest of the story is still to be landed
             yield StoryEnd(
                 seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), story=story,
                 kind=kind if kind in {"landed", "discarded", "aborted"} else "done",
-                onto=told_of.onto, commit=told_of.commit,
+                onto=told_of.onto, commit=told_of.commit, how=told_of.how, told=told_of.told,
             )  # fmt: skip
 
 

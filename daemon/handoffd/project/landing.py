@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from shlex import quote
 from typing import Protocol, TypeVar
@@ -22,18 +23,20 @@ from msgspec.structs import replace
 from handoffd.engine.decision import to_land
 from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
-from handoffd.engine.track import Track, Workspace
+from handoffd.engine.track import LandedBy, Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
-from handoffd.git.branches import HEADS, StoryBranch, branch_of
+from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
 from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
+from handoffd.project.landing_command import LandingCommand
 from handoffd.protocol.rules import DONE
+from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach, resolved
@@ -87,6 +90,7 @@ class Landings:
         self._services = services
         self._git = Landing(project.root, services.settings.state_dir, services.environment)
         self._clones = Clones(project.root, services.settings.state_dir, services.environment)
+        self._command = LandingCommand(project.root, services)
         self._reach = Reach(project.root, services.asking)
         self._request: LandingRequest | None = None
         """The one that goes on, or went on last and was not answered."""
@@ -101,7 +105,7 @@ class Landings:
             self._ask(request)
             if not self.project.main.lasting:
                 await self._carry_out()
-        elif self._request != request:
+        elif not _is_same(self._request, request):
             why = f"{self._request.story or 'a story'} is being landed"
             raise Refused(why, code="LANDING", hint=command_for(self.project.root, "land"))
         over = self._over
@@ -202,7 +206,7 @@ class Landings:
         request, over = self._request, self._over
         self._result = Refused("the landing was cut off; type it again", code="CUT_OFF")
         try:
-            self._result = await self._landed(request, self._story(request.story))
+            self._result = await self._landed(request, self._meant(request))
         except HandoffdError as error:
             self._result = error
             if request.by == ITSELF and request.story is not None and error.code != "NOT_DONE":
@@ -228,6 +232,19 @@ class Landings:
         refused = LandingRefused(story=story, why=error.message, note=note)
         await self.project.track_of(story).give(refused)
 
+    def _meant(self, request: LandingRequest) -> str:
+        """Return the story to land: all of one that is done, or part of any. Raises Refused."""
+        if request.to is None:
+            return self._story(request.story)
+        if self.project.files.settings.stories.land == "command":
+            why = "stories.land: command takes whole stories, not up to a step"
+            raise Refused(why, code="WHOLE_STORIES", hint=command_for(self.project.root, "land"))
+        tracks = [one.track for one in self.project.tracks.values()]
+        known = [one.state.story for one in tracks if one.state is not None and one.state.story is not None]
+        if request.story is None and len(known) > 1:
+            raise self._unsaid(None, known)
+        return request.story or (known[0] if known else self._story(None))
+
     def _story(self, story: str | None) -> str:
         """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
         tracks = [one.track for one in self.project.tracks.values()]
@@ -251,34 +268,80 @@ class Landings:
         return Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
 
     async def _landed(self, request: LandingRequest, story: str) -> LandedView:
-        await self._asked(partial(self._must_be_whole, story))
-        onto = request.onto or self._onto(story)
+        settings = self.project.files.settings.stories
+        if settings.land == "branch" and request.by == ITSELF:
+            return await self._left(story)
+        if request.to is None:
+            await self._asked(partial(self._must_be_whole, story))
+        up_to = await to_thread.run_sync(self._end_of_step, story, request.to)
         for _ in range(MOST_TRIES):
-            merge = await self._asked(partial(self._prepared, story, onto, request.by))
-            already = merge.commit == merge.was
-            tests = None if request.untested or already else await self._tested(merge, story)
+            merge = await self._asked(partial(self._prepared, request, story, up_to))
             try:
-                if not already:
-                    self._must_be_wanted(request, story)
-                    await self._asked(partial(self._git.land, merge))
+                return await self._carried(request, story, merge)
             except Refused as refused:
                 if refused.code != MOVED:
                     raise
-                log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
-                continue
-            await self.project.track_of(story).give(
-                Landed(story=story, onto=merge.onto, commit=merge.commit, by=request.by)
-            )
-            self._services.clone_space.forget()  # its clone may go now
-            return LandedView(
-                story=story, onto=merge.onto, commit=merge.commit, files=merge.files, tests=tests,
-                already=already,
-            )  # fmt: skip
-        raise Refused(f"{onto or 'the branch'} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
+            log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
+        branch = request.onto or self._onto(story) or "the branch"
+        raise Refused(f"{branch} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
+
+    async def _left(self, story: str) -> LandedView:
+        """Take note that the branch of a story is all that was wanted, once it is whole."""
+        await self._asked(partial(self._must_be_whole, story))
+        branch, commit = await self._asked(partial(self._branch_of, story))
+        landed = Landed(story=story, onto=branch, commit=commit, how="branch", by=ITSELF)
+        await self.project.track_of(story).give(landed)
+        return LandedView(story=story, onto=branch, commit=commit, how="branch")
+
+    async def _carried(self, request: LandingRequest, story: str, merge: Merge) -> LandedView:
+        """Move the branch, or have the project's command take the story, once the tests have passed."""
+        settings, already = self.project.files.settings, merge.commit == merge.was
+        given = settings.stories.land == "command" and not already
+        if not (given or already):
+            self._must_be_open(merge, story)
+        counts = given and await to_thread.run_sync(self._is_given, request, story, merge)
+        tests = None if request.untested or already or counts else await self._tested(merge, story)
+        told = None
+        if not already:
+            self._must_be_wanted(request, story)
+        if given:
+            text, again = self._text_of(story), request.by != ITSELF
+            told = await self._command.take(story, text, merge, settings, again=again)
+        elif not already:
+            await self._asked(partial(self._git.land, merge))
+        how: LandedBy = "command" if given else "merge"
+        view = LandedView(
+            story=story, onto=merge.onto, commit=merge.end if given else merge.commit, files=merge.files,
+            tests=None if tests is None else tests.counts, already=already, to=request.to, how=how, told=told,
+        )  # fmt: skip
+        await self._record(view, request.by)
+        return view
+
+    async def _record(self, view: LandedView, by: str) -> None:
+        assert view.onto is not None
+        assert view.commit is not None
+        told = Landed(
+            story=view.story, onto=view.onto, commit=view.commit, up_to=view.to, how=view.how, told=view.told,
+            by=by,
+        )  # fmt: skip
+        await self.project.track_of(view.story).give(told)
+        self._services.clone_space.forget()  # its clone may go now
+
+    def _is_given(self, request: LandingRequest, story: str, merge: Merge) -> bool:
+        return self._command.has(story, merge.end, again=request.by != ITSELF)
+
+    def _must_be_open(self, merge: Merge, story: str) -> None:
+        """Raise Refused for a branch that no landing may move."""
+        patterns = self.project.files.settings.stories.protected
+        if any(fnmatchcase(merge.onto, pattern) for pattern in patterns):
+            hint = command_for(self.project.root, "land", "--story", story, "--onto", "BRANCH")
+            why = f"{merge.onto} is not moved by a landing (stories.protected); {story} is on {merge.branch}"
+            raise Refused(why, code="PROTECTED_BRANCH", hint=hint)
 
     def _must_be_wanted(self, request: LandingRequest, story: str) -> None:
         """Raise Refused for a story that was taken up again, or paused, while it was tested."""
-        self._story(story)
+        if request.to is None:
+            self._story(story)
         if request.by == ITSELF and story not in self._ready():
             hint = command_for(self.project.root, "land", "--story", story)
             raise Refused(f"{story} is not landed for now", code="NOT_DONE", hint=hint)
@@ -293,8 +356,7 @@ class Landings:
         clone = self._clones.of(story)
         if clone is None:
             return
-        state_dir, environment = self._services.settings.state_dir, self._services.environment
-        branch = StoryBranch(self.project.root, clone.workspace, state_dir, environment)
+        branch = self._branch(clone)
         branch.publish()
         if (unkept := branch.unkept()) is not None:
             why = f"{story} is not all on {clone.workspace.branch}: {unkept}"
@@ -307,13 +369,39 @@ class Landings:
             return clone.workspace.onto
         return where.onto if where is not None and state is not None and state.story == story else None
 
-    def _prepared(self, story: str, onto: str | None, by: str) -> Merge:
-        text = self.project.track_of(story).track.ledger.texts.get(story)
+    def _end_of_step(self, story: str, step: str | None) -> str | None:
+        """Return the commit with which a step has ended, None for no step. Raises Refused."""
+        clone = self._clones.of(story)
+        if step is None:
+            return None
+        commit = None if clone is None else self._branch(clone).end_of_step(step)
+        if commit is None:
+            hint = f"git -C {quote(self.project.root)} log {quote(self._branch_of(story)[0])}"
+            raise Refused(f"{story} has no commit of {step} in a clone", code="NO_STEP", hint=hint)
+        return commit
+
+    def _prepared(self, request: LandingRequest, story: str, up_to: str | None) -> Merge:
+        text, onto = self._text_of(story), request.onto or self._onto(story)
         title = f": {text.title}" if text is not None else ""
-        message = f"Land {story}{title}\n\nStory: {story}\nBy: {' '.join(by.split())}\n".encode(
-            errors="replace"
-        )
-        return self._git.prepare(story, onto, message, self._services.clock.now())
+        part = f" up to {request.to}" if request.to is not None else ""
+        by = " ".join(request.by.split())
+        message = f"Land {story}{part}{title}\n\nStory: {story}\nBy: {by}\n".encode(errors="replace")
+        moves = self.project.files.settings.stories.land != "command"
+        now = self._services.clock.now()
+        return self._git.prepare(story, onto, message, now, up_to=up_to, moves=moves)
+
+    def _branch_of(self, story: str) -> tuple[str, str]:
+        """Return the branch of a story, and where it ends; blocks. Raises StoreError."""
+        project = repository_at(self.project.root)
+        branch = branch_of(project, story)
+        return branch, end_of(project, f"{HEADS}{branch}")
+
+    def _branch(self, clone: Clone) -> StoryBranch:
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        return StoryBranch(self.project.root, clone.workspace, state_dir, environment)
+
+    def _text_of(self, story: str) -> StoryText | None:
+        return self.project.track_of(story).track.ledger.texts.get(story)
 
     async def _asked(self, work: Callable[[], _T]) -> _T:
         return await self._reach.asked(work, LIMIT_S + 10)
@@ -363,6 +451,11 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
+
+
+def _is_same(goes_on: LandingRequest, asked: LandingRequest) -> bool:
+    """Return whether a landing that goes on is what is asked for again, by anyone."""
+    return replace(asked, story=asked.story or goes_on.story, by=goes_on.by) == goes_on
 
 
 def stories_at_work(track: Track) -> frozenset[str | None]:

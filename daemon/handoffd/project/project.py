@@ -199,7 +199,7 @@ class Project:
     @property
     def lands_by_itself(self) -> bool:
         """Whether the daemon lands stories that are done, as the settings say."""
-        return self.files.settings.stories.land == "auto"
+        return self.files.settings.stories.land != "ask"
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
 from handoffd.engine.wording import counted, shortened, span
-from handoffd.report.values import Coming, Cost, Down, Report, TimeSpent
+from handoffd.report.values import Coming, Cost, Down, EndedStory, Report, TimeSpent
 from handoffd.settings.paths import shared
 
 WIDTH: Final = 80
@@ -85,10 +85,21 @@ def _who(name: str, story: str | None) -> str:
 
 def _landed(report: Report) -> Iterator[Line]:
     for one in report.landed:
-        said = f"done, on the branch {one.branch}" if one.branch else "done"
-        if one.outcome == "landed":
-            said = f"merged into {one.onto} at {(one.commit or '')[:12]}"
-        yield Line(_who(one.name, one.story), printable(said))
+        yield Line(_who(one.name, one.story), printable(_where(one)))
+
+
+def _where(one: EndedStory) -> str:
+    """Return where the work of a story is that is over."""
+    at = f"at {(one.commit or '')[:12]}"
+    if one.outcome == "done":
+        return f"done, on the branch {one.branch}" if one.branch else "done"
+    match one.how:
+        case "branch":
+            return f"on its branch {one.onto} {at}"
+        case "command":
+            taken = one.told or f"taken by the project's command, {at}"
+            return f"for {one.onto}: {taken}"
+    return f"merged into {one.onto} {at}"
 
 
 def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from handoffd.engine.run import Moment, Scope, Unit
+from handoffd.engine.track import LandedBy
 
 MOST_LISTED: Final = 100
 """Entries of one list; the ones that are left out are counted."""
@@ -36,6 +37,9 @@ class EndedStory(Entry, frozen=True, kw_only=True):
     branch: str | None
     """Of one that is done and not landed: where it is, if it has a branch."""
     at: Moment
+    how: LandedBy = "merge"
+    told: str | None = None
+    """What the command has printed that has taken it."""
 
 
 class WaitingStory(Entry, frozen=True, kw_only=True):

@@ -464,6 +464,16 @@ SpelledWorkspace = Annotated[
 """One word alone is its kind."""
 
 
+Landing = Literal["ask", "auto", "branch", "command"]
+
+
+def _are_branches(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    odd = next((one for one in patterns if not one or one.startswith(("refs/", "/")) or "\0" in one), None)
+    if odd is not None:
+        raise ValueError(f"{odd!r} is not a branch: write main, or release/* for all that begin so")
+    return patterns
+
+
 class StoriesSettings(_Section):
     """How many stories of the project are in flight at once; more than one needs clones."""
 
@@ -471,10 +481,23 @@ class StoriesSettings(_Section):
     """Most stories that are worked on at once."""
     waiting: int = Field(5, ge=0, le=1_000)
     """Most stories that may wait, for a person for instance, while the next one is begun."""
-    land: Literal["ask", "auto"] = "ask"
-    """Who lands a story of a clone that is done: a person, or the daemon."""
+    land_command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """argv of what takes a story that is done: it opens a pull request, for instance."""
+    land_command_min: Minutes = 10
+    land: Landing = "ask"
+    """Who lands a story of a clone that is done: a person, the daemon, `land_command`, or none of them: its
+    branch is all that is wanted."""
+    protected: Annotated[tuple[str, ...], AfterValidator(_are_branches)] = ()
+    """Branches that no landing moves: `main`, `release/*`."""
     overlap: Literal["wait", "warn"] = "wait"
     """Whether a story waits, before its code, for another one that changes the same files."""
+
+    @field_validator("land")
+    @classmethod
+    def _must_have_a_command(cls, land: Landing, info: ValidationInfo) -> Landing:
+        if land == "command" and info.data.get("land_command") is None:
+            raise ValueError("command needs stories.land_command: [PROGRAM, ARGUMENT, ...]")
+        return land
 
 
 Commits = Literal["step", "story", "agent", "none"]

@@ -312,7 +312,9 @@ class TrackWorkspace:
         branch, author = self._branch(where), self._files.settings.commit_author
         if message is not None:
             branch.commit(message, author, label.at)
-        branch.publish()
+        end = branch.publish()
+        if end is not None:
+            branch.note_step(label.step, end)
         if where.kind == "clone" and label.story is not None:
             self._bring_home(label.story)
         left_out = branch.left_out if message is not None else ()

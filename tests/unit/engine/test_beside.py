@@ -10,7 +10,7 @@ from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.beside import Room, Standing, next_beside, standing_of
 from handoffd.engine.decision import Accepted, Refusal
-from handoffd.engine.events import Started, StoryClosed, StoryOpened, TrackClosed, TrackOpened
+from handoffd.engine.events import Landed, Started, StoryClosed, StoryOpened, TrackClosed, TrackOpened
 from handoffd.engine.routing import waits_in_words
 from handoffd.engine.run import Cap, Finding, Scope, Usage
 from handoffd.engine.track import HeldEdit, Ledger, Queued, Track, Workspace, text_of
@@ -201,3 +201,33 @@ def test_a_track_begins_with_its_story_and_ends_with_nothing() -> None:
 def test_a_track_does_not_end_while_its_executor_runs() -> None:
     """The end of that must be recorded somewhere."""
     assert isinstance(Playbook(dispatched("impl")).given(TrackClosed(why="?")).decision.result, Refusal)
+
+
+# --- the landing of a story that is done ----------------------------------------------------------------
+DONE_IN_CLONE = Ledger(automatic=True, workspace=BRANCH)
+
+
+@pytest.mark.parametrize(
+    ("event", "landed", "said"),
+    [
+        (Landed(story="US-1", onto="main", commit="c0"), True, "US-1 is on main now, at c0"),
+        (
+            Landed(story="US-1", onto="main", commit="c0", up_to="impl"), False,
+            "US-1 is on main now up to impl, at c0",
+        ),
+        (
+            Landed(story="US-1", onto="handoffd/US-1", commit="c0", how="branch"), True,
+            "US-1 is on its branch handoffd/US-1, at c0",
+        ),
+        (
+            Landed(story="US-1", onto="main", commit="c0", how="command", told="pull/12"), True,
+            "US-1 was given to stories.land_command, for main: pull/12",
+        ),
+    ],
+)  # fmt: skip
+def test_a_story_has_landed_unless_a_part_of_it_is_left(event: Landed, landed: bool, said: str) -> None:
+    """And the history says where it is."""
+    play = Playbook(track_at("done", Status.PASS, ledger=DONE_IN_CLONE)).given(event)
+    assert landed == play.ledger.landed
+    assert isinstance(play.decision.result, Accepted)
+    assert said == play.decision.result.message

@@ -25,6 +25,7 @@ from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
 from handoffd.git.worktree import Worktree
+from handoffd.journal.records import WHOLE
 from handoffd.project.landing import finish_landings
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
@@ -38,11 +39,11 @@ FINE, RED = "exit 0\n", "echo it does not add up; exit 1\n"
 
 
 @asynccontextmanager
-async def done(
-    base: Path, settings: str = TESTED, level: str = "auto"
+async def at_review(
+    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE
 ) -> AsyncIterator[tuple[House, Project]]:
-    """Lend a project with a story that is done in a clone; `level` is that of the sandbox."""
-    (base / "verdict").write_text(FINE)
+    """Lend a project with a story that waits in a clone for its review; `level` is that of the sandbox."""
+    (base / "verdict").write_text(verdict)
     async with (
         house(base, WORKING, sandbox={"level": level}) as here,
         living(here, in_git(base, settings)) as project,
@@ -50,6 +51,15 @@ async def done(
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001"))
         await eventually(lambda: shown(project)["step"] == "review")
+        yield here, project
+
+
+@asynccontextmanager
+async def done(
+    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE
+) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project with a story that is done in a clone."""
+    async with at_review(base, settings, level, verdict) as (here, project):
         await project.main.give(Approved(story="US-001"))
         await eventually(lambda: shown(project)["step"] == "done")
         yield here, project
@@ -354,6 +364,138 @@ async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:
 
 
 # --- throwing a story away ------------------------------------------------------------------------------
+# --- up to a step, and branches that nothing lands on -------------------------------------------------
+async def test_part_of_a_story_is_landed_up_to_a_step(tmp_path: Path) -> None:
+    """The rest stays to be landed, and the story is not over by that."""
+    async with done(tmp_path) as (here, project):
+        told = await land(here, project, to="impl")
+
+        assert ("US-001", "main", "impl") == (told.story, told.onto, told.to)
+        assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
+        assert "Step: impl" in said(project, "log", "-1", "--format=%B", "main")
+        assert not project.main.track.ledger.landed
+        (known,) = await here.journal.past.stories(WHOLE, 10)
+        assert known.end is not None
+        assert "done" == known.end.kind
+
+        assert (await land(here, project)).to is None
+        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+        assert project.main.track.ledger.landed
+
+
+async def test_part_of_a_story_at_work_is_landed(tmp_path: Path) -> None:
+    """It is what was accepted, whatever an agent has written since."""
+    async with at_review(tmp_path) as (here, project):
+        assert "NOT_DONE" == (await refused(here, project)).code
+        told = await land(here, project, to="bdd")
+
+        assert ("US-001", "bdd\n") == (told.story, at(project.root, "work.txt").read_text())
+        assert "review" == shown(project)["step"]
+
+
+async def test_a_step_that_was_not_accepted_has_nothing_to_land(tmp_path: Path) -> None:
+    """The refusal shows how to look for a commit."""
+    async with at_review(tmp_path) as (here, project):
+        error = await refused(here, project, to="impl")
+
+        assert ("NO_STEP", "US-001 has no commit of impl in a clone") == (error.code, error.message)
+        assert f"git -C {project.root} log handoffd/US-001" == error.hint
+
+
+@pytest.mark.parametrize(("pattern", "onto"), [("main", None), ("release/*", "release/1.2")])
+async def test_nothing_is_landed_on_a_protected_branch(
+    tmp_path: Path, pattern: str, onto: str | None
+) -> None:
+    """Neither what is tested nor what is not; another branch may be named."""
+    settings = f"{TESTED}stories: {{protected: ['{pattern}']}}\n"
+    async with done(tmp_path, settings) as (here, project):
+        for name in ("release/1.2", "next"):
+            assert 0 == git(Path(project.root), "branch", name)
+        was = said(project, "rev-parse", "main", "release/1.2")
+        error = await refused(here, project, onto=onto, untested=True)
+
+        assert "PROTECTED_BRANCH" == error.code
+        assert "stories.protected" in error.message
+        assert was == said(project, "rev-parse", "main", "release/1.2")
+        assert "next" == (await land(here, project, onto="next")).onto
+
+
+# --- by itself: left on the branch, or given to the project's command ---------------------------------
+async def test_a_branch_may_be_all_that_is_wanted(tmp_path: Path) -> None:
+    """The story is over then, without a merge and without tests; a person may still land it."""
+    async with done(tmp_path, f"{TESTED}stories: {{land: branch}}\n") as (here, project):
+        await eventually(lambda: project.main.track.ledger.landed)
+
+        (event,) = [one for one in await here.journal.events(0, None, 100) if one.kind == "landed"]
+        end = said(project, "rev-parse", "handoffd/US-001")
+        assert ("branch", "handoffd/US-001", end) == tuple(
+            event.event[key] for key in ("how", "onto", "commit")
+        )
+        assert not at(project.root, "work.txt").exists()
+        assert "main" == (await land(here, project, story="US-001")).onto
+
+
+def taking(base: Path, script: str = "") -> str:
+    """Return the settings of a project whose command notes what it gets, and then runs `script`."""
+    command = base / "take"
+    command.write_text(
+        "#!/bin/sh\n"
+        f'echo "$HANDOFFD_STORY $HANDOFFD_BRANCH $HANDOFFD_COMMIT $HANDOFFD_ONTO $PWD" >> {base}/taken\n'
+        f"{script}\n"
+    )
+    command.chmod(0o755)
+    return f"{TESTED}stories: {{land: command, land_command: [{command}]}}\n"
+
+
+async def test_the_projects_command_takes_a_story(tmp_path: Path) -> None:
+    """Once the tests have passed on the merged files, which no branch gets; its last line is remembered."""
+    settings = taking(tmp_path, 'echo "opened"; echo "https://example.org/pull/12"')
+    async with done(tmp_path, settings) as (here, project):
+        await eventually(lambda: project.main.track.ledger.landed)
+
+        end = said(project, "rev-parse", "handoffd/US-001")
+        assert f"US-001 handoffd/US-001 {end} main {project.root}\n" == (tmp_path / "taken").read_text()
+        assert not at(project.root, "work.txt").exists()
+        (known,) = await here.journal.past.stories(WHOLE, 10)
+        assert known.end is not None
+        last = (known.end.how, known.end.onto, known.end.commit, known.end.told)
+        assert ("command", "main", end, "https://example.org/pull/12") == last
+
+
+async def test_a_command_that_fails_waits_for_a_person_who_may_have_it_run_again(tmp_path: Path) -> None:
+    """It is not tried again by itself."""
+    settings = taking(tmp_path, f"cat {tmp_path}/says; test -e {tmp_path}/fine")
+    (tmp_path / "says").write_text("no such remote\n")
+    async with done(tmp_path, settings) as (here, project):
+        await eventually(lambda: project.main.track.ledger.unlanded)
+        why = project.main.track.ledger.unlanded
+        assert why is not None
+        assert why.endswith("take ended with exit code 1: no such remote")
+        assert "LAND_COMMAND_FAILED" == (await refused(here, project)).code
+
+        (tmp_path / "fine").touch()
+        told = await land(here, project)
+        assert ("command", "no such remote") == (told.how, told.told)
+        assert 3 == len((tmp_path / "taken").read_text().splitlines())
+        assert project.main.track.ledger.landed
+
+
+async def test_merged_files_that_fail_their_tests_are_not_given_to_the_command(tmp_path: Path) -> None:
+    """They go back to an agent, as in any landing by itself."""
+    in_landing = 'case "$PWD" in *landing*) echo "it does not add up"; exit 1;; esac\n'
+    async with done(tmp_path, taking(tmp_path), verdict=in_landing) as (_, project):
+        await eventually(lambda: project.main.track.ledger.unlanded)
+        assert 2 == project.main.track.ledger.resolves
+        assert not (tmp_path / "taken").exists()
+
+
+async def test_a_command_has_no_parts_of_stories(tmp_path: Path) -> None:
+    """There is one pull request of a story."""
+    async with done(tmp_path, taking(tmp_path)) as (here, project):
+        await eventually(lambda: project.main.track.ledger.landed)
+        assert "WHOLE_STORIES" == (await refused(here, project, to="impl")).code
+
+
 async def test_a_discarded_story_has_neither_clone_nor_branch_and_a_ref_keeps_it(tmp_path: Path) -> None:
     """Also what was not committed; the next command is about another story."""
     async with done(tmp_path) as (here, project):

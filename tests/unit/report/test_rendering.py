@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from tests.unit.journal.making import NOW
 from tests.unit.report.nights import WHOSE, report
 
+from handoffd.engine.track import LandedBy
 from handoffd.protocol.state import encoded
 from handoffd.report.rendering import as_html, as_markdown, as_text
 from handoffd.report.values import (
     Cost,
     Down,
+    EndedStory,
     FailedStep,
     More,
     Report,
@@ -59,6 +61,22 @@ Time
 
 Goes on (1)
   shop US-1             at impl, waits for a slot; then US-2, US-3""" == as_text(report(), UTC)
+
+
+@pytest.mark.parametrize(
+    ("how", "told", "said"),
+    [
+        ("branch", None, "on its branch main at c0ffee"),
+        ("command", None, "for main: taken by the project's command, at c0ffee"),
+        ("command", "https://example.org/shop/pull/12", "for main: https://example.org/shop/pull/12"),
+    ],
+)
+def test_a_story_may_have_landed_without_a_merge(how: LandedBy, told: str | None, said: str) -> None:
+    """With what the command has printed: where to look."""
+    story = EndedStory(
+        **WHOSE, outcome="landed", onto="main", commit="c0ffee", branch=None, at=NOW, how=how, told=told
+    )
+    assert said in " ".join(as_text(report(landed=(story,)), UTC).split())
 
 
 def test_a_quiet_night_is_a_line() -> None:

@@ -325,6 +325,25 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
     ] == [str(problem) for problem in caught.value.problems]
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("land: command", "stories.land: command needs stories.land_command: [PROGRAM, ARGUMENT, ...]"),
+        ("protected: [refs/heads/main]", "stories.protected: 'refs/heads/main' is not a branch: write main"),
+        (
+            "land: always",
+            "stories.land: must be one of the allowed values, not 'always' (allowed: ask, auto, ",
+        ),
+    ],
+)
+def test_a_landing_that_cannot_be_meant_is_refused(line: str, said: str) -> None:
+    """It has its line, and what to write."""
+    with pytest.raises(InvalidFile) as caught:
+        load_project(f"stories:\n  {line}\n", ".ai/handoffd.yaml")
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(f".ai/handoffd.yaml:2: {said}")
+
+
 @pytest.mark.parametrize("text", ["- a\n", "a: &x b\nc: *x\n", "a: {b: [\n", "auto: true\nauto: false\n"])
 def test_hostile_or_broken_text_is_an_error_and_no_more(text: str) -> None:
     """The reader raises InvalidFile."""
@@ -340,7 +359,8 @@ def test_all_but_the_language_needs_trust() -> None:
         "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
         "allow_test_changes: [x], stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
-        "stories: {parallel: 2, waiting: 1, land: auto, overlap: warn}, "
+        "stories: {parallel: 2, waiting: 1, land: auto, land_command: [x], land_command_min: 1, "
+        "protected: [main], overlap: warn}, "
         "commit_author: J <j@x>, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",
