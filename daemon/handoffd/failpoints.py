@@ -24,6 +24,8 @@ Point = Literal[
     "after_clone",
     "before_branch",
     "after_branch",
+    "before_taking_in",
+    "after_taking_in",
     "before_landing",
     "after_landing",
     "before_opening",

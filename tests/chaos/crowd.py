@@ -52,9 +52,13 @@ Step: $HANDOFFD_STEP
 Run: $HANDOFFD_RUN
 Agent: yes"
 fi
-mkdir -p work
-echo "$HANDOFFD_STEP $HANDOFFD_RUN" >> "work/$HANDOFFD_STORY.log"
-case $HANDOFFD_STORY in *[369]) ;; *) echo "$HANDOFFD_STORY" >> contested.txt;; esac
+if test "$HANDOFFD_STEP" = update-memory; then
+  echo "- $HANDOFFD_STORY $HANDOFFD_RUN" >> PROJECT_MEMORY.md
+else
+  mkdir -p work
+  echo "$HANDOFFD_STEP $HANDOFFD_RUN" >> "work/$HANDOFFD_STORY.log"
+  case $HANDOFFD_STORY in *[369]) ;; *) echo "$HANDOFFD_STORY" >> contested.txt;; esac
+fi
 {HAND_OVER}"""
 
 _TESTS = """\
@@ -71,7 +75,8 @@ _KNOWN = frozenset({"ALREADY_RUNNING", "ALREADY_COMPLETED"})
 _RULES = {
     "steps": {
         "bdd": {"next_on_pass": "impl", "timeout_min": 5},
-        "impl": {"next_on_pass": "done", "timeout_min": 5, "max_attempts": 5},
+        "impl": {"next_on_pass": "update-memory", "timeout_min": 5, "max_attempts": 5},
+        "update-memory": {"max_attempts": 5},
     }
 }
 

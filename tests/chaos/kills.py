@@ -74,7 +74,10 @@ TIMES = (1, 1, 2, 3, 5, 8)
 OF_CLONES: Sequence[Point] = (
     "before_clone", "after_clone", "before_branch", "after_branch", "before_landing", "after_landing",
 )  # fmt: skip
-OF_STORIES: Sequence[Point] = ("before_opening", "after_opening", "before_closing", "after_closing")
+OF_STORIES: Sequence[Point] = (
+    "before_opening", "after_opening", "before_closing", "after_closing",
+    "before_taking_in", "after_taking_in",
+)  # fmt: skip
 """Only where several stories of a project are in flight at once."""
 ALONE: Sequence[Point] = tuple(point for point in POINTS if point not in OF_STORIES)
 

@@ -22,9 +22,10 @@ import msgspec
 
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
+from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import read_project_file, write_project_file
-from handoffd.git.command import FAILED, Git
+from handoffd.git.command import ATTRIBUTES, FAILED, Git
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
@@ -43,6 +44,9 @@ CHECKED_OUT = "BRANCH_CHECKED_OUT"
 _HISTORY = ".ai/history.md"
 _END = "end"
 _STEPS = "steps.json"
+_TAKING = "taking"
+_UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
+"""Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
@@ -108,13 +112,51 @@ class StoryBranch:
                 told = git.run("commit-tree", tree, *parents, given=message, at=at, author=author)
                 made = told.decode().strip()
             if self._clone:
-                note_end(self._worktree, made)
-                self._check_out(repository, made)
-                self._worktree.has_head(made)
+                self._stand(repository, made)
             else:
                 self._may_move(repository)
                 self._move(git, end_of(repository, self._ref), made)
             return made
+
+    @disk_faults()
+    def take_in(self, message: bytes, at: datetime) -> str | None:
+        """Merge what the story's base branch has got meanwhile into a clone; return the commit.
+
+        None where there is no news, where both conflict, and where not all of the clone is committed: then it
+        stays as it is. Files of an agent that are in the way raise StoreError, and stay, too.
+        """
+        with self._opened(self._worktree.limit_s) as (repository, git):
+            git.durable = True
+            parent, news = self._parent(repository, git), self._news()
+            if parent is None or not news or _follows(git, news, parent):
+                return None
+            self._finish_taking(git, parent)
+            tree = self._with_history(repository, git, self._worktree.tree(repository, git))
+            if tree != git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip():
+                return None
+            merged, conflicts = merged_tree(git, self._worktree, parent, news)
+            if conflicts:
+                return None
+            told = git.run("commit-tree", merged, "-p", parent, "-p", news, given=message, at=at)
+            made = told.decode().strip()
+            replace_text(self._worktree.shadow / _TAKING, f"{parent} {made}\n")
+            reached("before_taking_in")
+            git.run("read-tree", "-m", "-u", parent, made)
+            reached("after_taking_in")
+            self._stand(repository, made)
+            (self._worktree.shadow / _TAKING).unlink()
+            return made
+
+    def _news(self) -> str:
+        """Return where the branch ends that the story began at, empty where it began at none."""
+        return "" if self._onto is None else end_of(repository_at(self._root), f"{HEADS}{self._onto}")
+
+    def _finish_taking(self, git: Git, parent: str) -> None:
+        """Have the files as before a merge that a crash has cut off: no agent has been at work since."""
+        was, _, made = _line(self._worktree.shadow / _TAKING).partition(" ")
+        if was == parent:
+            git.run("read-tree", "--reset", "-u", made)
+            git.run("read-tree", "-m", "-u", made, parent)
 
     @disk_faults()
     def unkept(self) -> str | None:
@@ -160,7 +202,7 @@ class StoryBranch:
                 raise self._diverged(project)
             self._may_move(project)
             into = self._into(project, git)
-            self._bring(git, into, end, [one for one in (known, self._base) if one])
+            self._bring(git, into, end, [one for one in (known, self._base, self._news()) if one])
             # Again, by the project's objects: an agent may have made up what the clone's say.
             if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
                 raise self._diverged(project)
@@ -184,7 +226,7 @@ class StoryBranch:
             if end != known:
                 if known and not _follows(git, known, end):
                     raise self._diverged(project)
-                self._bring(git, into, end, [one for one in (known, self._base) if one])
+                self._bring(git, into, end, [one for one in (known, self._base, self._news()) if one])
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
             into.move_ref(kept, end, "0" * len(end))
             if known:
@@ -247,6 +289,12 @@ class StoryBranch:
             return tree
         git.run("update-index", "-z", "--stdin", given=os.fsencode(path) + b"\0")
         return git.run("write-tree").decode().strip()
+
+    def _stand(self, repository: Repository, commit: str) -> None:
+        """Have the clone be at a commit whose files it has."""
+        note_end(self._worktree, commit)
+        self._check_out(repository, commit)
+        self._worktree.has_head(commit)
 
     def _check_out(self, repository: Repository, commit: str) -> None:
         """Have the clone stand on its branch at a commit that holds the files as they are.
@@ -397,6 +445,21 @@ def _goes_on(git: Git, known: str, head: str) -> bool:
     with suppress(StoreError):
         return _follows(git, known, head) and git.is_so(*words)
     return False
+
+
+def merged_tree(git: Git, worktree: Worktree, one: str, other: str) -> tuple[str, list[str]]:
+    """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
+    replace_text(worktree.shadow / ATTRIBUTES, _UNITED)
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
+    try:
+        told = git.run(*words, fine=(0, 1))
+    except StoreError as error:
+        if "usage:" not in error.message:
+            raise
+        why = "this git cannot merge without a checkout: 2.38 or a later one can"
+        raise StoreError(why, code=error.code, hint="git --version") from error
+    tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
+    return tree, paths
 
 
 def _follows(git: Git, earlier: str, later: str) -> bool:

@@ -26,9 +26,9 @@ from handoffd.engine.wording import first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of
+from handoffd.git.branches import HEADS, branch_of, end_of, merged_tree
 from handoffd.git.clones import APART
-from handoffd.git.command import ATTRIBUTES, Git
+from handoffd.git.command import Git
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.worktree import Worktree, disk_faults
 
@@ -40,8 +40,6 @@ MOVED = "BRANCH_MOVED"
 FOR_LANDING = f"{APART}landing-"
 """How the name begins of a clone in which merged files are tested."""
 
-_UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
-"""Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _NOTE = "landing.json"
 _MOST_NAMED = 10
 _PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
@@ -173,7 +171,7 @@ class Landing:
                 return known
             if git.is_so("merge-base", "--is-ancestor", was, end):
                 return replace(known, would="forward", files=_differing(git, was, end))
-            tree, conflicts = self._merged_tree(git, was, end)
+            tree, conflicts = merged_tree(git, self._worktree, was, end)
             if conflicts:
                 return replace(known, would="conflict", conflicts=tuple(conflicts))
             return replace(known, would="merge", files=_differing(git, was, tree))
@@ -192,15 +190,18 @@ class Landing:
             return News(onto=ref.removeprefix(HEADS), commit=commit, subjects=tuple(told.splitlines()))
 
     @disk_faults()
-    def code_of(self, story: str, base: str) -> frozenset[str]:
+    def code_of(self, story: str, base: str, onto: str | None) -> frozenset[str]:
         """Return the files that a story has changed since `base`, and those there that its papers name.
 
-        Papers themselves are left out: each story adds to the same ones.
+        What it has taken in of the branch `onto` since is not its own. Papers themselves are left out: each
+        story adds to the same ones.
         """
         with self._worktree.opened(LIMIT_S) as (repository, git):
             end = end_of(repository, f"{HEADS}{branch_of(repository, story)}")
             if not end:
                 return frozenset()
+            if onto is not None and (news := end_of(repository, f"{HEADS}{onto}")):
+                base = git.run("merge-base", end, news, fine=(0, 1)).decode().strip() or base
             changed = _paths(git.run("diff-tree", "-r", "-z", "--name-only", base, end))
             there = _paths(git.run("ls-tree", "-r", "-z", "--name-only", base))
             papers = sorted(path for path in changed if path.endswith(_PAPERS))[:_MOST_PAPERS]
@@ -217,27 +218,13 @@ class Landing:
             return was
         if git.is_so("merge-base", "--is-ancestor", was, end):
             return end
-        tree, paths = self._merged_tree(git, was, end)
+        tree, paths = merged_tree(git, self._worktree, was, end)
         if paths:
             why = f"{branch} conflicts in {first_few(paths)}"
             hint = f"git -C {quote(self._root)} merge {quote(branch)}"
             raise Refused(why, code=CONFLICT, hint=hint)
         made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
         return made.decode().strip()
-
-    def _merged_tree(self, git: Git, was: str, end: str) -> tuple[str, list[str]]:
-        """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
-        replace_text(self._worktree.shadow / ATTRIBUTES, _UNITED)
-        words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", was, end)
-        try:
-            told = git.run(*words, fine=(0, 1))
-        except StoreError as error:
-            if "usage:" not in error.message:
-                raise
-            why = "this git cannot merge without a checkout: 2.38 or a later one can"
-            raise StoreError(why, code=error.code, hint="git --version") from error
-        tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
-        return tree, paths
 
     @disk_faults()
     def land(self, merge: Merge) -> None:

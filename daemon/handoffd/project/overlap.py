@@ -109,7 +109,8 @@ class Overlaps:
         where, state = track.ledger.workspace, track.state
         if state is None or state.story is None or where is None or where.base is None:
             return frozenset()
-        return await self._reach.asked(partial(self._git.code_of, state.story, where.base), LIMIT_S + 10)
+        look = partial(self._git.code_of, state.story, where.base, where.onto)
+        return await self._reach.asked(look, LIMIT_S + 10)
 
     async def _to_take_in(self, name: str) -> str | None:
         """Note what the agent of a story that has waited takes in first; no turn goes before that note."""

@@ -38,7 +38,7 @@ from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
-from handoffd.protocol.rules import DONE
+from handoffd.protocol.rules import DONE, Rule
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
@@ -49,6 +49,7 @@ from handoffd.track.services import GIB, Files, Services
 log = structlog.get_logger(__name__)
 
 
+PAPERS = frozenset({"PROJECT_MEMORY.md", ".ai/history.md"})
 SETUP_FAILED = "SETUP_FAILED"
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
@@ -143,6 +144,7 @@ class TrackWorkspace:
             if unlanded is not None:
                 return unlanded
             if not await to_thread.run_sync(self._lacks, track):
+                await self._take_in(track)
                 return None
             assert story is not None
             if (crowded := await to_thread.run_sync(self._crowded, story)) is not None:
@@ -152,6 +154,21 @@ class TrackWorkspace:
         what = "its clone" if self._making_for == story else f"the clone of {self._making_for}"
         what = f"{what} {self._making}"
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
+
+    async def _take_in(self, track: Track) -> None:
+        """Merge what has landed meanwhile before a step that only writes papers; where that fails, go on without.
+
+        The landing merges, too: a conflict is found there.
+        """
+        state, where = track.state, track.ledger.workspace
+        if state is None or where is None or not writes_papers(self._files.rules.steps.get(state.step)):
+            return
+        message = f"{state.story}: take in {where.onto}\n\nStory: {state.story}\n".encode(errors="replace")
+        work = partial(self._branch(where).take_in, message, self._services.clock.now())
+        try:
+            await self._git.asked(work, FIRST_LIMIT_S + 10)
+        except StoreError as error:
+            log.warning("not taken in", project=self._key.project, story=state.story, error=error.message)
 
     @contextmanager
     def taken(self, story: str) -> Iterator[None]:
@@ -405,6 +422,11 @@ def takes_a_place(track: Track, settings: ProjectSettings, *, clone: bool = Fals
     """
     asked = clone or settings.workspace.kind == "clone" or settings.commits != "none"
     return asked and track.ledger.automatic and track.ledger.workspace is None and is_first(track)
+
+
+def writes_papers(rule: Rule | None) -> bool:
+    """Return whether a step may write nothing but the papers to which each story adds lines."""
+    return rule is not None and bool(rule.claude_writes) and {*rule.claude_writes} <= PAPERS
 
 
 def message_of(label: Label, before: Track, after: Track) -> bytes:

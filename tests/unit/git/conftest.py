@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
@@ -14,6 +15,7 @@ from textwrap import dedent
 import pytest
 from tests.support.repositories import git
 
+from handoffd import failpoints
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones
 
@@ -143,3 +145,28 @@ def killed_at(tmp_path: Path, project: Path, state: Path) -> Killed:
         assert -9 == ended.returncode
 
     return run
+
+
+class Crashed(BaseException):
+    """In place of a crash: nothing catches it."""
+
+
+@contextmanager
+def crashing(point: str, does: Callable[[], object]) -> Iterator[None]:
+    """Have something happen when a point is first reached."""
+    left = [does]
+
+    def act(reached: str, _: str) -> None:
+        if reached == point and left:
+            left.pop()()
+
+    failpoints.arm(act)
+    try:
+        yield
+    finally:
+        failpoints.arm(None)
+
+
+def crash() -> None:
+    """End what goes on where it is."""
+    raise Crashed

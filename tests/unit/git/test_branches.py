@@ -9,11 +9,12 @@ import hashlib
 import os
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.repositories import git, said
-from tests.unit.git.conftest import AT, AsAnother, Branch, Killed, Make
+from tests.unit.git.conftest import AT, AsAnother, Branch, Crashed, Killed, Make, crash, crashing
 
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
@@ -200,6 +201,117 @@ assert ("kept",) == branch.left_out
 
     assert "kept" == said(project, "-c", "safe.directory=*", "show", f"{NAME}:kept")
     assert "new" == said(project, "-c", "safe.directory=*", "show", f"{NAME}:new")
+
+
+# --- what has landed meanwhile ------------------------------------------------------------------------
+def by_a_person(project: Path, **files: str) -> str:
+    """Commit files on the project's own branch, and return the commit."""
+    for name, text in files.items():
+        (project / name).write_text(text)
+    assert 0 == git(project, "add", "--all")
+    assert 0 == git(project, "commit", "--quiet", "-m", "landed")
+    return said(project, "rev-parse", "main")
+
+
+def test_a_clone_takes_in_what_has_landed(project: Path, folder: Path, one: StoryBranch) -> None:
+    """It has the files of both, its branch both commits as parents, and nothing is left to commit."""
+    work(folder)
+    mine = kept(one)
+    (folder / "build.log").write_text("not in git\n")
+    theirs = by_a_person(project, other="landed\n", kept="changed\n")
+    made = one.take_in(b"take in main\n", AT)
+
+    assert made == one.publish() == said(project, "rev-parse", NAME) == said(folder, "rev-parse", "HEAD")
+    assert [mine, theirs] == said(project, "show", "--no-patch", "--format=%P", NAME).split()
+    assert ("landed\n", "changed\n", "new\n") == tuple(
+        (folder / name).read_text() for name in ("other", "kept", "new")
+    )
+    assert "" == said(folder, "status", "--porcelain")
+    assert (folder / "build.log").exists()
+    assert "" == said(project, "fsck", "--strict", "--no-dangling")
+    assert one.take_in(b"again\n", AT) is None
+    work(folder, "more\n")
+    assert made == said(folder, "rev-parse", f"{kept(one)}^")
+
+
+def test_papers_to_which_both_have_added_are_taken_in(project: Path, folder: Path, one: StoryBranch) -> None:
+    """Both lines are kept."""
+    work(folder, "- US-1\n", name="PROJECT_MEMORY.md")
+    kept(one)
+    by_a_person(project, **{"PROJECT_MEMORY.md": "- US-0\n"})
+
+    assert one.take_in(b"take in main\n", AT) is not None
+    assert ["- US-0", "- US-1"] == sorted((folder / "PROJECT_MEMORY.md").read_text().splitlines())
+
+
+def conflicting(project: Path, folder: Path, one: StoryBranch) -> None:
+    """Have both change a file."""
+    work(folder, "mine\n", name="kept")
+    kept(one)
+    by_a_person(project, kept="theirs\n")
+
+
+def unfinished(project: Path, folder: Path, one: StoryBranch) -> None:
+    """Have the clone hold what is not committed."""
+    kept(one)
+    by_a_person(project, other="landed\n")
+    work(folder, "half\n", name="kept")
+
+
+@pytest.mark.parametrize("happens", [conflicting, unfinished])
+def test_what_cannot_be_taken_in_leaves_the_clone_as_it_is(
+    project: Path, folder: Path, one: StoryBranch, happens: Callable[[Path, Path, StoryBranch], None]
+) -> None:
+    """A conflict is the landing's matter; what is not committed is in the next commit."""
+    happens(project, folder, one)
+    before = standing(folder)
+    assert one.take_in(b"take in main\n", AT) is None
+    assert before == standing(folder)
+
+
+def standing(folder: Path) -> tuple[str, ...]:
+    """Return where a clone is, and what is in it."""
+    return (
+        said(folder, "rev-parse", "HEAD"),
+        said(folder, "status", "--porcelain"),
+        (folder / "kept").read_text(),
+    )
+
+
+def test_what_git_cannot_take_is_not_written_over(project: Path, folder: Path, one: StoryBranch) -> None:
+    """A repository that an agent has made in the clone is in the way: all stays, and can be committed."""
+    mine = kept(one)
+    by_a_person(project, other="landed\n", kept="changed\n")
+    (folder / "other").mkdir()
+    assert 0 == git(folder / "other", "init", "--quiet")
+    work(folder / "other", "theirs\n")
+    with pytest.raises(StoreError, match="other"):
+        one.take_in(b"take in main\n", AT)
+
+    assert ("kept\n", "theirs\n") == ((folder / "kept").read_text(), (folder / "other/new").read_text())
+    work(folder)
+    assert mine == said(folder, "rev-parse", f"{kept(one)}^")
+    assert "kept" == said(folder, "show", "HEAD:kept")
+
+
+@pytest.mark.parametrize("point", ["before_taking_in", "after_taking_in"])
+def test_a_taking_in_that_is_cut_off_is_done_anew(
+    project: Path, folder: Path, one: StoryBranch, point: str
+) -> None:
+    """Nothing that has landed is undone by the next commit, and nothing is taken for the story's own."""
+    work(folder)
+    mine = kept(one)
+    theirs = by_a_person(project, other="landed\n", kept="changed\n")
+    with crashing(point, crash), pytest.raises(Crashed):
+        one.take_in(b"take in main\n", AT)
+    made = one.take_in(b"take in main\n", AT)
+
+    assert [mine, theirs] == said(folder, "show", "--no-patch", "--format=%P", "HEAD").split()
+    assert made == kept(one) == one.publish()
+    assert ("landed", "changed") == (
+        said(project, "show", f"{NAME}:other"),
+        said(project, "show", f"{NAME}:kept"),
+    )
 
 
 # --- commits of agents --------------------------------------------------------------------------------

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.support.repositories import git
+from tests.unit.git.conftest import Crashed, crash, crashing
 from tests.unit.git.test_snapshots import said
 
-from handoffd import failpoints
 from handoffd.errors import Refused, StoreError
 from handoffd.git.landing import Landing, Merge, Outlook, cut_off
 from handoffd.git.worktree import shadow_of
@@ -336,31 +334,6 @@ def test_a_landing_that_was_overtaken_is_given_up(tmp_path: Path, root: Path, la
     assert landing.finish() is None
     assert (mine, ()) == (said(root, "rev-parse", "main"), cut_off(tmp_path / "state"))
     assert landing.finish() is None
-
-
-class Crashed(BaseException):
-    """In place of a crash: nothing catches it."""
-
-
-@contextmanager
-def crashing(point: str, does: Callable[[], object]) -> Iterator[None]:
-    """Have something happen when a landing first comes to a point."""
-    left = [does]
-
-    def act(reached: str, _: str) -> None:
-        if reached == point and left:
-            left.pop()()
-
-    failpoints.arm(act)
-    try:
-        yield
-    finally:
-        failpoints.arm(None)
-
-
-def crash() -> None:
-    """End a landing where it is."""
-    raise Crashed
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ Goes on (1)
     ],
 )
 def test_a_story_may_have_landed_without_a_merge(how: LandedBy, told: str | None, said: str) -> None:
-    """With what the command has printed: where to look."""
+    """The last line of the command says where to look."""
     story = EndedStory(
         **WHOSE, outcome="landed", onto="main", commit="c0ffee", branch=None, at=NOW, how=how, told=told
     )

@@ -33,10 +33,11 @@ from handoffd.git.clones import Clones, clones_in
 from handoffd.git.labels import Label
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
+from handoffd.protocol.rules import Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.settings.model import ProjectSettings, RetentionSettings
 from handoffd.track.services import GIB
-from handoffd.track.workspace import message_of, takes_a_place
+from handoffd.track.workspace import message_of, takes_a_place, writes_papers
 
 RULES = """\
 steps:
@@ -130,6 +131,46 @@ async def test_a_commit_says_what_it_is_of(tmp_path: Path) -> None:
 
     assert ["Mei <mei@example.org> handoffd", "US-001 bdd: pass", ""] == told[:3]
     assert ["Story: US-001", "Step: bdd", f"Run: {run.id}"] == told[3:6]
+
+
+async def test_the_last_papers_are_written_beside_the_stories_that_landed_meanwhile(tmp_path: Path) -> None:
+    """A step that may write nothing else has the files of both; a step with code has the story's own."""
+    async with at_review(tmp_path, f"ls > $HOME/seen-$HANDOFFD_STEP\n{WORKING}") as project:
+        landed(project, "other.txt")
+        await finished(project)
+
+        assert [
+            "US-001 bdd: pass",
+            "US-001 impl: pass",
+            "US-001: take in main",
+            "US-001 update-memory: pass",
+        ] == subjects(project)
+        assert ["impl"] == [
+            one for one in ("impl", "update-memory") if "other.txt" not in seen(tmp_path, one)
+        ]
+        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+        assert "Story: US-001" in said(project, "log", "-1", "--format=%B", "handoffd/US-001^")
+
+
+async def test_papers_are_written_all_the_same_where_the_story_conflicts(tmp_path: Path) -> None:
+    """The landing finds the conflict."""
+    async with at_review(tmp_path, f"ls > $HOME/seen-$HANDOFFD_STEP\n{WORKING}") as project:
+        landed(project, "work.txt")
+        await finished(project)
+
+        assert ["US-001 bdd: pass", "US-001 impl: pass", "US-001 update-memory: pass"] == subjects(project)
+
+
+def landed(project: Project, name: str) -> None:
+    """Commit a file where the story began."""
+    at(project.root, name).write_text("landed\n")
+    git(Path(project.root), "add", name)
+    assert 0 == git(Path(project.root), "commit", "--quiet", "-m", "landed")
+
+
+def seen(base: Path, step: str) -> list[str]:
+    """Return the files that the agent of a step has found."""
+    return (base / f"seen-{step}").read_text().split()
 
 
 async def test_commits_of_an_agent_stay(tmp_path: Path) -> None:
@@ -564,3 +605,19 @@ async def test_a_reopening_is_written_where_the_history_is(tmp_path: Path) -> No
 
             assert "### before\n" == at(root, ".ai/history.md").read_text()
             assert "### Reopen" in said(project, "show", "handoffd/US-001:.ai/history.md")
+
+
+@pytest.mark.parametrize(
+    ("writes", "papers"),
+    [
+        ((".ai/history.md", "PROJECT_MEMORY.md"), True),
+        (("PROJECT_MEMORY.md",), True),
+        (("PROJECT_MEMORY.md", "docs/**"), False),
+        (("**",), False),
+        ((), False),
+    ],
+)
+def test_a_step_that_writes_only_papers_is_known_by_its_rule(writes: tuple[str, ...], papers: bool) -> None:
+    """Whatever it is called."""
+    rule = Rule(next_on_pass="done", on_fail={"default": "impl"}, claude_writes=writes)
+    assert papers == writes_papers(rule)
