@@ -45,7 +45,7 @@ _HISTORY = ".ai/history.md"
 _END = "end"
 _STEPS = "steps.json"
 _TAKING = "taking"
-_UNITED = "PROJECT_MEMORY.md merge=union\n**/.ai/history.md merge=union\n"
+PAPERS = ("PROJECT_MEMORY.md", "**/.ai/history.md")
 """Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_SAID = 300
@@ -134,7 +134,8 @@ class StoryBranch:
             tree = self._with_history(repository, git, self._worktree.tree(repository, git))
             if tree != git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip():
                 return None
-            merged, conflicts = merged_tree(git, self._worktree, parent, news)
+            # News first: lines that each story adds at an end stay in the order in which stories have landed.
+            merged, conflicts = merged_tree(git, self._worktree, news, parent)
             if conflicts:
                 return None
             told = git.run("commit-tree", merged, "-p", parent, "-p", news, given=message, at=at)
@@ -449,7 +450,7 @@ def _goes_on(git: Git, known: str, head: str) -> bool:
 
 def merged_tree(git: Git, worktree: Worktree, one: str, other: str) -> tuple[str, list[str]]:
     """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
-    replace_text(worktree.shadow / ATTRIBUTES, _UNITED)
+    replace_text(worktree.shadow / ATTRIBUTES, "".join(f"{paper} merge=union\n" for paper in PAPERS))
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
     try:
         told = git.run(*words, fine=(0, 1))

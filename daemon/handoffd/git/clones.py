@@ -26,7 +26,7 @@ from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
-from handoffd.git.branches import HEADS, branch_of, end_of, lend, note_end
+from handoffd.git.branches import HEADS, PAPERS, branch_of, end_of, lend, note_end
 from handoffd.git.command import Git, setting
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
@@ -49,7 +49,18 @@ MAKE_LIMIT_S = 600.0
 _IDENTITY = (("user.name", "handoffd"), ("user.email", "handoffd@localhost"))
 """Who commits in a clone where neither its project nor a person's own settings say: an agent may have to."""
 _HOME = ("HOME", "XDG_CONFIG_HOME")
-_CONFIG = "[core]\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n[gc]\n\tauto = 0\n"
+_CONFIG = """\
+[core]
+	filemode = true
+	bare = false
+	logallrefupdates = true
+[gc]
+	auto = 0
+[merge "handoffd"]
+	driver = git merge-file -q --union %B %O %A && cat %B > %A
+"""
+"""An agent that merges gets both sides of a paper to which each story adds lines, as in our own merges: first
+what has landed. The other way round, lines would come twice once such merges meet."""
 _GITLINK = b"160000 "
 
 
@@ -264,6 +275,7 @@ def _lay_out(top: Path, project: Repository, branch: str, program: str, home: Ma
         told = setting(program, ("--file", own), key, {}) or setting(program, ("--global",), key, home)
         lines += f"[user]\n\t{key.split('.')[1]} = {_quoted(told or fallback)}\n"
     (git / "config").write_text(lines)
+    (git / "info/attributes").write_text("".join(f"{paper} merge=handoffd\n" for paper in PAPERS))
     lend(project, git)
     (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")
     if (shallow := read_project_file(Path(project.common), "shallow", _MOST_RULES)) is not None:

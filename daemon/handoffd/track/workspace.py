@@ -156,7 +156,7 @@ class TrackWorkspace:
         return Shortage(why=what, action=command_for(self._key.project, "workspaces"))
 
     async def _take_in(self, track: Track) -> None:
-        """Merge what has landed meanwhile before a step that only writes papers; where that fails, go on without.
+        """Merge what has landed meanwhile before a step that only writes papers; without it where that fails.
 
         The landing merges, too: a conflict is found there.
         """

@@ -241,7 +241,19 @@ def test_papers_to_which_both_have_added_are_taken_in(project: Path, folder: Pat
     by_a_person(project, **{"PROJECT_MEMORY.md": "- US-0\n"})
 
     assert one.take_in(b"take in main\n", AT) is not None
-    assert ["- US-0", "- US-1"] == sorted((folder / "PROJECT_MEMORY.md").read_text().splitlines())
+    assert "- US-0\n- US-1\n" == (folder / "PROJECT_MEMORY.md").read_text()
+
+
+def test_an_agent_that_merges_has_both_lines_of_a_paper(
+    project: Path, folder: Path, one: StoryBranch
+) -> None:
+    """Its git needs no settings of the project for that; what has landed comes first."""
+    work(folder, "- US-1\n", name="PROJECT_MEMORY.md")
+    kept(one)
+    theirs = by_a_person(project, **{"PROJECT_MEMORY.md": "- US-0\n"})
+
+    assert 0 == git(folder, "merge", "--quiet", "--no-edit", theirs)
+    assert "- US-0\n- US-1\n" == (folder / "PROJECT_MEMORY.md").read_text()
 
 
 def conflicting(project: Path, folder: Path, one: StoryBranch) -> None:
