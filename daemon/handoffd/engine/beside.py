@@ -23,7 +23,7 @@ from handoffd.engine.events import (
     TrackClosed,
     TrackOpened,
 )
-from handoffd.engine.routing import begin, entry_of, unasked, without
+from handoffd.engine.routing import begin, entry_of, stopped, unasked, without
 from handoffd.engine.track import Ledger, Queued, Track, unmet, with_done, with_texts
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
@@ -78,13 +78,14 @@ def next_beside(
     """Return the story that gets a track of its own now; None while there is no room, or none can start.
 
     `desk` is the track `main`; `standings` has one for each track, `main` first. While that has no story in
-    flight it takes the next one itself.
+    flight it takes the next one itself, unless people have stopped it.
     """
-    if standings[0] in {"free", "over"} or standings.count("works") >= room.parallel:
+    takes_it = standings[0] in {"free", "over"} and not stopped(desk.ledger)
+    if takes_it or standings.count("works") >= room.parallel:
         return None
     if standings.count("waits") > room.waiting:
         return None
-    upcoming = unasked(desk.ledger, auto_continue=auto_continue)
+    upcoming = unasked(desk.ledger, auto_continue=auto_continue, beside=True)
     if upcoming is None or not (upcoming.bootstrapped or desk.ledger.stories_done):
         return None  # the bootstrap of a project is one story's, and the others build on it
     return upcoming

@@ -384,7 +384,9 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
     if ledger.held_edit and not ledger.dispatch:
         return command("confirm")  # before a resume: what went on meanwhile may be in it
     if ledger.paused_by:
-        return f"{ledger.remedy} && {command('resume')}" if ledger.remedy else command("resume")
+        only = ("--story", state.story) if ledger.backlog_pause is not None and state.story else ()
+        resume = command("resume", *only)
+        return f"{ledger.remedy} && {resume}" if ledger.remedy else resume
     if state.status is Status.RUNNING:
         return None
     if ledger.capped and state.status is Status.PENDING and ledger.automatic and not ledger.closed:

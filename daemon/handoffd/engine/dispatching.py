@@ -31,11 +31,19 @@ from handoffd.engine.decision import (
     wait,
 )
 from handoffd.engine.ends import abort_ordered, faulty, time_limit_min, timed_out
-from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted, PromptTaken
+from handoffd.engine.events import (
+    Advanced,
+    BaselineMeasured,
+    DispatchFailed,
+    ExecutorStarted,
+    Paused,
+    PromptTaken,
+    Resumed,
+)
 from handoffd.engine.limits import over_budget
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, unasked
 from handoffd.engine.starting import start_from_backlog, taken_up
-from handoffd.engine.track import Dispatch, Phase, Track, next_parked
+from handoffd.engine.track import BacklogPause, Dispatch, Phase, Track, next_parked, startable
 from handoffd.engine.wording import command
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
@@ -333,3 +341,31 @@ def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> De
     why = f"{state.step} attempt {state.attempt} of {state.max_attempts} was taken by {event.by}"
     limit = row(state.step, "timeout_min", f"{situation.rule.timeout_min:g}")
     return Decision(track=track, result=result, why=why, grounds=(limit,))
+
+
+# --- pauses: of a project, or of one of its stories ------------------------------------------------------
+def pause(situation: Situation, event: Paused) -> Decision:
+    """Dispatch nothing more; what runs ends normally."""
+    ledger = situation.ledger
+    theirs = ledger.paused_by is not None and not ledger.self_paused
+    if theirs and (event.alone or ledger.backlog_pause is None):
+        return refuse(situation, "ALREADY_PAUSED", f"paused by {ledger.paused_by}", command("resume"))
+    backlog = BacklogPause(by=None if ledger.self_paused else ledger.project_paused_by)
+    track = situation.track.with_ledger(
+        paused_by=event.by, self_paused=False, backlog_pause=backlog if event.alone else None
+    )  # theirs from now on
+    return accept(track, f"paused by {event.by}", do="nothing is dispatched until it is resumed")
+
+
+def resume(situation: Situation, event: Resumed) -> Decision:
+    """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
+    lifted = situation.track.unpaused()
+    held = lifted.ledger.project_paused_by if event.alone else None
+    track = lifted.with_ledger(
+        paused_by=None, remedy=None, automatic=True, by_hand=False,
+        backlog_pause=None if held is None else BacklogPause(by=held),
+    )  # fmt: skip
+    upcoming = startable(track.ledger)
+    if situation.done and not held and upcoming is not None and next_parked(track) is None:
+        return start_from_backlog(situation.at(track), upcoming)
+    return accept(track, f"resumed by {event.by}")

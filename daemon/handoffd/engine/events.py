@@ -1,8 +1,7 @@
 """What happens to a track, in the past tense: what people ask for, and facts.
 
 A person's verb is an event, too: they gave it, and `decide` may refuse it. Every event carries all that
-`decide` needs to judge it, and the journal stores it as it is. The counterpart are the effects of
-`decision.py`.
+`decide` needs to judge it, and the journal stores it as it is.
 """
 
 from __future__ import annotations
@@ -177,14 +176,16 @@ class Aborted(Tagged, frozen=True, kw_only=True):
 
 
 class Paused(Tagged, frozen=True, kw_only=True):
-    """Dispatch nothing until `Resumed`."""
+    """Dispatch nothing until `Resumed`; `alone`: of the story in flight, while the backlog goes on."""
 
+    alone: bool = False
     by: str = "cli"
 
 
 class Resumed(Tagged, frozen=True, kw_only=True):
-    """Lift a pause; a Level 1 track becomes Level 2."""
+    """Lift a pause, `alone` that of the story in flight; a Level 1 track becomes Level 2."""
 
+    alone: bool = False
     by: str = "cli"
 
 

@@ -34,6 +34,7 @@ from handoffd.engine.decision import (
 )
 from handoffd.engine.track import (
     EXTERNAL,
+    BacklogPause,
     Dispatch,
     Facts,
     Ledger,
@@ -46,7 +47,6 @@ from handoffd.engine.track import (
     lasting,
     startable,
     unmet,
-    working_on,
 )
 from handoffd.engine.wording import command, usage_in_words
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
@@ -312,6 +312,14 @@ MOST_LEFT: Final = 50
 """Stories that are remembered to be landed; a person may have merged them without a word."""
 
 
+def working_on(ledger: Ledger, story: str | None) -> Ledger:
+    """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
+    return ledger.with_(
+        backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
+        parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
+    )
+
+
 def left_to_land(track: Track, but: str | None) -> tuple[str, ...]:
     """Return the stories to land once `but` begins: the one of the track among them, if it is done."""
     state, ledger, left = track.state, track.ledger, track.ledger.to_land
@@ -321,11 +329,13 @@ def left_to_land(track: Track, but: str | None) -> tuple[str, ...]:
 
 
 def give_back(situation: Situation, parked: Parked) -> Track:
-    """Return the track with a parked story taken up where it was set aside."""
-    project = working_on(lasting(situation.ledger), parked.state.story)
+    """Return the track with a parked story taken up where it was set aside, paused if it was that alone."""
+    project, own = working_on(lasting(situation.ledger), parked.state.story), parked.ledger
+    alone = own.paused_by if own.backlog_pause is not None else None
     return Track(state=parked.state, ledger=parked.ledger).with_ledger(
         automatic=project.automatic, by_hand=project.by_hand,
-        paused_by=project.paused_by, remedy=project.remedy,
+        paused_by=alone or project.paused_by, remedy=project.remedy,
+        backlog_pause=BacklogPause(by=project.paused_by) if alone else None,
         self_paused=project.self_paused, faults=project.faults,
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
@@ -344,26 +354,36 @@ MOST_TEXT: Final = 256 * 1024
 """Characters of all its instructions together, for the same reason."""
 
 
-def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool) -> bool:
+def stopped(ledger: Ledger) -> bool:
+    """Return whether a track goes on, to its next step or story, only when a person wants that."""
+    return bool(ledger.paused_by or ledger.closed or ledger.held_edit)
+
+
+def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool, beside: bool = False) -> bool:
     """Return whether an entry starts without a command, once nothing is before it.
 
     What a schedule has queued was due, and missed its time only because of the story before it. At level 1
-    people dispatch, and after a pause, an abort or an edit that is held it is they who go on.
+    people dispatch, and after a pause, an abort or an edit that is held it is they who go on; but `beside`
+    others, only the project's own pause counts.
     """
-    if not ledger.automatic or ledger.paused_by or ledger.closed or ledger.held_edit:
+    if not ledger.automatic or ledger.project_paused_by or (stopped(ledger) and not beside):
         return False
     return auto_continue or entry.schedule is not None
 
 
-def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
-    """Return the story that starts by itself where none is in flight; None when a person has to ask."""
+def unasked(ledger: Ledger, *, auto_continue: bool, beside: bool = False) -> Queued | None:
+    """Return the story that starts by itself where none is in flight; None when a person has to ask.
+
+    `beside`: it need not wait for the one in flight.
+    """
+    how = {"auto_continue": auto_continue, "beside": beside}
     ready = (entry for entry in ledger.backlog if not unmet(entry, ledger))
-    return next((one for one in ready if needs_nobody(ledger, one, auto_continue=auto_continue)), None)
+    return next((one for one in ready if needs_nobody(ledger, one, **how)), None)
 
 
-def coming(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+def coming(ledger: Ledger, *, auto_continue: bool, beside: bool = False) -> Queued | None:
     """Return the story that is next, by itself or when a person asks; None when none can start."""
-    return unasked(ledger, auto_continue=auto_continue) or startable(ledger)
+    return unasked(ledger, auto_continue=auto_continue, beside=beside) or startable(ledger)
 
 
 def entry_of(ledger: Ledger, story: str) -> Queued | None:

@@ -309,6 +309,12 @@ class Approval(Struct, frozen=True, kw_only=True):
     """The same with the note of the approval."""
 
 
+class BacklogPause(Struct, frozen=True, kw_only=True):
+    """A person has paused, or resumed, one story alone: who has paused the backlog; None: it goes on."""
+
+    by: str | None
+
+
 class Ledger(Struct, frozen=True, kw_only=True):
     """What the journal remembers of a track beside its STATE."""
 
@@ -317,6 +323,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     by_hand: bool = False
     """A person chose level 1: a start keeps that, but changes a level that was never chosen."""
     paused_by: str | None = None
+    backlog_pause: BacklogPause | None = None
+    """Whether the backlog is paused, where that is not as `paused_by` says; only `main` has one."""
     remedy: str | None = None
     """The command to type before a `resume`, where the daemon paused by itself."""
     self_paused: bool = False
@@ -393,6 +401,11 @@ class Ledger(Struct, frozen=True, kw_only=True):
     capped: Finding | None = None
     """The cap that keeps it from being dispatched. An attempt's own one stays until it is raised, or a person
     has the attempt retried."""
+
+    @property
+    def project_paused_by(self) -> str | None:
+        """Who has paused the whole project, and its backlog with it."""
+        return self.paused_by if self.backlog_pause is None else self.backlog_pause.by
 
     def with_(self, **changes: Any) -> Ledger:
         """Return a copy with `changes`."""
@@ -519,14 +532,6 @@ def is_beside(ledger: Ledger, story: str | None) -> bool:
     return any(one.story == story for one in ledger.beside)
 
 
-def working_on(ledger: Ledger, story: str | None) -> Ledger:
-    """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
-    return ledger.with_(
-        backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
-        parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
-    )
-
-
 # --- the texts of stories -----------------------------------------------------------------------------
 MOST_KEPT: Final = 64 * 1024
 """Characters that the texts of stories that have ended take together: the ledger is written often."""
@@ -566,8 +571,9 @@ def without_texts(ledger: Ledger, stories: Iterable[str]) -> Ledger:
 def lasting(ledger: Ledger) -> Ledger:
     """Return what of a ledger outlives the story in flight."""
     return Ledger(
-        automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
-        self_paused=ledger.self_paused, faults=ledger.faults,
+        automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.project_paused_by,
+        remedy=ledger.remedy, self_paused=ledger.self_paused and ledger.backlog_pause is None,
+        faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=granted_to_project(ledger),
         auto_continue=ledger.auto_continue, review=ledger.review, workspace=own_place(ledger),

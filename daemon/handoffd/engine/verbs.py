@@ -40,11 +40,9 @@ from handoffd.engine.events import (
     LandingRefused,
     LevelChosen,
     Noted,
-    Paused,
     Rejected,
     Reopened,
     Restored,
-    Resumed,
     Retried,
     RolledBack,
     Skipped,
@@ -52,7 +50,6 @@ from handoffd.engine.events import (
     Undone,
 )
 from handoffd.engine.routing import MAX_ATTEMPTS, enter
-from handoffd.engine.starting import start_from_backlog
 from handoffd.engine.track import (
     Approval,
     HeldEdit,
@@ -60,8 +57,6 @@ from handoffd.engine.track import (
     Track,
     is_beside,
     lasting,
-    next_parked,
-    startable,
     with_done,
 )
 from handoffd.engine.wording import approving, command, counted
@@ -272,26 +267,6 @@ def moved_by_person(track: Track) -> Track:
         visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None,
         approval=None,
     )  # fmt: skip
-
-
-# --- pauses -------------------------------------------------------------------------------------------
-def pause(situation: Situation, event: Paused) -> Decision:
-    """Dispatch nothing more; what runs ends normally."""
-    if situation.ledger.paused_by and not situation.ledger.self_paused:
-        message = f"paused by {situation.ledger.paused_by}"
-        return refuse(situation, "ALREADY_PAUSED", message, command("resume"))
-    track = situation.track.with_ledger(paused_by=event.by, self_paused=False)  # theirs from now on
-    return accept(track, f"paused by {event.by}", do="nothing is dispatched until it is resumed")
-
-
-def resume(situation: Situation, event: Resumed) -> Decision:
-    """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
-    lifted = situation.track.unpaused()
-    track = lifted.with_ledger(paused_by=None, remedy=None, automatic=True, by_hand=False)
-    upcoming = startable(track.ledger)
-    if situation.done and upcoming is not None and next_parked(track) is None:
-        return start_from_backlog(situation.at(track), upcoming)
-    return accept(track, f"resumed by {event.by}")
 
 
 # --- ways back ----------------------------------------------------------------------------------------

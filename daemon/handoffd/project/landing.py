@@ -145,7 +145,7 @@ class Landings:
         """Return the stories that the daemon lands by itself as soon as it can."""
         tracks, desk = [one.track for one in self.project.tracks.values()], self.project.main.track.ledger
         ready = [one.state.story for one in tracks if one.state and self.project.lands_first(one)]
-        if self.project.lands_by_itself and desk.automatic and not desk.paused_by:
+        if self.project.lands_by_itself and desk.automatic and not desk.project_paused_by:
             ready += desk.to_land
         return ready
 

@@ -33,6 +33,7 @@ from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
 from handoffd.project.project import Project
+from handoffd.project.stories import works_beside
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 from handoffd.track.track import TrackSupervisor
@@ -53,7 +54,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         level=_level(main),
         condition=condition,
         detail=project.detail,
-        paused_by=main.ledger.paused_by,
+        paused_by=main.ledger.project_paused_by,
         test_command=project.files.settings.test.command,
         warnings=_warnings(project, slots),
         tracks=tuple(view for view in tracks if view is not None),
@@ -168,7 +169,8 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
     if flight.attempt != _attempt_of(track.track):
         flight = replace(flight, elapsed_min=None, live=None)
     following, ledger = _following(project, track), track.track.ledger
-    upcoming = coming(ledger, auto_continue=track.continues)
+    going_on = _going_on(project, track)
+    upcoming = coming(ledger, **going_on)
     return replace(
         recorded,
         **_of_output(flight.live, recorded.session),
@@ -180,7 +182,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=waits_at_gate(project, track.track),
         next_story=upcoming.story if upcoming is not None else None,
-        next_by_itself=unasked(ledger, auto_continue=track.continues) is not None,
+        next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
 
@@ -349,15 +351,15 @@ def _question(state: State) -> str:
 def backlog_of(project: Project) -> BacklogView:
     """Return a project's backlog, and what each of its stories waits for."""
     main = project.main
-    track, by_itself = main.track, unasked(main.track.ledger, auto_continue=main.continues)
-    upcoming = coming(track.ledger, auto_continue=main.continues)
+    track, going_on = main.track, _going_on(project, main)
+    by_itself, upcoming = unasked(track.ledger, **going_on), coming(track.ledger, **going_on)
     following = next_command(track, project.files.rules)
     return BacklogView(
         project=project.root,
         story=_in_flight(track),
         auto_continue=main.continues,
         chosen=track.ledger.auto_continue,
-        paused_by=track.ledger.paused_by,
+        paused_by=track.ledger.project_paused_by,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=by_itself is not None,
         beside=tuple(entry.story for entry in track.ledger.beside),
@@ -366,6 +368,12 @@ def backlog_of(project: Project) -> BacklogView:
             _queued_view(track, place, entry) for place, entry in enumerate(track.ledger.backlog, start=1)
         ),
     )
+
+
+def _going_on(project: Project, track: TrackSupervisor) -> dict[str, bool]:
+    """Return how the backlog of a track goes on, as `unasked` has it."""
+    beside = works_beside(project.files.settings, project.main.track)
+    return {"auto_continue": track.continues, "beside": beside}
 
 
 def _in_flight(track: Track) -> str | None:

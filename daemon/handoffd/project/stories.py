@@ -192,6 +192,8 @@ class Stories:
         """
         if isinstance(verb, Started) and self._desk.continues:
             verb = replace(verb, beside=works_beside(self._project.files.settings, self._desk.track))
+        if isinstance(verb, Paused | Resumed):
+            verb = replace(verb, alone=story is not None and self.in_play and self.of(story) is self._desk)
         decisions = [await track.give(verb, request) for track in self._meant(verb, story)]
         return _to_show(decisions)
 

@@ -9,11 +9,20 @@ from msgspec.structs import replace
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.beside import Room, Standing, next_beside, standing_of
-from handoffd.engine.decision import Accepted, Refusal
-from handoffd.engine.events import Landed, Started, StoryClosed, StoryOpened, TrackClosed, TrackOpened
-from handoffd.engine.routing import waits_in_words
+from handoffd.engine.decision import Accepted, Refusal, Situation
+from handoffd.engine.events import (
+    Landed,
+    Paused,
+    Resumed,
+    Started,
+    StoryClosed,
+    StoryOpened,
+    TrackClosed,
+    TrackOpened,
+)
+from handoffd.engine.routing import give_back, waits_in_words
 from handoffd.engine.run import Cap, Finding, Scope, Usage
-from handoffd.engine.track import HeldEdit, Ledger, Queued, Track, Workspace, text_of
+from handoffd.engine.track import BacklogPause, HeldEdit, Ledger, Queued, Track, Workspace, text_of
 from handoffd.protocol.state import Status
 from handoffd.protocol.story_text import StoryText
 
@@ -98,10 +107,50 @@ def test_a_project_without_a_story_in_flight_takes_the_next_one_itself(own: Stan
     assert chosen(at_impl(Queued(story="US-2")), own=own) is None
 
 
-@pytest.mark.parametrize("ledger", [{"automatic": False}, {"paused_by": "mei"}, {"closed": True}])
-def test_nothing_is_begun_where_people_dispatch_or_have_stopped_it(ledger: dict[str, object]) -> None:
-    """Level 1, a pause, an abort."""
+@pytest.mark.parametrize("ledger", [{"automatic": False}, {"paused_by": "mei"}])
+def test_nothing_is_begun_where_people_dispatch_or_have_paused_the_project(ledger: dict[str, object]) -> None:
+    """Level 1, a pause of all stories."""
     assert chosen(at_impl(Queued(story="US-2"), **ledger)) is None
+
+
+EDIT = HeldEdit(state=state_at("verify"), why="?")
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        {"paused_by": "mei", "backlog_pause": BacklogPause(by=None)},
+        {"closed": True},
+        {"held_edit": EDIT},
+    ],
+)
+@pytest.mark.parametrize("own", ["free", "over", "waits"])
+def test_what_keeps_the_first_story_keeps_no_other(ledger: dict[str, object], own: Standing) -> None:
+    """Paused alone, aborted, edited: the backlog goes on beside it, also with one story at a time."""
+    assert "US-2" == chosen(
+        at_impl(Queued(story="US-2"), **ledger), own=own, room=Room(parallel=1, waiting=1)
+    )
+
+
+def test_a_pause_of_one_story_is_not_the_backlogs() -> None:
+    """Nor is its end; a pause of the project is, until all of it is resumed."""
+    both = Playbook(at_impl(Queued(story="US-2")))
+    assert "US-2" == chosen(both.given(Paused(by="mei", alone=True)).track, own="waits")
+    both.refused(Paused(by="lin", alone=True), "ALREADY_PAUSED")
+    assert chosen(both.given(Paused(by="lin")).track, own="waits") is None
+    resumed = both.given(Resumed(alone=True))
+    assert (None, "lin") == (resumed.ledger.paused_by, resumed.ledger.project_paused_by)
+    assert chosen(resumed.track) is None
+    assert "US-2" == chosen(resumed.given(Resumed()).track)
+
+
+def test_a_story_that_is_paused_alone_stays_paused_while_it_is_set_aside() -> None:
+    """What takes its place is not paused with it."""
+    play = Playbook(at_impl()).given(Paused(by="mei", alone=True))
+    play.given(Started(story="FIX", task_type="custom", instruction="repair it"))
+    assert (None, None) == (play.ledger.paused_by, play.ledger.project_paused_by)
+    back = give_back(Situation(track=play.track, rules=play.rules, now=play.now), play.ledger.parked[0])
+    assert ("mei", None) == (back.ledger.paused_by, back.ledger.project_paused_by)
 
 
 def test_no_story_is_begun_beside_the_bootstrap_of_a_project() -> None:

@@ -196,6 +196,37 @@ async def test_a_pause_of_the_project_is_one_of_all_its_stories(tmp_path: Path) 
         await all_at(project, "review", "US-003")
 
 
+@pytest.mark.parametrize("verb", [Paused(by="mei"), Aborted(by="mei")])
+async def test_what_stops_the_first_story_stops_no_other_one(tmp_path: Path, verb: Verb) -> None:
+    """Also with one at a time, the next of the backlog begins beside it."""
+    settings = "workspace: clone\nauto_continue: true\nstories: {parallel: 1}\n"
+    async with beside(tmp_path, AT_ONCE, settings, stories=2) as (_, project):
+        await eventually((tmp_path / "at-US-001-bdd").exists)
+        assert isinstance(await given(project, verb, "US-001"), Accepted)
+        (tmp_path / "go").touch()
+        await all_at(project, "review", "US-002")
+        assert "US-001" == main_state(project).story
+        assert backlog_of(project).paused_by is None
+
+
+async def test_a_story_resumed_alone_leaves_the_project_paused(tmp_path: Path) -> None:
+    """Its next steps are dispatched; no story of the backlog is."""
+    async with beside(tmp_path, stories=1) as (here, project):
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        await given(project, Paused(by="mei"))
+        await given(project, Started(story="US-002", queue=True))
+        await given(project, Resumed(by="lin"), "US-001")
+        await given(project, Approved(story="US-001"))
+        await eventually(lambda: main_state(project).step == "done")
+        await eventually(lambda: calm(project))
+        assert ["main"] == list(project.tracks)
+        assert (
+            "mei" == (await view_of(project, here.services.slots)).paused_by == backlog_of(project).paused_by
+        )
+        await given(project, Resumed(by="lin"))
+        await eventually(lambda: main_state(project).story == "US-002")
+
+
 async def test_a_landed_story_gives_its_track_back_and_lets_those_who_wait_for_it_begin(
     tmp_path: Path,
 ) -> None:
