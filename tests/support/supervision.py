@@ -256,20 +256,24 @@ class MemorySupervision:
             )
         return self.answer
 
-    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
+    async def hand_out(
+        self, project: str, by: str, story: str | None
+    ) -> tuple[Result, str | None, str | None]:
         """Keep who asked; give the first step away."""
         self.given.append((project, PromptTaken(dispatch="d-1", by=by)))
         taken = Dispatched(
             project="shop", story="US-001", step="bdd", attempt=1, dispatch="d-1", caller_instruction="do it"
         )
         result = self.handed_out.pop(0) if self.handed_out else taken
-        return result, "# Do bdd" if isinstance(result, Dispatched) else None
+        return result, "# Do bdd" if isinstance(result, Dispatched) else None, story
 
-    async def apply(self, project: str, within_s: float | None) -> Applied:
+    async def apply(self, project: str, within_s: float | None, story: str | None) -> Applied:
         """Return what was put there."""
         return self.applied
 
-    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+    async def post_check(
+        self, project: str, by: str, story: str | None
+    ) -> tuple[str | None, PostCheck | None]:
         """Return what was put there."""
         return "make lint", self.checked
 
@@ -290,7 +294,7 @@ class MemorySupervision:
         self.wanted.append(wanted)
         return self.trials.pop(0) if len(self.trials) > 1 else self.trials[0]
 
-    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
+    async def peek(self, project: str, story: str | None, *, bootstrapped: bool) -> Peek:
         """Return a dispatch that would be made."""
         return Peek(
             project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,

@@ -402,7 +402,8 @@ class Progress:
         view = await self._service.project(root)
         if view.level < 2:
             return await self._by_hand(root, view)
-        coming = (await self._service.peek(root)).result
+        first = view.tracks[0].story if view.tracks else None
+        coming = (await self._service.peek(root, first)).result
         if not view.paused_by and _may_start(view):
             return await self._resume(root, "continue")
         if view.paused_by or coming.type in {"dispatched", "accepted"}:
@@ -412,7 +413,8 @@ class Progress:
     async def _by_hand(self, root: str, view: ProjectView) -> Outcome:
         """Apply the hand-off of the current step, if there is one, and take the next step."""
         running = bool(view.tracks) and view.tracks[0].status == "running"
-        applied = await self._service.call("apply", root, {}, self._caller) if running else None
+        of_first = {"story": view.tracks[0].story} if running else {}
+        applied = await self._service.call("apply", root, of_first, self._caller) if running else None
         if applied is not None and applied["type"] == "error":
             return "error", applied
         action, result = await self._next(root, await self._take(root))

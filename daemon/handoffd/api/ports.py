@@ -103,16 +103,24 @@ class Supervision(Protocol):
         Raises Refused (AMBIGUOUS) where it could be for several, and `story` names none.
         """
 
-    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
-        """Hand the next attempt to a person or another tool; return its prompt if there is one."""
+    async def hand_out(
+        self, project: str, by: str, story: str | None
+    ) -> tuple[Result, str | None, str | None]:
+        """Hand the next attempt to a person or another tool; return its prompt if there is one.
 
-    async def apply(self, project: str, within_s: float | None) -> Applied:
+        `story` is the one meant, of several. The last is the story in whose own track that is; None: in the
+        project's first. This, `apply`, `post_check` and `peek` raise Refused (AMBIGUOUS, WRONG_STORY).
+        """
+
+    async def apply(self, project: str, within_s: float | None, story: str | None) -> Applied:
         """Apply the hand-off of an attempt that a person or another tool carried out.
 
         After `within_s` seconds the answer returns, and the daemon continues the checks.
         """
 
-    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+    async def post_check(
+        self, project: str, by: str, story: str | None
+    ) -> tuple[str | None, PostCheck | None]:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
 
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
@@ -157,7 +165,7 @@ class Supervision(Protocol):
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """End the wait for a limited account; return the projects that had hit its limit."""
 
-    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
+    async def peek(self, project: str, story: str | None, *, bootstrapped: bool) -> Peek:
         """Return what the next turn would do; `bootstrapped` has the meaning of `Started`."""
 
     async def backlog(self, project: str) -> BacklogView:

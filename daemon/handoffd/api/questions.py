@@ -85,6 +85,7 @@ class Question(Struct, frozen=True, kw_only=True):
 PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
 _ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
 _STORY: Final = UrlParameter(name="story", help="its id; without it, the story in flight")
+_MEANT: Final = UrlParameter(name="story", help="the one that is meant, where several are in flight")
 _WAITING: Final = UrlParameter(name="story", help="the one that is meant, where several wait at a gate")
 _SINCE_LAST: Final = UrlParameter(
     name="since_last", type="flag", default=False,
@@ -133,7 +134,7 @@ _QUESTIONS: Final = (
     ),
     Question(
         name="peek", help="What the next turn of a project would do: as `peek --json`.",
-        parameters=(_ONE_PROJECT,), ask=Reads.peek, after_edits=True, hint="handoffd peek PROJECT",
+        parameters=(_ONE_PROJECT, _MEANT), ask=Reads.peek, after_edits=True, hint="handoffd peek PROJECT",
     ),
     Question(
         name="backlog", help="A project's backlog, and what each story waits for: as `backlog --json`.",

@@ -44,6 +44,7 @@ from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import UNITS, Footprint, Usage
+from handoffd.engine.track import TrackKey, own_story
 from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
@@ -285,11 +286,11 @@ class Reads(Past):
                     found.append(CapUse(scope=scope, unit=unit, spent=spent, cap=most))
         return found
 
-    async def peek(self, project: str) -> Peek:
-        """Return what the next turn of a project would do."""
+    async def peek(self, project: str, story: str | None = None) -> Peek:
+        """Return what the next turn of a project would do; `story` is the one meant, of several."""
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        found = peeked(await self._supervision.peek(root, bootstrapped=bootstrapped))
+        found = peeked(await self._supervision.peek(root, story, bootstrapped=bootstrapped))
         return replace(found, called=self.names().get(root))
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
@@ -347,7 +348,8 @@ def is_bootstrapped(root: str) -> bool:
 
 def peeked(found: Peek) -> Peek:
     """Return what a turn would do, with the project filled in in its commands."""
-    return replace(found, result=addressed(found.result, found.project))
+    own = own_story(TrackKey(found.project, found.track))
+    return replace(found, result=addressed(found.result, found.project, own))
 
 
 # --- the output of a run -----------------------------------------------------------------------------

@@ -201,10 +201,10 @@ class Service(Reads, Inspecting):
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Struct]]] = {
             "remove": self.remove,
             "trust": self.trust,
-            "apply": self.apply,
         }
-        self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Struct | Json]]] = {
+        self._manual_verbs: Mapping[str, Callable[[str, str, str | None], Awaitable[Struct | Json]]] = {
             "dispatch": self._hand_out,
+            "apply": self._apply,
             "check": self._post_check,
         }
 
@@ -243,7 +243,8 @@ class Service(Reads, Inspecting):
         if verb in self._plain_verbs:
             return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
-            return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
+            root, story = self._supervision.find(project), given["story"]
+            return await self._manual_verbs[verb](root, caller.by, story)
         if verb == "land":
             return await self._land(self._supervision.find(project), given, caller)
         if verb == "discard":
@@ -340,14 +341,15 @@ class Service(Reads, Inspecting):
         root, own = event.key.project, own_story(event.key)
         return await self._with_next(root, addressed_json(event.result, root, own), own)
 
-    async def _hand_out(self, root: str, by: str) -> Json:
-        result, prompt = await self._supervision.hand_out(root, by)
-        told = await self._told(root, result)
+    async def _hand_out(self, root: str, by: str, story: str | None) -> Json:
+        result, prompt, own = await self._supervision.hand_out(root, by, story)
+        told = await self._told(root, result, own)
         if prompt is None:
             return told
         adoption = (await to_thread.run_sync(detect_framework, root)).level
         handed_out = HandedOut(prompt=prompt, fw_lv=adoption)
-        return {**told, **plain(handed_out), "next_command": command_for(root, "apply")}
+        following = command_for(root, "apply", *(() if own is None else ("--story", own)))
+        return {**told, **plain(handed_out), "next_command": following}
 
     async def _land(self, root: str, given: Mapping[str, Any], caller: Caller) -> LandedAnswer:
         request = LandingRequest(**given, by=caller.by)
@@ -360,8 +362,8 @@ class Service(Reads, Inspecting):
         kept = await self._supervision.discard(root, story, caller.by)
         return discarded(story, kept, root, self.names().get(root))
 
-    async def _post_check(self, root: str, by: str) -> CheckedAnswer:
-        return post_checked(*await self._supervision.post_check(root, by), root)
+    async def _post_check(self, root: str, by: str, story: str | None) -> CheckedAnswer:
+        return post_checked(*await self._supervision.post_check(root, by, story), root)
 
     async def try_tests(self, project: str, caller: Caller) -> TriedTests:
         """Run a project's tests once, as the daemon measures them, outside any story. For people.
@@ -392,11 +394,9 @@ class Service(Reads, Inspecting):
         trial = await self._supervision.try_workspace(root, wanted, within_s, again=again, tell=tell)
         return tried_workspace(trial, root, self.names().get(root))
 
-    async def apply(self, project: str) -> AppliedAnswer:
-        """Apply the hand-off of a step that was carried out by hand, and check its claims."""
-        root = self._supervision.find(project)
+    async def _apply(self, root: str, _: str, story: str | None) -> AppliedAnswer:
         within_s = APPLY_S if self.daemon else None
-        return applied(await self._supervision.apply(root, within_s), root, self.names().get(root))
+        return applied(await self._supervision.apply(root, within_s, story), root, self.names().get(root))
 
     async def _told(self, root: str, of_engine: Result, own: str | None = None) -> Json:
         """Return the engine's result with the next command for a person; `own`: of a story's own track.

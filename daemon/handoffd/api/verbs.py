@@ -188,17 +188,20 @@ _SPECS: Final = (
     VerbSpec(
         name="dispatch",
         help="Print the prompt of the next step, for you or another tool to carry out (level 1).",
+        parameters=(_WHICH,),
         adds=True,
     ),
     VerbSpec(
         name="apply",
         help="Check and apply a hand-off written by hand or by another tool (level 1).",
+        parameters=(_WHICH,),
         adds=True,
         repeats=True,
     ),
     VerbSpec(
         name="check",
         help="Run the post_check of the current step.",
+        parameters=(_WHICH,),
         adds=True,
     ),
     VerbSpec(

@@ -199,11 +199,12 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
 # --- peek ----------------------------------------------------------------------------------------------
 @click.command()
 @project_argument
+@click.option("--story", help="The story that is meant, where several are in flight.")
 @json_option
 @click.pass_obj
-def peek(place: Place, project: str | None, as_json: bool) -> None:
+def peek(place: Place, project: str | None, story: str | None, as_json: bool) -> None:
     """Show what the next turn of PROJECT would do, with the prompt it would use. Changes nothing."""
-    answer = ask(place, "peek", project=place.project(project))
+    answer = ask(place, "peek", project=place.project(project), story=story)
     if as_json:
         print_json(answer.json)
         return

@@ -598,3 +598,5 @@ class Peek(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     called: str | None = None
     """What to call the project in a command; null: it is not supervised."""
+    track: str = "main"
+    """The track that it is about: `main`, or a story's own."""

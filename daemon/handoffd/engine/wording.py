@@ -38,7 +38,10 @@ def addressed(text: str, root: str, story: str | None = None) -> str:
     return text.replace(PROJECT, quote(root))
 
 
-_OF_ONE_STORY = ("abort", "confirm", "note", "pause", "reopen", "resume", "retry", "rollback", "skip", "use")
+_OF_ONE_STORY = (
+    "abort", "apply", "check", "confirm", "dispatch", "note", "pause", "peek", "reopen", "resume", "retry",
+    "rollback", "skip", "use",
+)  # fmt: skip
 """Verbs that are for the story in flight; the others are for the project, or always name a story."""
 
 

@@ -119,15 +119,15 @@ class _House:
     def apply(self, standing: Standing) -> dict[str, object] | None:
         """Apply the project's hand-off: through the daemon, else alone; None when that is done later."""
         path = os.path.join(self._runtime_dir, SOCKET)
-        answer = self._ask(path, standing.root) if os.path.lexists(path) else None
+        answer = self._ask(path, standing) if os.path.lexists(path) else None
         return answer if answer is not None else self._without_daemon(standing)
 
-    def _ask(self, path: str, root: str) -> dict[str, object] | None:
+    def _ask(self, path: str, standing: Standing) -> dict[str, object] | None:
         """Ask the daemon until its checks have ended; it lets a caller go before they have."""
         from handoffd.api.unix_socket import ask
         from handoffd.hooks.project import concluded
 
-        body: dict[str, object] = {"project": root, "by": "a hook"}
+        body: dict[str, object] = {"project": standing.root, "by": "a hook", **standing.meant}
         give_up_at = time.monotonic() + self._limit_s
         answer = ask(path, "apply", body, self._limit_s)
         while answer is not None and answer.get("checking"):
@@ -162,18 +162,19 @@ class _House:
             now = look(before.root)
             if now is None or now.status != before.status or remembered(self.folder, now) is not None:
                 return None
-            result = self._given(before.root)
+            result = self._given(before)
             if result.get("type") != "error" or result.get("code") == "MALFORMED_HANDOFF":
                 remember(self.folder, now, result)  # anything else may be over the next time
             return result
 
-    def _given(self, root: str) -> dict[str, object]:
+    def _given(self, standing: Standing) -> dict[str, object]:
         from handoffd.entrance.place import Place
         from handoffd.entrance.requests import give
         from handoffd.errors import HandoffdError
 
         try:
-            return give(Place(config=self._config, environ=self._environ), "apply", root, {}).json
+            place = Place(config=self._config, environ=self._environ)
+            return give(place, "apply", standing.root, standing.meant).json
         except HandoffdError as error:
             return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
 

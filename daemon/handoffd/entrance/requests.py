@@ -69,14 +69,14 @@ def give(
             return answer
 
 
-def peek(place: Place, project: str, *, aside: Callable[[str], bool]) -> Answer:
-    """Return what the next turn of a project would do. Raises HandoffdError.
+def peek(place: Place, project: str, *, aside: Callable[[str], bool], story: str | None = None) -> Answer:
+    """Return what the next turn of a project would do, of its `story` if it is named. Raises HandoffdError.
 
     The files of a project that is not supervised decide, if `aside` agrees.
     """
 
     try:
-        return ask(place, "peek", project=project)
+        return ask(place, "peek", project=project, story=story)
     except NotFound:
         if not aside(project):
             raise

@@ -20,7 +20,7 @@ from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
 from handoffd.engine.run import Caps, PostCheck, Usage
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import (
     Applied,
     BacklogView,
@@ -48,7 +48,7 @@ from handoffd.fleet.workspaces import Workspaces
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.gate import gate_of
 from handoffd.project.landing import finish_landings
-from handoffd.project.manual import Manual
+from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.project.trial import Trials, placed
@@ -303,20 +303,33 @@ class Roster:
         with self._register.guest(project):
             return (await self._loops.awake(project)).stories.meant(verb, story)
 
-    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
-        """Hand the next attempt to a person or another program; return its prompt if there is one."""
-        with remedies(project), self._register.guest(project):
-            return await Manual(await self._workable(project), self._services).hand_out(by)
+    async def hand_out(
+        self, project: str, by: str, story: str | None = None
+    ) -> tuple[Result, str | None, str | None]:
+        """Hand the next attempt to a person or another program.
 
-    async def apply(self, project: str, within_s: float | None) -> Applied:
+        Return its prompt, if there is one, and the story in whose own track that is.
+        """
+        with remedies(project), self._register.guest(project):
+            manual = self._by_hand(await self._workable(project), story, may_be_taken)
+            return *(await manual.hand_out(by)), manual.own
+
+    async def apply(self, project: str, within_s: float | None, story: str | None = None) -> Applied:
         """Apply the hand-off of an attempt that was handed out."""
         with self._register.guest(project):
-            return await Manual(await self._workable(project), self._services).apply(within_s)
+            manual = self._by_hand(await self._workable(project), story, may_be_handed_in)
+            return await manual.apply(within_s)
 
-    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+    async def post_check(
+        self, project: str, by: str, story: str | None = None
+    ) -> tuple[str | None, PostCheck | None]:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
         with self._register.guest(project):
-            return await Manual(await self._workable(project), self._services).post_check(by)
+            manual = self._by_hand(await self._workable(project), story, may_be_taken)
+            return await manual.post_check(by)
+
+    def _by_hand(self, found: Project, story: str | None, ready: Callable[[Track], bool]) -> Manual:
+        return Manual(found, self._services, found.stories.by_hand(story, ready))
 
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; who asks again while that goes on waits for the same landing."""
@@ -429,12 +442,12 @@ class Roster:
             hint=command_for(root, "status"),
         )
 
-    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
+    async def peek(self, project: str, story: str | None = None, *, bootstrapped: bool) -> Peek:
         """Return what the next turn of the engine would do."""
         with remedies(project), self._register.guest(project):
             found = await self._loops.awake(project)
             await found.look()
-            return await peek_of(found, bootstrapped=bootstrapped)
+            return await peek_of(found, story, bootstrapped=bootstrapped)
 
     async def backlog(self, project: str) -> BacklogView:
         """Return the queued stories of a project."""

@@ -40,6 +40,12 @@ class Standing:
         status = self.state.get("status")
         return status if isinstance(status, str) else ""
 
+    @property
+    def meant(self) -> dict[str, str]:
+        """The argument of a verb that says which story it is for: others may be in flight beside it."""
+        story = self.state.get("story")
+        return {"story": story} if isinstance(story, str) else {}
+
 
 def find_root(cwd: str, home: str) -> str | None:
     """Return the nearest folder from `cwd` upwards that has a STATE.json.

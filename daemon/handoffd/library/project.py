@@ -100,26 +100,27 @@ def start_custom(
     return state_of(path_of(root))
 
 
-def dispatch(root: Root) -> DispatchResult:
+def dispatch(root: Root, *, story: str | None = None) -> DispatchResult:
     """Take the prompt of the next step; from then on you have it done (level 1).
 
+    `story` names the one that is meant, where several are in flight, as in the functions that follow.
     Returns the outcome of the turn: the prompt, a gate, a wait, the end. Raises Refused (SUPERVISED at
     level 2, where the daemon dispatches; NOT_INITIALIZED).
     """
-    return dispatch_result(verb("dispatch", root))
+    return dispatch_result(verb("dispatch", root, story=story))
 
 
-def apply_handoff(root: Root) -> Applied:
+def apply_handoff(root: Root, *, story: str | None = None) -> Applied:
     """Apply the hand-off in `.ai/`, and return when its tests and post_check have ended.
 
     Each hand-off counts once. For one that cannot be read the type is `error`, and nothing changes.
     """
-    return value_of(Applied, verb("apply", root))
+    return value_of(Applied, verb("apply", root, story=story))
 
 
-def run_post_check(root: Root) -> Checked:
+def run_post_check(root: Root, *, story: str | None = None) -> Checked:
     """Run the post_check of the current step, and note in STATE whether it passed. Raises Refused."""
-    return value_of(Checked, accepted(verb("check", root)))
+    return value_of(Checked, accepted(verb("check", root, story=story)))
 
 
 def approve_review(root: Root, note: str | None = None, *, story: str | None = None) -> State:
@@ -190,13 +191,13 @@ def read_state(root: Root) -> State:
     return project_status.state_of(path_of(root))
 
 
-def peek(root: Root) -> Peek:
+def peek(root: Root, *, story: str | None = None) -> Peek:
     """Return what the next turn would do, with its prompt where it would dispatch. Changes nothing.
 
     It does not start supervising a project: without a supervised one, the project's files decide.
     Raises HandoffdError, such as NotFound for a folder that has no STATE.json and is not supervised.
     """
-    return value_of(Peek, requests.peek(place(), path_of(root), aside=_has_state).json)
+    return value_of(Peek, requests.peek(place(), path_of(root), aside=_has_state, story=story).json)
 
 
 def night_report(root: Root | None = None, since: str = "12h", until: str | None = None) -> Report:

@@ -15,9 +15,9 @@ from anyio import to_thread
 from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks, at_gate, way_on
 from handoffd.engine.events import PostChecked
 from handoffd.engine.run import PostCheck
-from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track, Workspace
+from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track, Workspace, own_story
 from handoffd.engine.views import Applied, AppliedKind, Tried
-from handoffd.engine.wording import command, command_for, repair_command
+from handoffd.engine.wording import addressed, command, command_for, repair_command
 from handoffd.errors import Refused
 from handoffd.files.rooted import read_project_file
 from handoffd.journal.dispatches import NOT_STARTED
@@ -32,6 +32,7 @@ from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import PROMPT, dispatch_id
 from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
 
 MOST_TURNS = 10
 """Turns that lead to no dispatch, one after the other: a parked story is given back, and so on."""
@@ -44,12 +45,17 @@ _MAX_PROMPT = 1024 * 1024
 
 
 class Manual:
-    """Level-1 operations on a project's main track."""
+    """Level-1 operations on a track of a project: on `main`, or as it is found by one of the functions."""
 
-    def __init__(self, project: Project, services: Services) -> None:
+    def __init__(self, project: Project, services: Services, track: TrackSupervisor | None = None) -> None:
         self._project = project
-        self._track = project.main
+        self._track = project.main if track is None else track
         self._services = services
+
+    @property
+    def own(self) -> str | None:
+        """The story whose own track it is; None: the project's first."""
+        return own_story(self._track.key)
 
     async def hand_out(self, by: str) -> tuple[Result, str | None]:
         """Take the track to the next attempt and give it away: return the result, and its prompt.
@@ -273,7 +279,8 @@ class Manual:
         track = self._track.track
         theirs = track.state is not None and track.state.status is Status.RUNNING and not self._daemons_own()
         again = theirs or kind == "error"
-        return command("apply") if again else way_on(track, self._project.files.rules)
+        following = command("apply") if again else way_on(track, self._project.files.rules)
+        return following if self.own is None else addressed(following, self._project.root, self.own)
 
     def _told(self, kind: AppliedKind, message: str, *, code: str | None = None) -> Applied:
         return Applied(
@@ -284,6 +291,18 @@ class Manual:
             checking=self._checked() is not None,
             next_command=self._following(kind),
         )
+
+
+def may_be_taken(track: Track) -> bool:
+    """Return whether the next attempt of a story could be given to a person."""
+    return track.state is not None and track.state.status is not Status.RUNNING
+
+
+def may_be_handed_in(track: Track) -> bool:
+    """Return whether others are at an attempt of a story, or may correct the one that failed."""
+    state, dispatch = track.state, track.ledger.dispatch
+    theirs = dispatch is None or dispatch.executor == EXTERNAL
+    return state is not None and theirs and state.status in {Status.RUNNING, Status.FAILING}
 
 
 def _attempt(step: str, attempt: int, story: str | None) -> str:

@@ -65,15 +65,19 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
     )
 
 
-async def peek_of(project: Project, *, bootstrapped: bool) -> Peek:
-    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json."""
+async def peek_of(project: Project, story: str | None = None, *, bootstrapped: bool) -> Peek:
+    """Return what the next turn of a project, or of its `story`, would do.
+
+    Raises Refused for one that has no STATE.json (NOT_INITIALIZED), and where several are meant (AMBIGUOUS).
+    """
     if project.main.track.state is None:
         hint = command_for(project.root, "init")
         raise Refused(f"{project.root} has no STATE.json", code="NOT_INITIALIZED", hint=hint)
-    decision, event, prompt, warnings = await project.main.peek()
+    track = project.stories.by_hand(story, lambda _: True)
+    decision, event, prompt, warnings = await track.peek()
     rules, done = project.files.rules, project.stories_done()
     found = peek_at(project.root, decision, rules, done, bootstrapped=bootstrapped)
-    return replace(found, executor=event.executor, prompt=prompt, warnings=warnings)
+    return replace(found, track=track.key.track, executor=event.executor, prompt=prompt, warnings=warnings)
 
 
 def peek_at(

@@ -6,7 +6,7 @@ Nothing here waits for a track that waits for another one: it is the project's l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -235,7 +235,19 @@ class Stories:
 
     def _only(self, verb: Verb) -> TrackSupervisor:
         """Return the only track that a verb could be meant for. Raises Refused where there are several."""
-        fits = [track for track in (self._desk, *self._others) if _may_be_meant(track.track, verb)]
+        return self._one_of([one for one in (self._desk, *self._others) if _may_be_meant(one.track, verb)])
+
+    def by_hand(self, story: str | None, ready: Callable[[Track], bool]) -> TrackSupervisor:
+        """Return the track for what people do themselves: of `story`, else of the only one in flight.
+
+        Stories that are `ready` for it come first. Raises Refused where there are several.
+        """
+        if story is not None:
+            return self._working_on(story)
+        flying = [one for one in (self._desk, *self._others) if _is_in_flight(one.track)]
+        return self._one_of([one for one in flying if ready(one.track)] or flying)
+
+    def _one_of(self, fits: Sequence[TrackSupervisor]) -> TrackSupervisor:
         if len(fits) > 1:
             stories = [track.track.state.story or "" for track in fits if track.track.state is not None]
             raise Refused(
@@ -273,7 +285,12 @@ def _may_be_meant(track: Track, verb: Verb) -> bool:
         case Undone():
             return ledger.approval is not None
         case _:
-            return state.step != DONE and not ledger.closed
+            return _is_in_flight(track)
+
+
+def _is_in_flight(track: Track) -> bool:
+    state = track.state
+    return state is not None and bool(state.story) and state.step != DONE and not track.ledger.closed
 
 
 def _to_show(decisions: Iterable[Decision]) -> Result:

@@ -25,6 +25,7 @@ from handoffd.engine.events import (
     Approved,
     BudgetRaised,
     Initialised,
+    LevelChosen,
     Noted,
     Paused,
     Reopened,
@@ -38,12 +39,14 @@ from handoffd.engine.events import (
     Verb,
 )
 from handoffd.engine.run import Usage
+from handoffd.engine.track import Track
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import Refused
 from handoffd.project.landing import AGAIN_S, MOST_TRIES
+from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
-from handoffd.project.status import backlog_of, snapshots_of, story_of, view_of
+from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of, view_of
 from handoffd.protocol.state import State, Status, plain
 
 SIDE_BY_SIDE = "workspace: clone\nstories: {parallel: 3}\n"
@@ -180,6 +183,40 @@ async def test_the_backlog_names_every_story_in_flight(tmp_path: Path) -> None:
         assert "US-001, US-002 are in flight" in report({**plain(view), "name": "shop", "daemon": True})[0]
         assert "in_flight" == story_of(project, "US-002").standing
         assert "US-002" == (await snapshots_of(project, "US-002")).story
+
+
+async def test_what_people_do_themselves_is_for_one_of_the_stories(tmp_path: Path) -> None:
+    """Taken with its prompt, handed in, looked at: the one that is named, or the only one that it fits."""
+    async with beside(tmp_path, stories=2) as (here, project):
+        await all_at(project, "review", "US-002")
+        await eventually(lambda: project.main.track.ledger.gate == "review")
+        await given(project, LevelChosen(level=1))
+        for story in ("US-001", "US-002"):
+            await given(project, Approved(story=story))
+
+        def by_hand(story: str | None, ready: Callable[[Track], bool]) -> Manual:
+            return Manual(project, here.services, project.stories.by_hand(story, ready))
+
+        with pytest.raises(Refused, match="US-001, US-002 are in flight") as caught:
+            by_hand(None, may_be_taken)
+        assert "AMBIGUOUS" == caught.value.code
+        with pytest.raises(Refused, match="US-001, US-002 are in flight"):
+            await peek_of(project, bootstrapped=True)
+        assert "US-002" == (await peek_of(project, "US-002", bootstrapped=True)).track
+
+        manual = by_hand("US-002", may_be_taken)
+        result, prompt = await manual.hand_out("mei")
+        assert ("dispatched", "US-002") == (result.type, manual.own)
+        assert "US-002" in (prompt or "")
+        assert by_hand(None, may_be_taken).own is None
+        handed_in = by_hand(None, may_be_handed_in)
+        early = await handed_in.apply(None)
+        assert ("taken", "US-002") == (early.type, handed_in.own)
+        assert f"handoffd apply {project.root} --story US-002" == early.next_command
+        place = at(project.tracks["US-002"].workspace.folder, ".ai/HANDOFF.md")
+        place.write_text("---\nstory: US-002\nstep: impl\nstatus: pass\n---\nDone.\n")
+        applied = await handed_in.apply(None)
+        assert ("applied", "pass") == (applied.type, applied.state.status)
 
 
 async def test_a_pause_of_the_project_is_one_of_all_its_stories(tmp_path: Path) -> None:
