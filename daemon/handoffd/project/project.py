@@ -103,7 +103,7 @@ class Project:
         known = {entry.key.track: entry for entry in stored}
         self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
         """By name; `main` is first. Others come and go with their stories."""
-        self.stories = Stories(proxy(self))
+        self.stories = Stories(proxy(self), services)
         self.landings = Landings(proxy(self), services)
         self.overlaps = Overlaps(root, self.files, self.tracks, services)
         self._tasks: anyio.abc.TaskGroup | None = None

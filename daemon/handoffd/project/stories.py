@@ -6,14 +6,15 @@ Nothing here waits for a track that waits for another one: it is the project's l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from handoffd.engine.beside import Room, Standing, all_wait, next_beside, standing_of
-from handoffd.engine.decision import Decision, Refusal, Result
+from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.events import (
     Aborted,
     Approved,
@@ -47,7 +48,7 @@ from handoffd.files.state_file import MAIN
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.story import same_story
 from handoffd.settings.model import ProjectSettings
-from handoffd.track.services import Files
+from handoffd.track.services import Files, Services
 from handoffd.track.track import TrackSupervisor
 
 _OF_ONE_STORY = (
@@ -56,6 +57,7 @@ _OF_ONE_STORY = (
 )  # fmt: skip
 """What people ask of one story; anything else is asked of the project, and of its backlog."""
 _OF_EVERY_TRACK = Paused | Resumed | LevelChosen
+_RESULT: Any = Result
 
 
 class Tracks(Protocol):
@@ -79,8 +81,9 @@ class Tracks(Protocol):
 class Stories:
     """Gives stories of the backlog tracks of their own, and ends a track when its story is over."""
 
-    def __init__(self, project: Tracks) -> None:
+    def __init__(self, project: Tracks, services: Services) -> None:
         self._project = project
+        self._services = services
         self._beginning: set[str] = set()
         """The tracks of which an attempt is about to begin."""
 
@@ -194,8 +197,23 @@ class Stories:
             verb = replace(verb, beside=works_beside(self._project.files.settings, self._desk.track))
         if isinstance(verb, Paused | Resumed):
             verb = replace(verb, alone=story is not None and self.in_play and self.of(story) is self._desk)
-        decisions = [await track.give(verb, request) for track in self._meant(verb, story)]
-        return _to_show(decisions)
+        meant = self._meant(verb, story)
+        if request is None or len(meant) == 1:
+            return _to_show([(await track.give(verb, request)).result for track in meant])
+        return _to_show([await self._given_once(track, verb, request) for track in meant])
+
+    async def _given_once(self, track: TrackSupervisor, verb: Verb, request: str) -> Result:
+        """Let one of several tracks decide a verb, if it has not done so for the same request before.
+
+        A crash may have come between them, and people may have gone on since.
+        """
+        journal, key = self._services.journal, f"{request} {verb.kind} {track.key.track}"
+        known = await journal.requests.claim(key, "", self._services.clock.now())
+        if known is None or known.seq is None:
+            return (await track.give(verb, key)).result
+        (before,) = await journal.events(known.seq - 1, None, 1)
+        result: Result = msgspec.convert(before.result, _RESULT)
+        return result
 
     def meant(self, verb: Verb, story: str | None) -> str | None:
         """Return the story with a track of its own that a verb is for; None: it is for another track.
@@ -293,7 +311,6 @@ def _is_in_flight(track: Track) -> bool:
     return state is not None and bool(state.story) and state.step != DONE and not track.ledger.closed
 
 
-def _to_show(decisions: Iterable[Decision]) -> Result:
+def _to_show(results: Sequence[Result]) -> Result:
     """Return the first result that is not a refusal, else the first."""
-    results = [decision.result for decision in decisions]
     return next((result for result in results if not isinstance(result, Refusal)), results[0])

@@ -42,7 +42,7 @@ from handoffd.engine.run import Usage
 from handoffd.engine.track import Track
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
-from handoffd.errors import Refused
+from handoffd.errors import HandoffdError, Refused
 from handoffd.project.landing import AGAIN_S, MOST_TRIES
 from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
@@ -244,6 +244,31 @@ async def test_what_stops_the_first_story_stops_no_other_one(tmp_path: Path, ver
         await all_at(project, "review", "US-002")
         assert "US-001" == main_state(project).story
         assert backlog_of(project).paused_by is None
+
+
+async def test_a_request_that_comes_again_pauses_no_story_that_was_resumed_meanwhile(tmp_path: Path) -> None:
+    """But the one to which it had not come, when the first daemon ended in the midst of it."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            for story in ("US-001", "US-002"):
+                await given(project, Started(story=story))
+            await all_at(project, "review", "US-002")
+        offline = Project(root, here.services, await here.journal.tracks([root]))
+        cut_off = offline.tracks["US-002"]
+        cut_off.close()
+        with pytest.raises(HandoffdError):
+            await offline.stories.give(Paused(by="mei"), "key", None)
+        cut_off.reopen()
+        assert "mei" == offline.main.track.ledger.paused_by
+        await offline.main.give(Resumed(by="lin"))
+        assert isinstance(await offline.stories.give(Paused(by="mei"), "key", None), Accepted)
+        assert [None, "mei"] == [one.track.ledger.paused_by for one in offline.tracks.values()]
+        await cut_off.give(Resumed(by="lin"))
+        assert isinstance(await offline.stories.give(Paused(by="mei"), "key", None), Accepted)
+        assert cut_off.track.ledger.paused_by is None
+        offline.dismiss()
 
 
 async def test_a_story_resumed_alone_leaves_the_project_paused(tmp_path: Path) -> None:
