@@ -35,6 +35,7 @@ from handoffd.git.worktree import Worktree, disk_faults
 LIMIT_S = 60.0
 CONFLICT = "CONFLICT"
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
+BUSY = "CHECKOUT_BUSY"
 MOVED = "BRANCH_MOVED"
 
 FOR_LANDING = f"{APART}landing-"
@@ -129,7 +130,7 @@ class Landing:
         `up_to` is a commit of the story's branch, in place of its end. `moves`: the branch will be moved, so
         that a checkout of it must not be in the way.
 
-        Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY.
+        Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY, CHECKOUT_BUSY.
         """
         with self._worktree.opened(LIMIT_S) as (repository, git):
             self._finish_first(repository, git)
@@ -228,7 +229,10 @@ class Landing:
 
     @disk_faults()
     def land(self, merge: Merge) -> None:
-        """Move the branch, and the checkout of it. Raises Refused: MOVED, CHECKOUT_IN_THE_WAY."""
+        """Move the branch, and the checkout of it.
+
+        Raises Refused: MOVED, CHECKOUT_IN_THE_WAY, CHECKOUT_BUSY.
+        """
         with self._worktree.opened(LIMIT_S) as (repository, git):
             note = self._worktree.shadow / _NOTE
             follows = self._follows(repository, merge)
@@ -279,9 +283,8 @@ class Landing:
         try:
             self._finish(repository, git)
         except StoreError as error:
-            raise _in_the_way(
-                repository, f"a landing that was cut off waits for your checkout: {error}"
-            ) from error
+            why = f"a landing that was cut off waits for your checkout: {error}"
+            raise _busy(repository, error) or _in_the_way(repository, why) from error
 
     # --- the checkout ----------------------------------------------------------------------------
     def _follows(self, repository: Repository, merge: Merge) -> bool:
@@ -295,6 +298,8 @@ class Landing:
         try:
             self._follow(repository, git, merge.was, merge.commit, "--dry-run")
         except StoreError as error:
+            if (busy := _busy(repository, error)) is not None:
+                raise busy from error
             paths = _changed_in(repository, git, merge)
             why = f"changes of {first_few(paths)} in your checkout of {merge.onto} are in the way: {error}"
             stash = " ".join(map(quote, paths[:_MOST_NAMED]))
@@ -305,11 +310,10 @@ class Landing:
             with _moving():
                 self._follow(repository, git, merge.was, merge.commit)
         except StoreError as error:
-            if "index.lock" not in error.message:  # else the next landing, or the next daemon, goes on
+            if (busy := _busy(repository, error)) is None:  # the next landing, or the next daemon, goes on
                 raise
             (self._worktree.shadow / _NOTE).unlink()
-            why = f"another git works in your checkout of {merge.onto}: {error}"
-            raise _in_the_way(repository, why) from error
+            raise busy from error
 
     def _is_ahead(self, repository: Repository, git: Git, merge: Merge, at: str) -> bool:
         """Return whether the checkout has followed a branch that a person has moved elsewhere since.
@@ -366,6 +370,14 @@ def _paths(listed: bytes) -> set[str]:
 
 def _in_the_way(repository: Repository, why: str, look: str = "status --short") -> Refused:
     return Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} {look}")
+
+
+def _busy(repository: Repository, error: StoreError) -> Refused | None:
+    """Return the refusal while another git works in the checkout; None where an error is another one."""
+    if "index.lock" not in error.message:
+        return None
+    hint = f"git -C {quote(repository.top)} status --short"
+    return Refused(f"another git works in your checkout: {error}", code=BUSY, hint=hint)
 
 
 def _changed_in(repository: Repository, git: Git, merge: Merge) -> list[str]:

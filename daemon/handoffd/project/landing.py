@@ -8,6 +8,7 @@ that asks again while a landing goes on waits for the same one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -31,7 +32,7 @@ from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
 from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
+from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
@@ -53,9 +54,11 @@ ITSELF = "handoffd"
 NOT_GREEN = "NOT_GREEN"
 _FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
 
-_PASSING = frozenset({MOVED, TOO_SLOW})
+_PASSING = frozenset({MOVED, TOO_SLOW, BUSY})
 AGAIN_S = 60.0
 """After this many seconds a landing is tried again that failed for a reason which passes by itself."""
+MOST_PUT_OFF = 10
+"""How often that is so before a person has to look: a git that was killed leaves its lock."""
 MOST_TRIES = 3
 """How often a branch may move while it is merged and tested."""
 
@@ -97,6 +100,8 @@ class Landings:
         self._over = asyncio.Event()
         self._not_before_s = 0.0
         """When the next one may begin by itself, by the monotonic clock."""
+        self._put_off: Counter[str] = Counter()
+        """How often a story was not landed for a reason which passes by itself."""
         self._result: LandedView | HandoffdError | None = None
 
     async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
@@ -218,12 +223,14 @@ class Landings:
     async def _refused(self, story: str, error: HandoffdError) -> None:
         """Report that the daemon could not land a story, and to an agent how it can help.
 
-        What passes by itself is tried again later, without a word.
+        What passes by itself is tried again later, without a word, for a limited number of times.
         """
-        if error.code in _PASSING:
+        self._put_off[story] += 1
+        if error.code in _PASSING and self._put_off[story] <= MOST_PUT_OFF:
             log.warning("not landed yet", project=self.project.root, story=story, error=error.message)
             self._not_before_s = self._services.clock.monotonic() + AGAIN_S
             return
+        del self._put_off[story]
         note = None
         if error.code in _FOR_AN_AGENT:
             with suppress(HandoffdError):
@@ -326,6 +333,7 @@ class Landings:
         )  # fmt: skip
         await self.project.track_of(view.story).give(told)
         self._services.clone_space.forget()  # its clone may go now
+        del self._put_off[view.story]
 
     def _is_given(self, request: LandingRequest, story: str, merge: Merge) -> bool:
         return self._command.has(story, merge.end, again=request.by != ITSELF)

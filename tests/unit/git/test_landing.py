@@ -262,6 +262,15 @@ def test_a_branch_that_is_not_checked_out_moves_alone(root: Path, landing: Landi
     assert (" M kept\n", "half done\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
 
 
+def test_a_git_of_a_person_is_told_from_their_changes(root: Path, landing: Landing) -> None:
+    """Before the tests, too: it is over in a moment, and there is nothing to commit or stash."""
+    (root / ".git/index.lock").touch()
+    refused = refusal(landing)
+    assert ("CHECKOUT_BUSY", f"git -C {root} status --short") == (refused.code, refused.hint)
+    (root / ".git/index.lock").unlink()
+    landed(landing)
+
+
 def test_an_unfinished_merge_is_in_the_way(root: Path, landing: Landing) -> None:
     """Its person finishes it first."""
     branch(root, "US-2", other="contested\n")
@@ -386,7 +395,7 @@ def test_one_that_cannot_be_finished_says_what_is_in_the_way(root: Path, landing
     (root / ".git/index.lock").touch()
     refused = refusal(landing)
 
-    assert ("CHECKOUT_IN_THE_WAY", True) == (refused.code, "index.lock" in refused.message)
+    assert ("CHECKOUT_BUSY", True) == (refused.code, "index.lock" in refused.message)
 
 
 def test_a_git_of_a_person_is_waited_for_and_nothing_goes_on_behind_their_back(
@@ -398,7 +407,7 @@ def test_a_git_of_a_person_is_waited_for_and_nothing_goes_on_behind_their_back(
         refused = refusal(landing)
     (root / ".git/index.lock").unlink()
 
-    assert ("CHECKOUT_IN_THE_WAY", ()) == (refused.code, cut_off(tmp_path / "state"))
+    assert ("CHECKOUT_BUSY", ()) == (refused.code, cut_off(tmp_path / "state"))
     assert (was, "") == (said(root, "rev-parse", "main"), said(root, "status", "--porcelain"))
     landed(landing)
 

@@ -43,7 +43,7 @@ from handoffd.engine.track import Track
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import HandoffdError, Refused
-from handoffd.project.landing import AGAIN_S, MOST_TRIES
+from handoffd.project.landing import AGAIN_S, MOST_PUT_OFF, MOST_TRIES
 from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of, view_of
@@ -691,6 +691,28 @@ async def test_a_landing_that_the_moment_is_against_is_tried_again_later(tmp_pat
         here.clock.ahead_s += AGAIN_S + 1
         await project.poll()
         await eventually(lambda: "US-001.txt" in on_main(project))
+
+
+async def test_a_landing_that_a_persons_git_keeps_is_tried_again_before_they_are_asked(
+    tmp_path: Path,
+) -> None:
+    """For a limited number of times: a git that was killed has left its lock."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (here, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        lock, tries = at(project.root, ".git/index.lock"), tmp_path / "tries"
+        (tmp_path / "verdict").write_text(f"case $PWD in *landing-2*) echo >> {tries}; touch {lock};; esac\n")
+        (tmp_path / "hold").unlink()
+        for number in range(1, MOST_PUT_OFF + 2):
+            await eventually(lambda: tries.exists() and not project.landings.goes_on)
+            assert number == len(tries.read_text().splitlines())
+            assert (number > MOST_PUT_OFF) is (project.main.track.ledger.unlanded is not None)
+            lock.unlink()
+            here.clock.ahead_s += AGAIN_S + 1
+            await project.poll()
+            await eventually(lambda: project.landings.goes_on or project.main.track.ledger.unlanded)
+        assert "index.lock" in (project.main.track.ledger.unlanded or "")
+        assert "US-001.txt" not in on_main(project)
 
 
 # --- the same files -----------------------------------------------------------------------------------
