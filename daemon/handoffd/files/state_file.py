@@ -6,16 +6,18 @@ Losing it loses nothing. It is replaced whole and read with suspicion, like ever
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from handoffd.errors import InvalidFile, Problem
+from handoffd.errors import InvalidFile, Problem, StoreError
 from handoffd.files.atomic import digest_of
-from handoffd.files.errors import unsafe_file
-from handoffd.files.rooted import read_project_file, write_project_file
+from handoffd.files.errors import storage_error, unsafe_file
+from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 
 MAIN = "main"
 """The track every project has."""
@@ -23,6 +25,8 @@ LARGEST_STATE = 1024 * 1024
 """Bytes; a STATE.json beyond this is not ours."""
 
 
+_MOST = 100
+"""STATE files of no track that one look takes away."""
 _TRACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -45,6 +49,28 @@ def state_name(track: str) -> str:
     if not _TRACK_NAME.fullmatch(track) or ".." in track:
         raise unsafe_file(f".ai/states/{track}.json", "a track's name is letters, digits and ._- only")
     return f".ai/states/{track}.json"
+
+
+def stray_states(root: Path, tracks: Collection[str]) -> tuple[str, ...]:
+    """Return the names of other tracks than these that have a STATE file; at most some of them."""
+    with suppress(StoreError, OSError), open_parent(root, state_name("any")) as folder:
+        there = sorted(os.listdir(folder)) if folder is not None else ()
+        names = [name.removesuffix(".json") for name in there if name.endswith(".json")]
+        return tuple(name for name in names if _TRACK_NAME.fullmatch(name) and name not in tracks)[:_MOST]
+    return ()
+
+
+def set_state_aside(root: Path, track: str) -> None:
+    """Rename the STATE file of a track to `<track>.json.aside`. Raises StoreError, like `read_state`."""
+    name = state_name(track)
+    with open_parent(root, name) as folder:
+        try:
+            if folder is not None:
+                os.rename(f"{track}.json", f"{track}.json.aside", src_dir_fd=folder, dst_dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error("rename", root / name, error) from error
 
 
 def read_state(root: Path, track: str = MAIN) -> Seen | None:

@@ -24,7 +24,7 @@ from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import FileLock, acquire_project, project_lock_path
 from handoffd.files.ownership import owner_of
 from handoffd.files.rooted import visiting
-from handoffd.files.state_file import Seen, read_state, state_name
+from handoffd.files.state_file import Seen, read_state, state_name, stray_states
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.track.services import Claims
 
@@ -114,12 +114,14 @@ class Folder:
 class Found(Struct, kw_only=True):
     """What a visit found. `lock` guards the folder that is at the root now; `texts` is None if not read.
 
-    `halves`: whether a write that a crash cut off has left its file.
+    `halves`: whether a write that a crash cut off has left its file. `strays`: the names of STATE files in
+    `.ai/states` of which there is no track.
     """
 
     lock: Path
     texts: Texts | None = None
     states: dict[str, Seen | None] = field(default_factory=dict)
+    strays: tuple[str, ...] = ()
     halves: bool = False
     owner: str | None = None
     """The state directory of another daemon that the project belongs to."""
@@ -132,8 +134,8 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
 
     What cannot be read is part of what was found: the rest still counts.
 
-    With `first`, halves are looked for. Blocks for as long as the disk does. Raises StoreError when
-    the root is missing or cannot be read.
+    With `first`, halves and strays are looked for. Blocks for as long as the disk does. Raises StoreError
+    when the root is missing or cannot be read.
     """
     found = Found(lock=project_lock_path(state_dir, root), owner=owner_of(str(root), state_dir))
     try:
@@ -143,6 +145,7 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
                 found.texts = read_texts(root)
             for track in tracks:
                 found.states[track] = read_state(root, track)
+            found.strays = stray_states(root, found.states) if first else ()
     except HandoffdError as error:
         found.error = error
     return found

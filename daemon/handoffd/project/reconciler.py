@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from handoffd.engine.events import Restored, Resumed
 from handoffd.engine.notice import Notice, sign_of
+from handoffd.engine.track import TrackKey
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked, StoreError
 from handoffd.execute.run import end_member, is_member
@@ -28,7 +29,7 @@ from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
 from handoffd.files.rooted import remove_project_file
-from handoffd.files.state_file import MAIN, read_state, state_name
+from handoffd.files.state_file import MAIN, read_state, set_state_aside, state_name
 from handoffd.git.repository import unfinished_in
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
 from handoffd.project.external_changes import Before, ExternalChanges
@@ -122,6 +123,8 @@ class Reconciler:
         if found.texts is not None and self._may_change:
             await self._take_files(found)
             await self._become_automatic()
+        if found.strays and self._files.settings.workspace.kind == "clone":
+            await self._clear(found.strays)
         if self._former is not None and self._files.loaded:
             await self._come_back(self._former, found)
             await self._look_around()
@@ -291,6 +294,22 @@ class Reconciler:
         """Remove the STATE file of a track that has ended; one that stays says nothing any more."""
         with suppress(StoreError):
             await self._reach.asked(partial(remove_project_file, Path(self._root), state_name(track)))
+
+    async def _clear(self, strays: tuple[str, ...]) -> None:
+        """Remove the STATE files of no track; one that the journal does not know is kept aside.
+
+        A restored journal may be of before a track began.
+        """
+        root = Path(self._root)
+        for name in strays:
+            with suppress(HandoffdError):  # it says nothing, and may be looked at again after a restart
+                seen = await self._reach.asked(partial(read_state, root, name))
+                key = TrackKey(self._root, name)
+                if seen is not None and await self._services.journal.projected_before(key, seen.digest):
+                    await self.remove_state(name)
+                else:
+                    await self._reach.asked(partial(set_state_aside, root, name))
+                    log.warning("STATE file of no track kept aside", project=self._root, track=name)
 
     async def has_unfinished_git(self) -> bool:
         """Return whether the repository is in the middle of a merge or the like, and mark that.

@@ -35,6 +35,7 @@ from handoffd.engine.events import (
     Started,
     StoryClosed,
     StoryOpened,
+    TrackClosed,
     Undone,
     Verb,
 )
@@ -396,6 +397,29 @@ async def test_the_state_file_of_a_storys_own_track_stays_that_storys(tmp_path: 
             project.touched()
             await eventually(lambda: file.exists() and json.loads(file.read_text()) == said)
         assert own is project.tracks["US-002"]
+
+
+async def test_a_state_file_of_no_track_goes_with_the_first_look(tmp_path: Path) -> None:
+    """What the journal does not know, as after a restore of one of before the track, is kept aside."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            for story in ("US-001", "US-002"):
+                await given(project, Started(story=story))
+            await all_at(project, "review", "US-002")
+        file = at(root, ".ai/states/US-002.json")
+        text, unknown = file.read_text(), file.with_name("US-003.json")
+        offline = Project(root, here.services, await here.journal.tracks([root]))
+        await offline.close_track("US-002", TrackClosed(why="?"))
+        await offline.main.give(StoryClosed(story="US-002", done=False))
+        offline.dismiss()
+        file.write_text(text)
+        unknown.write_text(text)
+        async with living(here, root, await here.journal.tracks([root])):
+            await eventually(lambda: not file.exists() and not unknown.exists())
+        assert ["US-003.json.aside"] == [path.name for path in file.parent.iterdir()]
+        assert text == unknown.with_name("US-003.json.aside").read_text()
 
 
 async def test_a_story_beside_others_works_in_a_clone_though_the_settings_want_none_by_now(
