@@ -25,6 +25,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.engine.decide import replay, standing_of
+from handoffd.engine.events import TrackClosed
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
@@ -375,6 +376,7 @@ def standing_after(journal: Path, key: TrackKey, until: int) -> Track:
 
     Raises HandoffdError (DIVERGED) when its events do not lead there, StoreError when they cannot be read.
     """
+    ended = False
     with closing(Recordings(journal)) as source:
         seq, track = source.beginning(key)
         while page := source.page(seq, until, key.project):
@@ -382,7 +384,8 @@ def standing_after(journal: Path, key: TrackKey, until: int) -> Track:
                 seq = entry.seq
                 if entry.key == key:
                     track = _after(track, entry)
-    if standing_of(track.state) is None:
+                    ended = entry.recorded is not None and isinstance(entry.recorded.event, TrackClosed)
+    if standing_of(track.state) is None and not ended:
         raise _diverged(key, until, "there is no STATE after it")
     return track
 

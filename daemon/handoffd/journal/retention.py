@@ -307,8 +307,10 @@ _FREE = """FROM events AS e WHERE e.project = :project AND e.track = :track AND 
         (SELECT max(p.seq) FROM projections AS p WHERE p.project = :project AND p.track = :track)"""
 
 
+# A story's own track ends with its story, also with one that was given up. Its row stays, with its last event
+# and the snapshot of that: the schema lets no event go without a later one of its track.
 _ENDED = """SELECT e.project, e.track, max(e.seq) FROM events AS e
-    WHERE e.step_after = 'done' AND e.at < :before
+    WHERE (e.step_after = 'done' OR e.kind = 'track_closed') AND e.at < :before
     AND NOT EXISTS (SELECT 1 FROM effects AS f WHERE f.outcome IS NULL
         AND f.project = e.project AND f.track = e.track AND f.seq <= e.seq)
     GROUP BY e.project, e.track ORDER BY e.project, e.track"""

@@ -21,8 +21,8 @@ from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, dispatch, older, opened, parcel, record, track
 
 from handoffd.api.verification import Verification
-from handoffd.engine.events import Approved, Initialised, Noted
-from handoffd.engine.track import TrackKey
+from handoffd.engine.events import Aborted, Approved, Initialised, Noted, TrackClosed, TrackOpened
+from handoffd.engine.track import Queued, TrackKey
 from handoffd.fleet.housekeeping import standing_after
 from handoffd.journal import retention
 from handoffd.journal.journal import Journal
@@ -296,6 +296,30 @@ async def test_a_story_that_is_not_over_or_is_young_stays(place: Path) -> None:
     assert len(blog.records) == sum(event.key == BLOG for event in left)
     started = [event.event["story"] for event in left if event.kind == "started" and event.key == SHOP]
     assert ["US-9"] == started
+
+
+async def test_of_a_storys_own_track_little_stays(place: Path) -> None:
+    """Its end, and its last text of STATE; it may begin again from there."""
+    key = TrackKey(SHOP.project, "US-2")
+
+    def begin() -> None:
+        own.given(TrackOpened(project="shop", entry=Queued(story="US-2"))).step_passes().turn()
+
+    main, own = RecordedPlay(SHOP), RecordedPlay(key)
+    main.given(Initialised(project="shop"))
+    begin()
+    own.step_passes().given(Aborted(by="eve")).given(TrackClosed(why="it was given up"))
+    async with written(place, main, own) as journal:
+        gone = await prune(journal, place, end_of(main, own))
+        left = [event.kind for event in await journal.events() if event.key == key]
+        assert ["aborted", "track_closed"] == left
+        assert len(own.records) == gone + len(left)
+        assert 0 == await prune(journal, place, end_of(main, own))
+        kept = len(own.records)
+        begin()
+        for record in own.records[kept:]:
+            await journal.commit(record)
+        assert {SHOP, key} == {one.key for one in await journal.tracks()}
 
 
 async def test_an_order_that_is_not_done_keeps_its_story(place: Path) -> None:
