@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import sqlite3
 import subprocess
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
@@ -24,8 +21,8 @@ from tests.chaos.branches import look_at
 from tests.chaos.clones import BASE, CHANGED, DRAFT, MINE, UNKNOWN, Cloned, Flavour, tested_at
 from tests.chaos.house import House, Zygote
 from tests.chaos.judging import replayed, until_gone
-from tests.chaos.kills import ALONE, OF_CLONES, OF_STORIES, POINT_LIMIT_S, Plan, Toll, plans
-from tests.chaos.processes import end_all
+from tests.chaos.kills import ALONE, OF_CLONES, OF_STORIES, Plan, Toll, plans
+from tests.chaos.lives import Lives
 from tests.chaos.stories import Story
 from tests.support.agents import shell_agent
 from tests.support.house import HAND_OVER
@@ -34,8 +31,6 @@ from tests.support.repositories import git
 from handoffd.errors import HandoffdError
 
 STORIES = 12
-_STUCK_S = 120.0
-_STOP_S = 60.0
 
 _AGENT = f"""\
 prompt=$(cat)
@@ -123,49 +118,27 @@ def _project(root: Path) -> Cloned:
 
 
 # --- killing ------------------------------------------------------------------------------------------
-class Raid:
+class Raid(Lives):
     """The lives of the daemon of one crowd, and the one in which everything comes to its end."""
 
-    def __init__(self, crowd: Crowd, zygote: Zygote, chance: Random) -> None:
-        self.crowd, self.toll = crowd, Toll()
-        self.faults: list[str] = []
-        self._zygote, self._chance = zygote, chance
+    def __init__(self, crowd: Crowd, zygote: Zygote) -> None:
+        super().__init__(crowd, zygote)
+        self.crowd = crowd
         self._asked = 0
-        self._note = crowd.base / "killed-at-point"
 
     def run(self, deaths: Iterable[Plan], kills: int) -> None:
         """Kill daemon after daemon while stories are left to do, `kills` at most."""
         for plan in deaths:
             if self.toll.of_daemons >= kills or self._all_landed():
                 break
-            self._live(plan)
-        self._drain()
+            self.live(plan)
+        self.drain()
 
-    def _live(self, plan: Plan) -> None:
-        self._note.unlink(missing_ok=True)
-        order = self.crowd.order(point=plan.point, nth=plan.nth, note=str(self._note))
-        first, life = self.crowd.newest(), self._zygote.bear(order)
-        timers: list[threading.Timer] = []
-        began = time.monotonic()
-        while not life.over:
-            self._ask()
-            late = time.monotonic() - began > POINT_LIMIT_S
-            if not timers and (late or not plan.waits or self.crowd.newest() > first):
-                timers = [threading.Timer(plan.after_s, life.signal, [signal.SIGKILL])]
-                timers[0].start()
-            time.sleep(0.02)
-        for timer in timers:
-            timer.cancel()
-        death = life.wait(_STOP_S)
-        self.toll.daemons += 1
-        if death.status != -signal.SIGKILL:
-            self.faults.append(f"a daemon ended by itself, with {death.status}")
-        elif plan.point is not None and self._note.exists():
-            self.toll.points[plan.point] += 1
-        else:
-            self.toll.random += 1
+    def is_over(self) -> bool:
+        """Return whether all stories are landed, and their tracks have ended."""
+        return self._all_landed() and _is_calm(self.crowd)
 
-    def _ask(self) -> None:
+    def attend(self) -> None:
         """Ask for the next story, until all were asked for; then help one that could not be landed."""
         if not self.crowd.answers():
             return
@@ -199,25 +172,6 @@ class Raid:
     def _all_landed(self) -> bool:
         return all(self.crowd.project.is_landed(story.name) for story in self.crowd.project.stories)
 
-    def _drain(self) -> None:
-        life = self._zygote.bear(self.crowd.order())
-        newest, grown = -1, time.monotonic()
-        while not (self._all_landed() and _is_calm(self.crowd) and self.crowd.answers()):
-            self._ask()
-            if self.crowd.newest() != newest:
-                newest, grown = self.crowd.newest(), time.monotonic()
-            if time.monotonic() - grown > _STUCK_S:
-                self.faults.append("nothing happens any more")
-                break
-            time.sleep(0.1)
-        life.signal(signal.SIGTERM)
-        if (status := life.wait(_STOP_S).status) != 0:
-            self.faults.append(f"asked to end, the daemon ended with {status}")
-
-    def abandon(self) -> None:
-        """End every process of the crowd."""
-        end_all(self.crowd.base, self.crowd.runs)
-
 
 def _is_calm(crowd: Crowd) -> bool:
     """Return whether no story has a track of its own any more, and no order is left to carry out."""
@@ -236,7 +190,7 @@ def raided(base: Path, seed: str, kills: int) -> tuple[Toll, list[str]]:
     with Zygote() as zygote:
         while toll.of_daemons < kills and not complaints:
             crowd = Crowd(base / f"crowd-{toll.daemons}")
-            raid = Raid(crowd, zygote, chance)
+            raid = Raid(crowd, zygote)
             try:
                 points = (*ALONE, *OF_STORIES, *OF_STORIES, *OF_CLONES)
                 raid.run(plans(chance, points=points), kills - toll.of_daemons)

@@ -55,7 +55,7 @@ class Stage(Campaign):
 
         def reached() -> bool:
             assert not life.over, f"the daemon ended: {self.house.log.read_text()[-3000:]}"
-            self._look_after()
+            self.attend()
             return condition()
 
         eventually_sync(reached, within_s=within_s)

@@ -172,10 +172,7 @@ class Stories:
         """Return why the track of a story has come to its end, in words; None while it has not."""
         if not is_beside(self._desk.track.ledger, track.key.track):
             return "nothing is known of its story"
-        standing = standing_of(track.track)
-        if standing == "free":
-            return "its story is landed, or was given up"
-        return None
+        return "its story is landed, or was given up" if standing_of(track.track) == "free" else None
 
     async def _close(self, track: TrackSupervisor, why: str) -> None:
         state, name = track.track.state, track.key.track
