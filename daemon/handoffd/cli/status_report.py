@@ -101,7 +101,8 @@ def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:
         return "done"
     if track["story"] is None:
         return "no story"
-    if project["paused_by"] and track["status"] != "running":
+    # An older daemon says that of the project alone.
+    if track.get("paused_by", project["paused_by"]) and track["status"] != "running":
         return "paused"
     phase = track["phase"]
     return f"{track['status']} {phase}" if phase and phase != "executing" else str(track["status"])

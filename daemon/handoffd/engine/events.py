@@ -68,8 +68,7 @@ class Started(Tagged, frozen=True, kw_only=True):
     """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
     in which only a story that was done did."""
     keeps_place: bool = False
-    """Whether `force` also resumes a story that was set aside at its step; False: of a release that
-    restarted it."""
+    """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
     """Whether the answer names the story, and warns of one that nothing describes; False: of a release that
     did not."""

@@ -131,11 +131,10 @@ class GateAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GateView(Struct, frozen=True, kw_only=True):
-    """The screen of an open gate."""
+    """The screen of an open gate, which `command` shows."""
 
     project: str
     command: str
-    """What shows it."""
     folder: str
     """Where the story's files are: the project's root, or the story's clone."""
     story: str
@@ -260,6 +259,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Where its work is once it is done in a clone, when one project is asked for."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
+    paused_by: str | None = None
+    """Who has paused it, alone or with the whole project."""
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -293,11 +294,10 @@ class ProjectView(Struct, frozen=True, kw_only=True):
 
 
 class QueuedView(Struct, frozen=True, kw_only=True):
-    """A story of a backlog."""
+    """A story of a backlog; `place` is in the order in which they are started, from 1."""
 
     story: str
     place: int
-    """In the order in which they are started, from 1."""
     priority: int
     task_type: str
     instruction: str | None
@@ -318,11 +318,10 @@ class QueuedView(Struct, frozen=True, kw_only=True):
 
 
 class BacklogView(Struct, frozen=True, kw_only=True):
-    """The stories that wait in a project."""
+    """The stories that wait in a project, in which `story` is in flight."""
 
     project: str
     story: str | None
-    """The one in flight."""
     auto_continue: bool
     chosen: bool | None
     """Whether it goes on by itself as a person chose; None: as the settings say."""
@@ -586,7 +585,7 @@ class WorkspaceTrial(Struct, frozen=True, kw_only=True):
 
 
 class Peek(Struct, frozen=True, kw_only=True):
-    """What the next turn of a track would do, without doing it. `prompt` is None if nothing runs."""
+    """What the next turn of a `track` would do, without doing it. `prompt` is None if nothing runs."""
 
     project: str
     result: Result
@@ -599,4 +598,3 @@ class Peek(Struct, frozen=True, kw_only=True):
     called: str | None = None
     """What to call the project in a command; null: it is not supervised."""
     track: str = "main"
-    """The track that it is about: `main`, or a story's own."""

@@ -302,7 +302,7 @@ class Reconciler:
         """
         root = Path(self._root)
         for name in strays:
-            with suppress(HandoffdError):  # it says nothing, and may be looked at again after a restart
+            with suppress(HandoffdError):  # it says nothing, and the next daemon tries again
                 seen = await self._reach.asked(partial(read_state, root, name))
                 key = TrackKey(self._root, name)
                 if seen is not None and await self._services.journal.projected_before(key, seen.digest):

@@ -243,7 +243,15 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
         return repair_command(project.root, project.condition)
     if project.files.held and following == command("retry"):
         following = f"{command('trust')} && {following}"  # the edit may repair it
-    return addressed(following, project.root, own_story(track.key)) if following else None
+    return addressed(following, project.root, _meant(project, track)) if following else None
+
+
+def _meant(project: Project, track: TrackSupervisor) -> str | None:
+    """Return the story that a command for a track names; None where it is for the whole project."""
+    state, ledger = track.track.state, track.track.ledger
+    if own_story(track.key) is not None or len(project.tracks) == 1 or ledger.paused_by or state is None:
+        return own_story(track.key)
+    return state.story
 
 
 _BY_ANOTHER = frozenset({None, command("dispatch"), command("start", "STORY")})
@@ -302,6 +310,7 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         title=_title_of(track.ledger, state.story),
         workspace=where.folder if where is not None and where.kind == "clone" else None,
         branch=where.branch if where else None, base=where.base if where else None,
+        paused_by=track.ledger.paused_by,
     )  # fmt: skip
 
 
@@ -357,7 +366,8 @@ def backlog_of(project: Project) -> BacklogView:
     main = project.main
     track, going_on = main.track, _going_on(project, main)
     by_itself, upcoming = unasked(track.ledger, **going_on), coming(track.ledger, **going_on)
-    following = next_command(track, project.files.rules)
+    held = track.ledger.project_paused_by and not track.ledger.paused_by
+    following = command("resume") if held else next_command(track, project.files.rules)
     return BacklogView(
         project=project.root,
         story=_in_flight(track),

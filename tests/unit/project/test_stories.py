@@ -19,6 +19,7 @@ from tests.unit.project.test_landing import commit, said
 from tests.unit.track.test_workspace import in_git
 
 from handoffd.cli.backlog import report
+from handoffd.cli.status_report import condition_of
 from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.events import (
     Aborted,
@@ -168,10 +169,18 @@ async def test_status_names_each_story_and_the_command_for_it(tmp_path: Path) ->
     """Also where a verb is for the story in flight: then it says which."""
     async with beside(tmp_path, stories=2) as (here, project):
         await all_at(project, "review", "US-002")
+        await eventually(lambda: project.main.track.ledger.gate == "review")
         await given(project, Paused(by="mei"), "US-002")
         views = {one.track: one for one in (await view_of(project, here.services.slots)).tracks}
         assert ["main", "US-002"] == list(views)
         assert f"handoffd resume {project.root} --story US-002" == views["US-002"].next_command
+        shop = {"condition": "ok", "paused_by": None}
+        said = {name: condition_of(shop, plain(one), daemon=True) for name, one in views.items()}
+        assert {"main": "needs_human", "US-002": "paused"} == said
+        await given(project, LevelChosen(level=1))
+        await given(project, Approved(story="US-001"))
+        (first, _) = (await view_of(project, here.services.slots)).tracks
+        assert f"handoffd dispatch {project.root} --story US-001" == first.next_command
         assert project.main.track.ledger.paused_by is None
 
 
@@ -279,6 +288,9 @@ async def test_a_story_resumed_alone_leaves_the_project_paused(tmp_path: Path) -
         await given(project, Paused(by="mei"))
         await given(project, Started(story="US-002", queue=True))
         await given(project, Resumed(by="lin"), "US-001")
+        assert ("mei", f"handoffd resume {project.root}") == (
+            backlog_of(project).paused_by, backlog_of(project).next_command,
+        )  # fmt: skip
         await given(project, Approved(story="US-001"))
         await eventually(lambda: main_state(project).step == "done")
         await eventually(lambda: calm(project))
