@@ -36,7 +36,7 @@ from handoffd.protocol.handoff_text import handoff_pieces
 from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.rules import DONE, Gates, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 from handoffd.settings.model import ProjectSettings, Settings
 
@@ -538,10 +538,13 @@ def reachable(rules: RuleBook) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize("gates", get_args(Gates))
 @pytest.mark.parametrize("preset", [None, *PRESETS])
-def test_every_preset_is_a_valid_table_in_which_each_step_passes_to_done(preset: str | None) -> None:
+def test_every_preset_is_a_valid_table_in_which_each_step_passes_to_done(
+    preset: str | None, gates: Gates
+) -> None:
     """Every target exists; nothing goes round in a circle of passes; circles of failures are counted."""
-    rules = build_rulebook(shipped_layers(preset))
+    rules = build_rulebook(shipped_layers(preset), gates=gates)
 
     for step, rule in rules.steps.items():
         walk = [step]
@@ -553,11 +556,12 @@ def test_every_preset_is_a_valid_table_in_which_each_step_passes_to_done(preset:
 
 
 def test_no_shipped_step_is_out_of_reach() -> None:
-    """`commit` is reached by the preset that is for it, every other step in the table as it ships."""
+    """A preset leads to `commit`, `gates` to `acceptance`, the table as it ships to every other step."""
     plain_table = build_rulebook(shipped_layers(None))
 
-    assert {"commit"} == set(plain_table.steps) - reachable(plain_table)
-    assert set() == set(plain_table.steps) - reachable(build_rulebook(shipped_layers("with-commit")))
+    assert {"commit", "acceptance"} == set(plain_table.steps) - reachable(plain_table)
+    whole = build_rulebook(shipped_layers("with-commit"), gates="both")
+    assert set() == set(whole.steps) - reachable(whole)
 
 
 def test_every_shipped_step_has_an_instruction_in_every_language() -> None:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from handoffd.protocol.handoff import FrontMatter
+from handoffd.protocol.rule_merge import RULEBOOK
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Reason, State
 from handoffd.settings.model import ProjectSettings, Settings
@@ -59,6 +60,8 @@ def _step_rules() -> Schema:
         "Step rules",
         "A step table, a preset, or `.ai/step-rules.yaml`; laid over what ships, key by key.",
     )
+    for of_the_settings in RuleBook.model_fields.keys() - RULEBOOK.keys.keys():
+        del schema["properties"][of_the_settings]
     parts = schema["$defs"]
     rule: Schema = parts["Rule"]["properties"]
     name: Schema = {"type": "string", "minLength": 1}

@@ -89,6 +89,10 @@ _MEANINGS: Mapping[str, str] = {
     "executor": ("Its executor: a name, `auto`, or several with the best first. Without it, the daemon's."),
     "language": "Language of its prompts, `en` or `zh-TW`; without it, the daemon's.",
     "preset": "A shipped change of the step table: `default`, `go`, `web` or `with-commit`.",
+    "gates": "When you decide about each story: `before` its code (`review`), `after` it (`acceptance`), "
+    "`both` or `none`. One gate more counts at once.",
+    "identical_ends": "After this many equal failures of a step in a row a story waits for you, "
+    "though it has attempts left; 0: never.",
     "stall_min": ("As the daemon's `execute.stall_min`, which applies without it."),
     "test.command": (
         "The project's tests as an argv list, without a shell. `{report}` becomes a path in the daemon's own"

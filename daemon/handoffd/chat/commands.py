@@ -111,6 +111,7 @@ STEPS_IN_CHINESE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("記憶", "更新記憶"), "update-memory"),
     "審查": "review",
     "驗證": "verify",
+    "驗收": "acceptance",
     "提交": "commit",
 }
 
@@ -158,6 +159,7 @@ _KNOWN_STEPS: Final = frozenset(
         "scaffold",
         "impl",
         "verify",
+        "acceptance",
         "commit",
         "update-memory",
         "custom",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import plain, shorten, table
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound, remedies
+
+if TYPE_CHECKING:
+    from handoffd.protocol.rules import Gate, Gates
 
 
 # --- config --------------------------------------------------------------------------------------------
@@ -102,21 +105,26 @@ def rules() -> None:
 def check_rules(place: Place, project: str | None, as_json: bool) -> None:
     """Check the step table of PROJECT and print every problem with file, line and key."""
     from handoffd.inspection.own_files import table_of
+    from handoffd.protocol.rules import next_gate
 
     root = _root(place, project)
     with remedies(root):
         book = table_of(root)
     paths = {name: book.path(name) for name in book.pipelines}
+    gate = next_gate(book)
     if as_json:
         print_json(
             {
                 "type": "valid",
                 "project": root,
                 "pipelines": {name: list(path) for name, path in paths.items()},
+                "gates": book.gates,
+                "first_gate": gate and {"step": gate.step, "before_code": gate.before_code},
             }
         )
         return
-    click.echo("\n".join(["The step table is valid.", *(_path(name, path) for name, path in paths.items())]))
+    lines = [_path(name, path) for name, path in paths.items()]
+    click.echo("\n".join(["The step table is valid.", *lines, _stop(gate, book.gates)]))
 
 
 @rules.command("show")
@@ -125,12 +133,12 @@ def check_rules(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show_rules(place: Place, project: str | None, as_json: bool) -> None:
     """Show every value of the step table with the file and line that set it."""
-    from handoffd.inspection.own_files import layers_of
+    from handoffd.inspection.own_files import layers_of, settings_of
     from handoffd.protocol.rulebook import explain
 
     root = _root(place, project)
     with remedies(root):
-        settings = explain(layers_of(root))
+        settings = explain(layers_of(root), gates=settings_of(root).gates)
     if as_json:
         listed = [
             {"key": one.dotted, "value": one.value, "file": one.file, "line": one.line} for one in settings
@@ -156,6 +164,13 @@ def _root(place: Place, project: str | None) -> str:
 
 def _path(name: str, path: tuple[str, ...]) -> str:
     return f"  {plain(name)}: {' → '.join(map(plain, path))}"
+
+
+def _stop(gate: Gate | None, gates: Gates) -> str:
+    if gate is None:
+        return f"  a story waits for you at no step (gates: {gates}), so it does not land by itself"
+    where = "before" if gate.before_code else "after"
+    return f"  a story waits for you first at {plain(gate.step)}, {where} its code (gates: {gates})"
 
 
 def _source(setting: Any) -> str:

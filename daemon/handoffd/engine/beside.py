@@ -68,7 +68,7 @@ def all_wait(track: Track) -> bool:
 def may_land(track: Track) -> bool:
     """Return whether the daemon may land the story of a track, which is done, by itself."""
     ledger = track.ledger
-    held = ledger.paused_by or ledger.held_edit or ledger.unlanded is not None
+    held = ledger.paused_by or ledger.held_edit or ledger.unseen or ledger.unlanded is not None
     return to_land(track) is not None and ledger.automatic and not held
 
 
@@ -184,4 +184,6 @@ def _settled(situation: Situation, story: str) -> Track:
     """Return the track with nothing left to land of a story."""
     left = tuple(name for name in situation.ledger.to_land if name != story)
     own = situation.done and situation.state.story == story
-    return situation.track.with_ledger(to_land=left, landed=True if own else situation.ledger.landed)
+    if not own:
+        return situation.track.with_ledger(to_land=left)
+    return situation.track.with_ledger(to_land=left, landed=True, unseen=False)

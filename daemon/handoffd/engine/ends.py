@@ -183,10 +183,14 @@ def timed_out(
     else:
         message = f"{state.step} ran out of time after {max(round(elapsed_min), 1)} min"
         message += f" (limit {state.timeout_min:g} min)"
-    track = situation.track.without_dispatch().with_state(
-        status=Status.TIMEOUT,
-        completed_at=situation.over_at,
-        last_error=with_line(message, printed) if printed else message,
+    track = (
+        situation.track.without_dispatch()
+        .with_state(
+            status=Status.TIMEOUT,
+            completed_at=situation.over_at,
+            last_error=with_line(message, printed) if printed else message,
+        )
+        .with_ledger(ends={step: ends for step, ends in situation.ledger.ends.items() if step != state.step})
     )
     why = with_line(why, printed) if printed else why
     result = TimedOut(

@@ -7,7 +7,11 @@ step, a repetition, a step back, a person) is in `routing.py`.
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +48,7 @@ from handoffd.engine.run import (
     Footprint,
     OwnEnd,
     PostCheck,
+    SameEnds,
     Then,
     said_last,
     with_end,
@@ -314,7 +319,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         last_error=verdict.error, human_note=None if passed else state.human_note,
     ).with_ledger(
         free_repeats=0, asking=None, measured=verdict.measured,
-        facts=replace(verdict.facts, attempts=attempts),
+        facts=replace(verdict.facts, attempts=attempts), ends=_ends_with(situation, verdict),
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
         red=situation.dispatch.id if verdict.red_held and passed else ledger.red,
@@ -330,6 +335,45 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         gate = open_gate(situation.at(track), keeps_gate=True)
         return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun")
     return accept(track, message, why=verdict.why)
+
+
+# --- the same end again ---------------------------------------------------------------------------------
+_FLEETING: Final = re.compile(
+    r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d:?\d\d:?\d\d\S*)?"  # a date, perhaps with a time, or what begins with it
+    r"|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"  # a time of day
+    r"|\b\d+(?:[.,]\d+)?\s*(?:ns|µs|us|ms|s|secs?|seconds?|min|minutes?|h|hours?)\b"
+    r"|\b0x[0-9a-f]+\b|\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]*\b"  # an address, an id
+    r"|(?:/private)?/(?:var/)?tmp/[^\s:'\"]+"
+    r"|\bpid[ =:]?\s*\d+",
+    re.IGNORECASE,
+)
+"""What differs between two runs that end in the same way. Counts of tests are not in it: they tell."""
+
+
+def _ends_with(situation: Situation, verdict: Verdict) -> Mapping[str, SameEnds]:
+    """Return how the steps have ended, with the end of an attempt that was judged.
+
+    What a person or another tool has dispatched is theirs to stop.
+    """
+    ledger, step = situation.ledger, situation.state.step
+    if situation.rules.identical_ends == 0 or situation.dispatch.executor == EXTERNAL:
+        return ledger.ends
+    if verdict.status is not Status.FAILING:
+        return {name: ends for name, ends in ledger.ends.items() if name != step}
+    mark, before = mark_of(verdict), ledger.ends.get(step)
+    times = before.times + 1 if before is not None and before.mark == mark else 1
+    return {**ledger.ends, step: SameEnds(mark=mark, times=times)}
+
+
+def mark_of(verdict: Verdict) -> str:
+    """Return a digest that two failures have in common if they are the same one.
+
+    Measured tests alone show what fails. Without them the error counts, but for times, ids and the like.
+    """
+    told = [str(verdict.reason), *sorted({*verdict.failing_tests})]
+    if verdict.measured is None or not verdict.failing_tests:
+        told += [_FLEETING.sub("#", verdict.error or ""), str(verdict.tests)]
+    return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 # --- the verdict: a claim, lowered by what was measured -----------------------------------------------

@@ -48,7 +48,7 @@ from handoffd.engine.track import (
     startable,
     unmet,
 )
-from handoffd.engine.wording import command, usage_in_words
+from handoffd.engine.wording import command, first_few, usage_in_words
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
@@ -75,13 +75,30 @@ def _after_pass(situation: Situation) -> Moved | Decision:
     route = row(step, "next_on_pass", target)
     if target == DONE:
         return finish(situation).because(route)
-    return visit(situation, target, why=f"{step} passed", route=route)
+    over = situation.rules.passed_over.get(step)
+    if over is None:
+        return visit(situation, target, why=f"{step} passed", route=route)
+    gates = situation.rules.gates
+    passed = situation.at(situation.track.with_ledger(unseen=True))
+    moved = visit(
+        passed, target, why=f"{step} passed, and {over} is passed over (gates: {gates})", route=route
+    )
+    return _because(moved, ground("settings.gates", gates))
+
+
+def _because(moved: Moved | Decision, *grounds: Ground) -> Moved | Decision:
+    if isinstance(moved, Moved):
+        return replace(moved, grounds=(*grounds, *moved.grounds))
+    return moved.because(*grounds)
 
 
 def _after_failing(situation: Situation) -> Moved | Decision:
     state, rule = situation.state, situation.rule
     if not situation.at_gate and state.attempt >= state.max_attempts:
         return _attempts_used_up(situation)
+    ends, most = situation.ledger.ends.get(state.step), situation.rules.identical_ends
+    if not situation.at_gate and ends is not None and ends.times >= most > 0:
+        return _ends_alike(situation, ends.times)
     reason = state.reason
     if _escalates(situation):
         return _escalate(situation)
@@ -114,6 +131,21 @@ def _attempts_used_up(situation: Situation) -> Decision:
         f"{state.step} failed {state.attempt} {times} and has no attempt left",
         why=state.last_error or (f"reason {state.reason}" if state.reason else "see the attempts' output"),
     ).because(row(state.step, "max_attempts", f"{state.attempt} of {state.max_attempts}"))
+
+
+def _ends_alike(situation: Situation, times: int) -> Decision:
+    """Ask a person instead of paying for more of the same."""
+    state = situation.state
+    alike = f"{state.step} ended in the same way {times} times in a row"
+    how = state.last_error or (str(state.reason) if state.reason else first_few(state.failing_tests))
+    track = situation.track.with_state(
+        status=Status.NEEDS_HUMAN, last_error=f"{alike}: {how}" if how else alike
+    )
+    return ask_human(
+        situation.at(track),
+        f"{alike}, and is not tried again by itself",
+        why=how or "see the attempts' output",
+    ).because(ground("settings.identical_ends", situation.rules.identical_ends))
 
 
 def _unrouted(situation: Situation, reason: Reason) -> Decision:
@@ -203,14 +235,32 @@ def finish(situation: Situation) -> Decision:
     )  # fmt: skip
     if state.story is not None:
         done = (*(name for name in ledger.stories_done if name != state.story), state.story)
-        track = track.with_ledger(stories_done=done, told=None, review=_review(situation), approval=None)
+        track = track.with_ledger(
+            stories_done=done, told=None, review=_review(situation), approval=None, unseen=_unseen(situation)
+        )
     summary = _summary(state, ledger.facts)
     here = situation.at(track)
     result = finished(here, summary)
     why = f"{state.step} passed; the pipeline ends"
-    told = "; ".join(part for part in (why, still_waiting(here), _review_in_words(here)) if part)
+    words = (why, unseen_in_words(here), still_waiting(here), _review_in_words(here))
     decision = Decision(track=track, result=result, why=why)
+    told = "; ".join(part for part in words if part)
     return decision.also(notice(track, "done", summary, why=told, action=result.next_command))
+
+
+def _unseen(situation: Situation) -> bool:
+    """Return whether a story comes to its end, and no person was asked about it."""
+    rules, state = situation.rules, situation.state
+    decided = any(rules.steps[step].requires_human for step in rules.path(state.task_type))
+    return situation.ledger.unseen or (rules.gates == "none" and not decided)
+
+
+def unseen_in_words(situation: Situation) -> str | None:
+    """Return that no person was asked about a story, and what follows from that; None where one was."""
+    if not situation.ledger.unseen:
+        return None
+    why = "no person was asked about it"
+    return why if to_land(situation.track) is None else f"{why}, so it does not land by itself"
 
 
 SUGGEST_REVIEW_AFTER: Final = 3
@@ -247,6 +297,8 @@ def finished(situation: Situation, summary: str) -> Finished:
         do = f"to bring it into your branch: {landing}"
     else:
         do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
+    if (unseen := unseen_in_words(situation)) is not None:
+        do = f"{unseen}; {do}"
     suggested = situation.ledger.review.suggested
     if suggested:
         do = f"{_review_in_words(situation)} ({command('review')}); {do}"
@@ -323,7 +375,8 @@ def working_on(ledger: Ledger, story: str | None) -> Ledger:
 def left_to_land(track: Track, but: str | None) -> tuple[str, ...]:
     """Return the stories to land once `but` begins: the one of the track among them, if it is done."""
     state, ledger, left = track.state, track.ledger, track.ledger.to_land
-    if state is not None and state.story is not None and to_land(track) and ledger.unlanded is None:
+    told = ledger.unseen or ledger.unlanded is not None  # the notice of their end leaves these to a person
+    if state is not None and state.story is not None and to_land(track) and not told:
         left = (*(name for name in left if name != state.story), state.story)
     return tuple(name for name in left if name != but)[-MOST_LEFT:]
 

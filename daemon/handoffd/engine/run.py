@@ -395,6 +395,14 @@ class PostCheck(Struct, frozen=True, kw_only=True):
     """As that of a test run."""
 
 
+class SameEnds(Struct, frozen=True, kw_only=True):
+    """How often a step has failed in the same way in a row."""
+
+    mark: str
+    """What the ends have in common, as a digest."""
+    times: int = 1
+
+
 # --- what an output says last -------------------------------------------------------------------------
 LAST_LINES = 600
 """Characters of output quoted in last_error, of facts that name no line of it."""

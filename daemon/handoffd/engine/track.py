@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usage
+from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, SameEnds, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
@@ -341,6 +341,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """Repetitions in a row that cost no attempt (environment faults, interruptions)."""
     session: AgentSession | None = None
     asking: Asking | None = None
+    ends: Mapping[str, SameEnds] = field(default_factory=dict)
+    """How the attempts of each step have failed last."""
     timeouts: int = 0
     """Timeouts of the current step that `retry_on_timeout` has answered."""
     red_done: bool = False
@@ -360,6 +362,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     table makes it none meanwhile."""
     approval: Approval | None = None
     """The last one, until an attempt begins, or a person moves the track."""
+    unseen: bool = False
+    """Whether a human step of the story was passed over, and no person has approved one since."""
     measured: TestCounts | None = None
     """Counted by us in the attempt judged last: other counts in STATE are a claim."""
     facts: Facts = Facts()

@@ -92,6 +92,7 @@ def approve(situation: Situation, event: Approved) -> Decision:
     track = moved_by_person(
         situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
     ).with_note(event.note)
+    track = track.with_ledger(unseen=False)
     if event.undoable and track.state is not None:
         before, after = situation.state.human_note, track.state.human_note
         approval = Approval(step=situation.state.step, by=event.by, before=before, after=after)
@@ -265,7 +266,7 @@ def moved_by_person(track: Track) -> Track:
     """
     return track.with_ledger(
         visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None,
-        approval=None,
+        approval=None, ends={},
     )  # fmt: skip
 
 
@@ -559,7 +560,8 @@ def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
     if before.story == after.story:
         here = max(situation.index_of(before.step), 0)
         if before.task_type == after.task_type:
-            steps = steps[here:]
+            off_the_path = before.step in situation.rules.steps and before.step not in path
+            steps = [before.step, *steps] if off_the_path else steps[here:]
         elif before.story is not None:  # another pipeline leaves behind the gates of the one it was in
             steps += situation.rules.path(before.task_type)[here:]
     kept = (

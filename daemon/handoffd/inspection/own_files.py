@@ -20,7 +20,7 @@ from handoffd.protocol import yamltext
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.protocol.rules import Language, RuleBook
+from handoffd.protocol.rules import IDENTICAL_ENDS, Gates, Language, RuleBook
 from handoffd.settings.loading import load_project
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.settings.paths import shared
@@ -102,17 +102,27 @@ def table_of(root: str) -> RuleBook:
 
     Raises InvalidFile, also for its settings and templates, and StoreError.
     """
-    layers = layers_of(root)
-    if layers[-1].file != RULES:
-        return book_of(layers)
-    return book_of(layers, templates_for(root).instructed())
+    settings, layers = settings_of(root), layers_of(root)
+    instructed = templates_for(root).instructed() if layers[-1].file == RULES else frozenset()
+    return book_of(layers, instructed, settings.gates, settings.identical_ends)
+
+
+def book_of(
+    layers: tuple[Layer, ...],
+    instructed: frozenset[str] = frozenset(),
+    gates: Gates = "before",
+    identical_ends: int = IDENTICAL_ENDS,
+) -> RuleBook:
+    """Return the table that `layers` make, as `build_rulebook` does."""
+    return _book_of(layers, instructed, gates, identical_ends)
 
 
 # Projects that say the same share what it means: most have no table, many are copies of each other.
 @lru_cache(maxsize=32)
-def book_of(layers: tuple[Layer, ...], instructed: frozenset[str] = frozenset()) -> RuleBook:
-    """Return the table that `layers` make, as `build_rulebook` does."""
-    return build_rulebook(layers, instructed=instructed)
+def _book_of(
+    layers: tuple[Layer, ...], instructed: frozenset[str], gates: Gates, identical_ends: int
+) -> RuleBook:
+    return build_rulebook(layers, instructed=instructed, gates=gates, identical_ends=identical_ends)
 
 
 @lru_cache(maxsize=32)

@@ -24,8 +24,8 @@ STATE = ".ai/STATE.json"
 RULES = ".ai/step-rules.yaml"
 
 STEPS: Final = (
-    "bootstrap", "bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "commit",
-    "update-memory", "custom", "done",
+    "bootstrap", "bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify",
+    "acceptance", "commit", "update-memory", "custom", "done",
 )  # fmt: skip
 """The steps that ship. A project with a step table of its own may have others."""
 STATUSES: Final = ("pending", "running", "pass", "failing", "needs_human", "timeout")

@@ -198,10 +198,10 @@ class ProjectFiles:
 
     def _book(self, settings: ProjectSettings, texts: Texts) -> RuleBook:
         """Return the step table of the shipped layers and the project's own. Raises InvalidFile."""
-        own, layers = texts[RULES], shipped_layers(settings.preset)
-        if own is None or not own.strip():
-            return book_of(layers)
-        return book_of((*layers, Layer(RULES, own)), templates_for(str(self._root)).instructed())
+        own, layers, instructed = texts[RULES], shipped_layers(settings.preset), frozenset[str]()
+        if own is not None and own.strip():
+            layers, instructed = (*layers, Layer(RULES, own)), templates_for(str(self._root)).instructed()
+        return book_of(layers, instructed, settings.gates, settings.identical_ends)
 
     def _hold_settings(
         self, new: ProjectSettings, texts: Texts, trusted: Trusted

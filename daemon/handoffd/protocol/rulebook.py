@@ -14,9 +14,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rule_merge import Key, Layer, Merged, Setting, merge_layers
-from handoffd.protocol.rules import DONE, Pipeline, Rule, RuleBook
+from handoffd.protocol.rules import (
+    ACCEPTANCE,
+    DONE,
+    OPENED_BY,
+    REVIEW,
+    Gates,
+    Pipeline,
+    Rule,
+    RuleBook,
+)
 
 INSENSITIVE = frozenset({"display_name", "claude_reads", "session", "step_instruction"})
 """Keys of a step that take effect without trust; every other key, also a future one, is held."""
@@ -33,23 +45,39 @@ _NOTHING = object()
 
 
 # --- from layers to a table ---------------------------------------------------------------------------
-def build_rulebook(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> RuleBook:
-    """Return the table that `layers`, lowest first, make together.
+def build_rulebook(
+    layers: Sequence[Layer],
+    *,
+    instructed: Collection[str] = (),
+    gates: Gates = "before",
+    identical_ends: int = 0,
+) -> RuleBook:
+    """Return the table that `layers`, lowest first, make together, with `gates` laid over it.
 
     Mappings are merged key by key, lists replaced whole; null takes back a check, an expectation, a
     bootstrap or a route by reason. Steps of the first layer have shipped instructions; a step added above it
     needs a `step_instruction`, a person, or its name in `instructed` (it has a template of its own).
     Raises InvalidFile with every problem of all layers.
     """
-    return _rulebook(_valid(layers, instructed))
+    merged, composed = _valid(layers, instructed, gates)
+    return RuleBook.model_validate(
+        {
+            **_tree(merged),
+            "gates": gates,
+            "passed_over": composed.passed_over,
+            "identical_ends": identical_ends,
+        }
+    )
 
 
-def explain(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> tuple[Setting, ...]:
+def explain(
+    layers: Sequence[Layer], *, instructed: Collection[str] = (), gates: Gates = "before"
+) -> tuple[Setting, ...]:
     """Return every value of the table with the file and line that set it, in the table's order.
 
     Built-in values come with `file` None. Raises InvalidFile as `build_rulebook` does.
     """
-    merged = _valid(layers, instructed)
+    merged, _ = _valid(layers, instructed, gates)
     settings: list[Setting] = []
     for kind, model in (("steps", Rule), ("pipelines", Pipeline)):
         for name in merged.members(kind):
@@ -58,18 +86,22 @@ def explain(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> tup
     return tuple(settings)
 
 
-def _valid(layers: Sequence[Layer], instructed: Collection[str]) -> Merged:
+def _valid(layers: Sequence[Layer], instructed: Collection[str], gates: Gates) -> tuple[Merged, Composed]:
     merged = merge_layers(layers)
+    composed = Composed()
     problems = list(merged.problems)
     if not merged.unreadable:
         problems += check_merged(merged, instructed)
+    if not problems and gates != "before":
+        composed = compose(merged, gates)
+        problems += composed.problems or check_merged(merged, instructed)
     if problems:
         ordered = _in_order(problems, layers)
         if len(ordered) > MAX_PROBLEMS:
             more = Problem(file=ordered[-1].file, message=f"… and {len(ordered) - MAX_PROBLEMS} more")
             ordered = [*ordered[:MAX_PROBLEMS], more]
         raise InvalidFile(tuple(ordered), hint=_HINT)
-    return merged
+    return merged, composed
 
 
 def _in_order(problems: list[Problem], layers: Sequence[Layer]) -> list[Problem]:
@@ -81,7 +113,7 @@ def _in_order(problems: list[Problem], layers: Sequence[Layer]) -> list[Problem]
     return sorted(problems, key=place)
 
 
-def _rulebook(merged: Merged) -> RuleBook:
+def _tree(merged: Merged) -> dict[str, Any]:
     tree: dict[str, dict[str, dict[str, Any]]] = {"steps": {}, "pipelines": {}}
     for kind, members in tree.items():
         for name in merged.members(kind):
@@ -91,7 +123,7 @@ def _rulebook(merged: Merged) -> RuleBook:
             tree["steps"][key[1]].setdefault(key[2], {}).setdefault(key[3], {})
     for setting in merged.settings.values():
         _place(tree, setting)
-    return RuleBook.model_validate(tree)
+    return tree
 
 
 def _place(tree: dict[str, Any], setting: Setting) -> None:
@@ -220,6 +252,121 @@ def _bottom(merged: Merged) -> str:
     return layers[0].file or "(built in)" if layers else "(built in)"
 
 
+# --- when a person decides about a story: `gates`, laid over the table --------------------------------
+# What the project's own file sets stays, unless it contradicts `gates`: that is a problem with its place, not
+# a guess. `review` and `acceptance` stay in the table in any case: a story that waits at one of them when
+# `gates` is changed is still decided there.
+_SETTINGS = ".ai/handoffd.yaml"
+_VERIFY = "verify"
+_MEMORY = "update-memory"
+
+
+class Composed(Struct, frozen=True, kw_only=True):
+    """What `gates` has made of a table: the steps it took off the way, and what contradicts it."""
+
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    """By the step that led to each."""
+    problems: tuple[Problem, ...] = ()
+
+
+def compose(merged: Merged, gates: Gates) -> Composed:
+    """Lay `gates` over a valid table, which is changed. Its result must be checked again."""
+    passed = _past_the_review(merged) if REVIEW not in OPENED_BY[gates] else {}
+    if ACCEPTANCE in OPENED_BY[gates]:
+        _behind_the_code(merged, reviewed=REVIEW in OPENED_BY[gates])
+    return Composed(passed_over=passed, problems=tuple(_against(merged, gates)))
+
+
+def _past_the_review(merged: Merged) -> dict[str, str]:
+    """Lead every step that led to the review past it, and return these."""
+    if merged.value("steps", REVIEW, "requires_human") is not True:
+        return {}  # an executor does it here, as the project's own table says
+    following, passed = merged.value("steps", REVIEW, "next_on_pass"), {}
+    for step in merged.members("steps"):
+        if merged.value("steps", step, "next_on_pass") == REVIEW:
+            passed[step] = REVIEW
+            _put(merged, following, "steps", step, "next_on_pass")
+        for route in tuple(merged.below("steps", step, "on_fail")):
+            if route.value == REVIEW and route.key[-1] != "default" and _is_shipped(route):
+                _put(merged, None, *route.key)  # a person is asked at the step itself
+    for name in merged.members("pipelines"):
+        if merged.value("pipelines", name, "first") == REVIEW:
+            _put(merged, following, "pipelines", name, "first")
+    return passed
+
+
+def _behind_the_code(merged: Merged, *, reviewed: bool) -> None:
+    """Bring a story to the acceptance: where the project's own table does that, else behind `verify`."""
+    unclear = merged.settings["steps", ACCEPTANCE, "on_fail", "needs_clarification"]
+    if reviewed and _is_shipped(unclear):
+        _put(merged, REVIEW, *unclear.key)
+    way = _way(merged)
+    if ACCEPTANCE in way:
+        return
+    behind = next(step for step in way if step == _VERIFY or _leads(merged, step, _MEMORY, DONE))
+    route = merged.settings["steps", ACCEPTANCE, "next_on_pass"]
+    if _is_shipped(route):
+        _put(merged, merged.value("steps", behind, "next_on_pass"), *route.key)
+    _put(merged, ACCEPTANCE, "steps", behind, "next_on_pass")
+
+
+def _leads(merged: Merged, step: str, *targets: str) -> bool:
+    return merged.value("steps", step, "next_on_pass") in targets
+
+
+def _way(merged: Merged) -> list[str]:
+    """Return the steps of a story in passing order, without bootstrap."""
+    way: list[str] = []
+    step = merged.value("pipelines", "story", "first")
+    while isinstance(step, str) and step != DONE and step not in way:
+        way.append(step)
+        step = merged.value("steps", step, "next_on_pass")
+    return way
+
+
+def _is_shipped(setting: Setting) -> bool:
+    """Return whether a value is that of the lowest layer, which ships."""
+    return setting.layer == 0
+
+
+def _put(merged: Merged, value: object, *key: str) -> None:
+    before = merged.settings[key]
+    merged.put(replace(before, value=value, file=_SETTINGS, line=None, written=("gates",)))
+
+
+def _against(merged: Merged, gates: Gates) -> Iterator[Problem]:
+    way = _way(merged)
+    for step in (REVIEW, ACCEPTANCE):
+        human = merged.settings["steps", step, "requires_human"]
+        if step not in OPENED_BY[gates]:
+            own = _says_otherwise(merged, way, human, step)
+            if own is not None:
+                allowed = tuple(f"gates: {one}" for one, steps in OPENED_BY.items() if step in steps)
+                yield own.problem(f"with `gates: {gates}` no person decides at {step}", allowed)
+        elif human.value is not True:
+            yield human.problem(f"with `gates: {gates}` a person decides at {step}", ("true",))
+        elif step not in way:
+            yield _detour(merged, way, f"with `gates: {gates}` a story must come to {step}", step)
+
+
+def _says_otherwise(merged: Merged, way: list[str], human: Setting, step: str) -> Setting | None:
+    """Return what has a person decide at a step that `gates` does not want; None where nothing has."""
+    if human.value is not True:
+        return None
+    if not _is_shipped(human):
+        return human
+    leading = (one for one in way if _leads(merged, one, step))
+    return next((merged.settings["steps", one, "next_on_pass"] for one in leading), None)
+
+
+def _detour(merged: Merged, way: list[str], message: str, step: str) -> Problem:
+    """Return the problem of a way that leaves out a step, at the last link that leads past it."""
+    coded = next((at for at, one in enumerate(way) if merged.value("steps", one, "tests")), len(way))
+    links = [("pipelines", "story", "first"), *(("steps", one, "next_on_pass") for one in way[:coded])]
+    own = [merged.settings[key] for key in links if not _is_shipped(merged.settings[key])]
+    return own[-1].problem(message, (step,)) if own else Problem(file=_SETTINGS, key="gates", message=message)
+
+
 # --- what of an edited table needs a person's trust ---------------------------------------------------
 def sensitive_view(rulebook: RuleBook) -> Mapping[str, object]:
     """Return what needs trust, by dotted key: commands, gates, targets, limits, write scopes.
@@ -242,7 +389,7 @@ def merge_trusted(new: RuleBook, trusted: RuleBook) -> tuple[RuleBook, tuple[str
     is one of `trusted`.
     """
     steps = {name: _held_rule(new.steps.get(name), rule) for name, rule in trusted.steps.items()}
-    return RuleBook(steps=steps, pipelines=trusted.pipelines), tuple(_held_keys(new, trusted))
+    return trusted.model_copy(update={"steps": steps}), tuple(_held_keys(new, trusted))
 
 
 def _held_rule(new: Rule | None, trusted: Rule) -> Rule:

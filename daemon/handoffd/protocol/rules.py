@@ -7,8 +7,9 @@ validates it; the engine only looks things up in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.protocol.state import Minutes, Reason
@@ -22,6 +23,19 @@ Complexity = Literal["S", "M", "L"]
 Sessions = Literal["fresh", "resume"]
 """Whether a retry of a step begins a new session of its agent, or continues the last one."""
 DispatchMode = Literal["single", "auto", "team"]
+Gates = Literal["before", "after", "both", "none"]
+"""When a person decides about a story: before its code, after it, both, or never."""
+REVIEW = "review"
+ACCEPTANCE = "acceptance"
+OPENED_BY: Final[Mapping[Gates, frozenset[str]]] = {
+    "before": frozenset({REVIEW}),
+    "after": frozenset({ACCEPTANCE}),
+    "both": frozenset({REVIEW, ACCEPTANCE}),
+    "none": frozenset(),
+}
+"""The human steps that a story comes to with each value of `gates`."""
+IDENTICAL_ENDS = 3
+"""After this many equal ends of a step in a row a person is asked, where a project says nothing else."""
 MIN_PARALLEL = 2
 """Scenarios marked `[P]` with which `auto` is a team."""
 
@@ -92,6 +106,11 @@ class RuleBook(BaseModel):
 
     steps: Mapping[str, Rule]
     pipelines: Mapping[str, Pipeline]
+    gates: Gates = "before"
+    passed_over: Mapping[str, str] = Field(default_factory=dict)
+    """The human steps that `gates` takes off the way of a story, by the step that led to each."""
+    identical_ends: int = Field(0, ge=0)
+    """Equal ends of a step in a row after which a person is asked; 0: never."""
 
     def path(self, task_type: str) -> tuple[str, ...]:
         """Return the steps of a pipeline in passing order, bootstrap included, without `done`."""
@@ -108,6 +127,31 @@ class RuleBook(BaseModel):
         path = self.path(task_type)
         pipeline = self.pipelines.get(task_type) or self.pipelines["story"]
         return path[1:] if pipeline.bootstrap and step != pipeline.bootstrap else path
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """A human step at which a story stops."""
+
+    step: str
+    before_code: bool
+    """Whether a story comes to it before its first step with tests."""
+
+
+def next_gate(rules: RuleBook, task_type: str = "story", step: str | None = None) -> Gate | None:
+    """Return the first human step that a story comes to while its steps pass; None: it comes to none.
+
+    `step` is where it is, that step included; None: at its first.
+    """
+    pipeline = rules.pipelines.get(task_type) or rules.pipelines["story"]
+    name = step or pipeline.first
+    behind = rules.path_from(task_type, name)
+    passed = list(behind[: behind.index(name)]) if name in behind else []
+    while name != DONE:
+        if rules.steps[name].requires_human:
+            return Gate(step=name, before_code=all(rules.steps[one].tests is None for one in passed))
+        passed.append(name)
+        name = rules.steps[name].next_on_pass
+    return None
 
 
 def localized(texts: Mapping[str, str], language: str) -> str | None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
+from handoffd.protocol.rules import OPENED_BY
 from handoffd.settings.model import (
     ProjectCaps,
     ProjectSandbox,
@@ -177,6 +178,8 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "schedule": settings.schedule,
         "executor": settings.executor,
         "preset": settings.preset,
+        "gates": settings.gates,
+        "identical_ends": settings.identical_ends,
         "stall_min": settings.stall_min,
         "allow_test_changes": settings.allow_test_changes,
         "external_edits": settings.external_edits,
@@ -199,7 +202,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
 def held(new: ProjectSettings, granted: ProjectSettings) -> tuple[str, ...]:
     """Return the dotted keys, sorted, in which `new` goes beyond what a person has granted.
 
-    A lower cap or a tighter sandbox needs no trust, even if an agent wrote it.
+    A lower cap, a tighter sandbox or one more gate needs no trust, even if an agent wrote it.
     """
     wanted, before = sensitive(new), sensitive(granted)
     return tuple(
@@ -209,6 +212,7 @@ def held(new: ProjectSettings, granted: ProjectSettings) -> tuple[str, ...]:
             if value != before[key]
             and not (key.startswith("caps.") and _is_lower(value, before[key]))
             and not (key.startswith("sandbox.") and _is_tighter(value, before[key]))
+            and not (key == "gates" and OPENED_BY[new.gates] > OPENED_BY[granted.gates])
         )
     )
 

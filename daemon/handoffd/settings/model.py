@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from handoffd.protocol.rules import IDENTICAL_ENDS, Gates
 from handoffd.settings.notify import NotifySettings, ReportSettings
 from handoffd.settings.schedule import ScheduledStart, SharedStart, must_differ
 from handoffd.settings.section import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret, Size
@@ -514,6 +515,10 @@ class ProjectSettings(_Section):
     executor: ExecutorChoice | None = None
     language: Literal["en", "zh-TW"] | None = None
     preset: str | None = None
+    gates: Gates = "before"
+    """When a person decides about each of its stories."""
+    identical_ends: int = Field(IDENTICAL_ENDS, ge=0, le=100)
+    """Equal ends of a step in a row after which a person is asked; 0: never."""
     stall_min: float | None = Field(None, ge=0, le=LONGEST_S / 60)
     test: TestSettings = TestSettings()
     allow_test_changes: Patterns = ()

@@ -106,6 +106,7 @@ KEY_CONTENT: Mapping[str, tuple[str, ...]] = {
     "scaffold": ("@perf(ID)", "docs/nfr.md", "failing_tests", "`pass`"),
     "impl": ("failing_tests", "needs_clarification"),
     "verify": ("docs/sdd.md", "ADDED", "constitution_violation"),
+    "acceptance": ("needs_clarification", "constitution_violation", "scope_warning"),
     "commit": ("Conventional Commits", "US-005", "commit_hash", "PROJECT_MEMORY.md", ".ai/history.md"),
     "update-memory": ("DONE", "TESTS", "LOG", "NEXT", "NOW", ".ai/history.md"),
     "custom": ("docs/constitution.md", "constitution_violation", "needs_clarification"),

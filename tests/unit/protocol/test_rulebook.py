@@ -32,6 +32,8 @@ TO_DELTA = {"constitution_violation": "sdd-delta"}
 
 FROM_REVIEW = {"default": "bdd", "needs_clarification": "bdd", "scope_warning": "sdd-delta"}
 
+FROM_ACCEPTANCE = {"default": "impl", "needs_clarification": "bdd", "scope_warning": "impl"}
+
 FROM_IMPL = {"default": "impl", "needs_clarification": "review", "scope_warning": "review"}
 
 
@@ -71,6 +73,7 @@ PROTOCOL = {
     "scaffold": Row("impl", {"default": "scaffold"} | TO_DELTA, 2, 5, False, "red", TO_TEST, TEST_FILES),
     "impl": Row("verify", FROM_IMPL | TO_DELTA, 5, 10, False, "green", (BDD, SDD, API, HANDOFF), CODE),
     "verify": Row("update-memory", {"default": "impl"} | TO_DELTA, 2, 5, False, "green", TO_VERIFY, (SDD,)),
+    "acceptance": Row("update-memory", FROM_ACCEPTANCE | TO_DELTA, 1, 0, True, None, (), ()),
     "commit": Row("update-memory", {"default": "commit"}, 2, 3, False, None, (MEMORY, HANDOFF), ()),
     "update-memory": Row("done", {"default": "update-memory"}, 2, 3, False, None, (MEMORY, HANDOFF), NOTED),
     "custom": Row("update-memory", {"default": "custom"}, 3, 15, False, None, FOR_ALL, ("**",)),
@@ -93,7 +96,7 @@ def _book(*own: str) -> RuleBook:
 
 
 def test_the_shipped_table_has_the_steps_and_pipelines_of_the_protocol() -> None:
-    """In its order; stories pass everything but commit, custom tasks only update the memory."""
+    """In its order; stories pass all but acceptance and commit, custom tasks only update the memory."""
     assert tuple(PROTOCOL) == tuple(_book().steps)
     assert STORY == _book().path("story")
     assert ("custom", "update-memory") == _book().path("custom")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
 from handoffd.errors import InvalidFile
+from handoffd.protocol.rules import OPENED_BY, Gates
 from handoffd.settings.loading import Given, Loaded, differing, held, load, load_project, sensitive
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.settings.paths import shared
@@ -320,8 +322,8 @@ def test_a_problem_of_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report?",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, allow_test_changes, external_edits, caps, group, priority, schedule, env, "
-        "sandbox, snapshots, workspace, stories, commit, commit_author)",
+        "preset, gates, identical_ends, stall_min, test, allow_test_changes, external_edits, caps, group, "
+        "priority, schedule, env, sandbox, snapshots, workspace, stories, commit, commit_author)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -354,8 +356,8 @@ def test_hostile_or_broken_text_is_an_error_and_no_more(text: str) -> None:
 def test_all_but_the_language_needs_trust() -> None:
     """Every key of a project's settings can be given; all results have the same sensitive keys."""
     changed = load_project(
-        "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
-        "language: zh-TW, group: web, priority: 1, snapshots: false, "
+        "{auto: true, auto_continue: true, executor: x, preset: go, gates: after, identical_ends: 0, "
+        "external_edits: adopt, env: [A], language: zh-TW, group: web, priority: 1, snapshots: false, "
         "sandbox: {level: off, network: on, writable: [/w], visible: [/v], let_in: [npm]}, "
         "allow_test_changes: [x], stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "workspace: {kind: clone, setup: [x], setup_min: 1, link: [.venv]}, commit: step, "
@@ -410,6 +412,17 @@ def test_an_agent_may_tighten_its_sandbox_but_not_loosen_it(
 ) -> None:
     """What leaves it to the daemon's settings is compared with nothing: it may be looser."""
     assert kept == held(load_project(after, "f"), load_project(before, "f"))
+
+
+@pytest.mark.parametrize("after", get_args(Gates))
+@pytest.mark.parametrize("before", get_args(Gates))
+def test_an_agent_may_add_a_gate_but_takes_none_away(before: Gates, after: Gates) -> None:
+    """One gate for another takes one away. What a person has granted is the file without a word, too."""
+    added = OPENED_BY[after] >= OPENED_BY[before]
+    kept = () if added else ("gates",)
+
+    assert kept == held(ProjectSettings(gates=after), ProjectSettings(gates=before))
+    assert ("identical_ends",) == held(ProjectSettings(identical_ends=0), ProjectSettings())
 
 
 def test_an_agent_may_not_let_itself_change_tests() -> None:
