@@ -42,6 +42,7 @@ from handoffd.engine.views import (
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.protocol.rules import Gates
 from handoffd.protocol.state import State, TestCounts
 
 STEPS = ("bdd", "review", "impl", "update-memory")
@@ -150,6 +151,7 @@ class MemorySupervision:
         self.trials = [WorkspaceTrial(why="it is in no git repository", command="git init")]
         self.wanted: list[str] = []
         self.held: tuple[str, ...] = ()
+        self.gates: dict[str, Gates] = {}
         self.written: list[tuple[str, Mapping[str, str] | None]] = []
         self.handed_out: list[Result] = []
         """What `hand_out` answers, one after another; then it gives the first step away."""
@@ -368,6 +370,10 @@ class MemorySupervision:
             return ()
         held, self.held = self.held, ()
         return held
+
+    async def choose_gates(self, project: str, gates: Gates) -> None:
+        """Only remember them."""
+        self.gates[project] = gates
 
     async def reload(self) -> tuple[str, ...]:
         """Return a problem for each project that has a detail."""

@@ -359,6 +359,7 @@ def settings_text(found: Suites) -> str:
         "# auto: true               # dispatch by itself as soon as the project is added",
         "# executor: claude",
         "# preset: with-commit      # or: go, web",
+        "# gates: after             # a person decides behind the code; or: before (the default), both, none",
     ]
     if found.chosen is None:
         return "\n".join([*lines, *_place_for_tests(found.others), ""])

@@ -33,6 +33,7 @@ from handoffd.engine.views import (
 )
 from handoffd.errors import HandoffdError
 from handoffd.journal.retention import Cleaned
+from handoffd.protocol.rules import Gates
 
 
 class Renewing(Protocol):
@@ -188,6 +189,9 @@ class Supervision(Protocol):
 
     async def trust(self, project: str, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept pending edits of settings and rules; return the changed keys, dotted."""
+
+    async def choose_gates(self, project: str, gates: Gates) -> None:
+        """Write when a person decides about its stories into a project's settings, and trust that."""
 
 
 class Desk(Protocol):

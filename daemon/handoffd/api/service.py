@@ -77,7 +77,7 @@ from handoffd.inspection.framework import StoryFacts, detect_framework, finished
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
-from handoffd.protocol.rules import Language
+from handoffd.protocol.rules import Gates, Language
 from handoffd.protocol.state import plain
 
 
@@ -237,7 +237,7 @@ class Service(Reads, Inspecting):
         given = checked(spec, project, arguments)
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
-            return await self.init(project, given["name"])
+            return await self.init(project, given["name"], given["gates"])
         if verb == "add":
             return await self.add(project, take=given["take"])
         if verb in self._plain_verbs:
@@ -447,10 +447,11 @@ class Service(Reads, Inspecting):
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
-    async def init(self, project: str, name: str | None = None) -> Initialised:
+    async def init(self, project: str, name: str | None = None, gates: Gates | None = None) -> Initialised:
         """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
-        `name` is the name of a new project; None: the name in its own files. Raises Refused for an unfit
+        `name` is the name of a new project; None: the name in its own files. `gates` is written into its
+        settings; None: they stay as they are. Raises Refused for an unfit
         folder before anything is written.
         """
         root = await to_thread.run_sync(folder_at, project)
@@ -460,6 +461,8 @@ class Service(Reads, Inspecting):
         known = (await self._supervision.add(root)).tracks or prepared.begun
         if prepared.settings is not None:  # it may have been a project without any before
             await self._supervision.trust(root, {SETTINGS: prepared.settings})
+        if gates is not None:
+            await self._supervision.choose_gates(root, gates)
         await self._initialise(root, name)
         view = await self._supervision.view(root)
         return Initialised(

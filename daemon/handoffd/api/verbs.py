@@ -105,6 +105,10 @@ _REASONS = (
     "selects the step to go back to: needs_clarification (→ bdd), constitution_violation (→ sdd-delta), "
     "scope_warning (→ sdd-delta), nfr_missing (→ bdd), test_timeout (→ bdd); a project's own rules may differ"
 )
+_GATES = Parameter(
+    name="gates", type="text", choices=("before", "after", "both", "none"),
+    help="when you decide about each story: before its code, after it (for a night), both, or none",
+)  # fmt: skip
 _QUEUED = Parameter(name="story", type="story", required=True, help="a queued story")
 
 _MANUAL = Parameter(name="manual", type="flag", help="dispatch nothing: keep the level (1 for a new project)")
@@ -113,7 +117,7 @@ _SPECS: Final = (
     VerbSpec(
         name="init",
         help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
-        parameters=(Parameter(name="name", type="text", help="name of a new project"),),
+        parameters=(Parameter(name="name", type="text", help="name of a new project"), _GATES),
         guard="always",
         adds=True,
         repeats=True,

@@ -52,6 +52,7 @@ from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.project.trial import Trials, placed
+from handoffd.protocol.rules import Gates
 from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
 from handoffd.track.services import Services
 
@@ -494,6 +495,14 @@ class Roster:
                 keys = await found.trust(written)
             await found.look()
             return keys
+
+    async def choose_gates(self, project: str, gates: Gates) -> None:
+        """Write when a person decides about its stories into a project's settings, and trust that."""
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with remedies(found.root):
+                await found.files.choose_gates(gates)
+            await found.look()
 
     async def reload(self) -> tuple[str, ...]:
         """Read every project's files again; return their problems."""

@@ -53,25 +53,31 @@ def with_workspace(text: str, place: StoryWorkspace) -> str | None:
 
     None where the text is not of lines with a key each, as JSON is not. Raises InvalidFile.
     """
+    return _with(text, "workspace", place, _block(place))
+
+
+def with_gates(text: str, gates: Gates) -> str | None:
+    """Return the text of a project's settings with other gates, as `with_workspace` does."""
+    told = "# when you decide about a story: docs/how-to/reviews.md"
+    return _with(text, "gates", gates, [f"gates: {gates}  {told}\n"])
+
+
+def _with(text: str, key: str, value: object, block: list[str]) -> str | None:
     read = yamltext.load(text, SETTINGS)
     data = read.data if isinstance(read.data, Mapping) else {}
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     begin = end = len(lines)
-    if "workspace" in data:
-        begin = read.lines["workspace"] - 1
+    if key in data:
+        begin = read.lines[key] - 1
         ends = (
             at for at, line in enumerate(lines[begin + 1 :], begin + 1) if not line.startswith((" ", "\t"))
         )
         end = next(ends, len(lines))
-    changed = "".join((*lines[:begin], *_block(place), *lines[end:]))
+    changed = "".join((*lines[:begin], *block, *lines[end:]))
     try:
-        return (
-            changed
-            if settings_in(changed) == settings_in(text).model_copy(update={"workspace": place})
-            else None
-        )
+        return changed if settings_in(changed) == settings_in(text).model_copy(update={key: value}) else None
     except InvalidFile:
         return None
 

@@ -22,18 +22,19 @@ from handoffd.inspection.framework import Framework
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus, parsed_state, state_of
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.library.results import Checked, DispatchResult, accepted, dispatch_result, value_of
-from handoffd.protocol.rules import Language
+from handoffd.protocol.rules import Gates, Language
 from handoffd.protocol.state import Reason, State
 from handoffd.report.values import Report
 
 
 # --- what changes a project --------------------------------------------------------------------------
-def init_state(root: Root, project: str | None = None) -> State:
+def init_state(root: Root, project: str | None = None, *, gates: Gates | None = None) -> State:
     """Prepare a project: its STATE.json, its settings, a note for agents. An existing STATE stays.
 
-    `project` names a new project; None: its files do. Raises HandoffdError.
+    `project` names a new project; None: its files do. `gates` is written into its settings. Raises
+    HandoffdError.
     """
-    accepted(verb("init", root, name=project))
+    accepted(verb("init", root, name=project, gates=gates))
     return state_of(path_of(root))
 
 

@@ -8,7 +8,7 @@ it, because agents can write these files. `problems` and `held` appear wherever 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shlex import quote
 
@@ -29,12 +29,13 @@ from handoffd.inspection.own_files import (
     settings_in,
     shipped_layers,
     templates_for,
+    with_gates,
     with_workspace,
 )
 from handoffd.journal.log import Log
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import merge_trusted
-from handoffd.protocol.rules import RuleBook
+from handoffd.protocol.rules import Gates, RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 
@@ -136,7 +137,18 @@ class ProjectFiles:
             return tuple(key for key in before if key not in self.held)
 
     async def place_stories(self, place: StoryWorkspace) -> None:
-        """Write where stories work into the project's settings, for a person, and trust that.
+        """Write where stories work into the project's settings, as `choose_gates` writes gates."""
+        await self._write(f"workspace: {place.kind}", lambda text: with_workspace(text, place))
+
+    async def choose_gates(self, gates: Gates) -> None:
+        """Write when a person decides into the project's settings, for that person, and trust it.
+
+        Raises Refused, StoreError, and InvalidFile also where the project's step table contradicts it.
+        """
+        await self._write(f"gates: {gates}", lambda text: with_gates(text, gates))
+
+    async def _write(self, line: str, written: Callable[[str], str | None]) -> None:
+        """Change a key of the project's settings, and trust that.
 
         Raises Refused while an edit of the files waits for a person, or where handoffd cannot write into the
         settings without a change of what else is there; InvalidFile, StoreError.
@@ -149,13 +161,12 @@ class ProjectFiles:
                 raise InvalidFile(self.problems)
             if self.held:
                 raise Refused(f"an edit of the files in {root}/.ai waits for you", code="HELD", hint=trust)
-            changed = with_workspace(texts[SETTINGS] or "", place)
+            changed = written(texts[SETTINGS] or "")
             if changed is None:
                 hint = f"${{EDITOR:-vi}} {quote(f'{root}/{SETTINGS}')} && {trust}"
-                why = (
-                    f"handoffd cannot write `workspace: {place.kind}` into {root}/{SETTINGS}: write it there"
-                )
+                why = f"handoffd cannot write `{line}` into {root}/{SETTINGS}: write it there"
                 raise Refused(why, code="NOT_WRITTEN", hint=hint)
+            await to_thread.run_sync(self._book, settings_in(changed), texts)
             await to_thread.run_sync(write_project_file, self._root, SETTINGS, changed)
             self._trusted = None
             await self._journal.trust(root, SETTINGS, changed, self._clock.now())

@@ -122,6 +122,8 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     edited = [_EDITED] if project.reconciler.edited else []
     leaving = [_LEAVING] if project.leaving else []
     group = project.files.settings.group
+    asks_none = project.files.settings.gates == "none" and project.lands_by_itself
+    unlanded = [_NEVER_LANDS.format(project.files.settings.stories.land)] if asks_none else []
     unknown = [_UNKNOWN_GROUP.format(group)] if group is not None and group not in slots.groups else []
     return (
         *map(str, project.files.problems),
@@ -133,6 +135,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
         *edited,
         *leaving,
         *unknown,
+        *unlanded,
     )
 
 
@@ -140,6 +143,7 @@ _LEAVING = (
     "the settings no longer name it: supervision ends with its current run; `handoffd add PROJECT` keeps it"
 )
 _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adopts that or holds it"
+_NEVER_LANDS = "gates: none asks no person about a story, so stories.land: {} lands none: that is yours to do"
 _UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups), so it limits nothing"
 
 

@@ -17,6 +17,7 @@ from handoffd.inspection.own_files import (
     shipped_layers,
     table_of,
     templates_for,
+    with_gates,
     with_workspace,
 )
 from handoffd.settings.model import StoryWorkspace
@@ -127,3 +128,11 @@ def test_another_workspace_is_written_and_nothing_else(
         assert settings_in(changed).auto
     else:
         assert (None if expected == "none" else expected) == changed
+
+
+def test_other_gates_are_written_and_nothing_else() -> None:
+    """As another workspace is."""
+    said = "  # when you decide about a story: docs/how-to/reviews.md\n"
+    assert f"auto: true\ngates: after{said}" == with_gates("auto: true", "after")
+    assert f"gates: none{said}auto: true\n" == with_gates("gates: after  # mine\nauto: true\n", "none")
+    assert with_gates('{"auto": true}\n', "after") is None

@@ -11,6 +11,7 @@ from tests.support.house import SHORT, House, at, make_project
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers
 from handoffd.project.files import ProjectFiles
+from handoffd.protocol.rules import OPENED_BY
 
 
 async def trusted(here: House, root: str) -> ProjectFiles:
@@ -183,3 +184,39 @@ def test_an_unknown_preset_is_reported_with_the_known_ones() -> None:
         ".ai/handoffd.yaml: preset: there is no preset 'rust' (allowed: default, go, web, with-commit)"
         == str(caught.value)
     )
+
+
+async def test_a_gate_that_an_agent_adds_counts_at_once_and_one_that_it_takes_away_waits(here: House) -> None:
+    """An edit of the table under it takes none away, either."""
+    root, files = await trusting(here, settings="gates: after\n")
+    for edit in ("gates: none\n", "gates: before\n", ""):
+        write(root, SETTINGS, edit)
+        await files.refresh()
+        assert (("gates",), "after") == (files.held, files.rules.gates)
+        assert "acceptance" in files.rules.path("story")
+
+    write(root, SETTINGS, "gates: both\n")
+    await files.refresh()
+    assert ((), "both") == (files.held, files.rules.gates)
+    assert ["review", "acceptance"] == [one for one in files.rules.path("story") if one in OPENED_BY["both"]]
+
+    write(root, SETTINGS, "gates: after\n")
+    write(root, RULES, "steps: {acceptance: {requires_human: false}}\n")
+    await files.refresh()
+    (problem,) = files.problems
+    assert "steps.acceptance.requires_human: with `gates: after` a person decides" in str(problem)
+    assert files.rules.steps["acceptance"].requires_human
+
+
+async def test_a_persons_choice_of_gates_is_written_and_trusted(here: House) -> None:
+    """Unless the project's own table contradicts it: then nothing is written."""
+    root, files = await trusting(here, settings="auto: true\n")
+    await files.choose_gates("after")
+    assert ((), "after") == (files.held, files.rules.gates)
+    assert at(root, SETTINGS).read_text().startswith("auto: true\ngates: after")
+
+    write(root, RULES, "steps: {bdd: {next_on_pass: update-memory}}\n")
+    await files.trust()
+    with pytest.raises(InvalidFile, match="a story must come to review"):
+        await files.choose_gates("both")
+    assert "after" == files.settings.gates
