@@ -15,6 +15,7 @@ from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
 from handoffd.engine.run import Caps, PostCheck, Usage
+from handoffd.engine.track import Ledger, Track
 from handoffd.engine.views import (
     Applied,
     BacklogView,
@@ -42,8 +43,12 @@ from handoffd.engine.views import (
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.forecast.snapshot import FleetNow, ProjectNow
+from handoffd.inspection.own_files import shipped_layers
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import Gates
 from handoffd.protocol.state import State, TestCounts
+from handoffd.settings.model import CapSettings, ProjectSettings, SchedulingSettings
 
 STEPS = ("bdd", "review", "impl", "update-memory")
 
@@ -226,6 +231,25 @@ class MemorySupervision:
     def caps(self) -> Caps:
         """Return the caps that all projects share."""
         return self.shared_caps
+
+    async def now(self, projects: Sequence[str]) -> FleetNow:
+        """Return the projects with a story in flight and nothing behind it, by the shipped step table."""
+        rules = build_rulebook(shipped_layers(None))
+        found = []
+        for root in projects:
+            view = self.projects[root]
+            state = State(project=view.name, story=view.tracks[0].story, step=view.tracks[0].step)
+            track = Track(state=state, ledger=Ledger(automatic=True))
+            found.append(
+                ProjectNow(
+                    view=view, tracks={"main": track}, rules=rules, settings=ProjectSettings(),
+                    continues=view.auto_continue,
+                )
+            )  # fmt: skip
+        return FleetNow(
+            projects=tuple(found), slots=4, scheduling=SchedulingSettings(), caps=CapSettings(),
+            executor=("claude",), accounts={}, agents=(),
+        )  # fmt: skip
 
     def slots(self) -> SlotsView:
         """Return what was put there."""

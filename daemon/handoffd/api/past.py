@@ -32,6 +32,7 @@ from handoffd.clock import Clock
 from handoffd.engine.run import Moment, Usage
 from handoffd.errors import Refused
 from handoffd.execute.meter import noted
+from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.history import StoredStory
 from handoffd.journal.journal import Journal
@@ -241,17 +242,6 @@ def story_answer(story: StoredStory, names: Names) -> ToldStory:
 
 
 # --- what runs used ----------------------------------------------------------------------------------
-REFERENCE: Final[Mapping[str, tuple[int, int]]] = {
-    "bdd": (2_000, 5_000),
-    "sdd-delta": (3_000, 8_000),
-    "contract": (1_000, 3_000),
-    "review": (0, 0),
-    "scaffold": (2_000, 5_000),
-    "impl": (5_000, 15_000),
-    "verify": (1_000, 3_000),
-    "update-memory": (500, 1_000),
-}
-"""Expected tokens of one run of a step: low and high, from the protocol."""
 STORY_REFERENCE: Final = (15_000, 40_000)
 """Expected tokens of a whole story: low and high."""
 
@@ -299,6 +289,48 @@ def moment_of(
 
 
 _DAYS: Final[Mapping[str, timedelta]] = {"today": timedelta(0), "yesterday": timedelta(days=1)}
+
+
+MORNING: Final = "08:00"
+"""Until when a night is planned, if no time is given."""
+
+_LONGEST: Final = timedelta(days=2)
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def end_of_night(text: str | None, now: datetime) -> datetime:
+    """Return the next time that the local clock shows `08:00`, the moment for `8h` from now, or a time.
+
+    Raises Refused (BAD_ARGUMENT) for anything else, a time that is over, and one more than two days ahead.
+    """
+    until = _ahead(text or MORNING, now)
+    if until is None or not now < until <= now + _LONGEST:
+        said = "must be like 08:00, 8h, or an RFC 3339 time within the next two days"
+        message = f"until {said}, not {(text or '')[:80]!r}"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd tonight --until 08:00")
+    return until
+
+
+def _ahead(text: str, now: datetime) -> datetime | None:
+    if (clock := _CLOCK.fullmatch(text)) is not None:
+        today = now.astimezone().date()
+        at = time(int(clock[1]), int(clock[2]))
+        moments = (datetime.combine(today + timedelta(days=n), at).astimezone() for n in range(2))
+        return next((moment for moment in moments if moment > now), None)
+    if (hours := _AGO.fullmatch(text)) is not None:
+        return now + int(hours[1]) * _UNITS[hours[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def midnights(since: datetime, until: datetime) -> tuple[datetime, ...]:
+    """Return when days begin here in a time."""
+    first = since.astimezone().date()
+    days = (_midnight(first + timedelta(days=n)) for n in range(1, (until - since).days + 3))
+    return tuple(day for day in days if since < day < until)
 
 
 def _midnight(day: date) -> datetime:

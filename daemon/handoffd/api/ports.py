@@ -32,6 +32,7 @@ from handoffd.engine.views import (
     WorkspaceView,
 )
 from handoffd.errors import HandoffdError
+from handoffd.forecast.snapshot import FleetNow
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.rules import Gates
 
@@ -162,6 +163,9 @@ class Supervision(Protocol):
 
     def slots(self) -> SlotsView:
         """Return the slots, and the running and waiting tracks."""
+
+    async def now(self, projects: Sequence[str]) -> FleetNow:
+        """Return what a plan of the night needs of these projects, and what the settings allow."""
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """End the wait for a limited account; return the projects that had hit its limit."""

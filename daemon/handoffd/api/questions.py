@@ -105,6 +105,14 @@ _WHEN: Final = "^([0-9]{1,4}[hdw]|yesterday|today|20[0-9]{2}-(0[1-9]|1[0-2])-(0[
 """The check accepts more."""
 _SINCE: Final = UrlParameter(name="since", pattern=_WHEN, help=WHEN)
 _UNTIL: Final = UrlParameter(name="until", pattern=_WHEN, help="the end; as `since`")
+_PROJECTS: Final = UrlParameter(
+    name="projects", help="names of projects, or their paths, one a line; all without it"
+)
+_MORNING: Final = UrlParameter(
+    name="until",
+    help="08:00, 8h, or an RFC 3339 time within two days; 08:00 without it",
+    pattern="^(([01][0-9]|2[0-3]):[0-5][0-9]|([1-9]|[1-3][0-9]|4[0-8])h)$",
+)
 _OF_STORY: Final = UrlParameter(name="story", help="the id of a story; all without it")
 _PART: Final = (
     _OF_STORY,
@@ -189,6 +197,10 @@ _QUESTIONS: Final = (
         name="report",
         help="What happened since then (12h), what needs you, what goes on: as `report --json`.",
         parameters=(PROJECT, _SINCE, _UNTIL), ask=Reads.report, hint="handoffd report --help",
+    ),
+    Question(
+        name="tonight", help="What would happen until then (08:00), and what stops it: as `tonight --json`.",
+        parameters=(_PROJECTS, _MORNING), ask=Reads.tonight, hint="handoffd tonight --help",
     ),
     Question(
         name="stories", help="Stories, the latest first, with outcome, cost and commit: as `stories --json`.",

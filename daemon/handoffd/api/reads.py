@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from math import inf
 from operator import add
 from pathlib import Path
@@ -39,11 +39,11 @@ from handoffd.api.answers import (
     WorkspacesAnswer,
 )
 from handoffd.api.events import Names, addressed, named
-from handoffd.api.past import Past, moment_of
+from handoffd.api.past import Past, end_of_night, midnights, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
-from handoffd.engine.run import UNITS, Footprint, Usage
+from handoffd.engine.run import UNITS, Footprint, Scope, Usage
 from handoffd.engine.track import TrackKey, own_story
 from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
 from handoffd.engine.wording import command_for
@@ -54,6 +54,10 @@ from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
 from handoffd.files.state_file import MAIN
+from handoffd.forecast.plan import Tonight
+from handoffd.forecast.planning import plan
+from handoffd.forecast.rendering import in_short
+from handoffd.forecast.snapshot import Snapshot, medians
 from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
@@ -272,7 +276,48 @@ class Reads(Past):
         schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
         fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
-        return await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
+        told = await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
+        if end < now:
+            return told
+        coming = await self._plan([root] if root else [], now, end_of_night(None, now))
+        return replace(told, tonight=in_short(coming) if coming.projects else None)
+
+    async def tonight(self, projects: str | None = None, until: str | None = None) -> Tonight:
+        """Return what would happen until then in the named projects, one a line; in all without a name.
+
+        Raises NotFound, Refused (BAD_ARGUMENT).
+        """
+        now = self.now()
+        roots = [self._supervision.find(name) for name in (projects or "").splitlines() if name.strip()]
+        return await self._plan(roots, now, end_of_night(until, now))
+
+    async def _plan(self, roots: Sequence[str], now: datetime, until: datetime) -> Tonight:
+        views = [await self._supervision.view(root) for root in dict.fromkeys(roots)]
+        views = views if roots else list(await self._supervision.views())
+        told, _ = await self._schedules(None) if self._schedules is not None else ((), ())
+        known = {view.project for view in views}
+        due = [
+            one for one in told if one.project in known and one.next_at is not None and one.next_at < until
+        ]
+        wanted = {one.project for one in due}
+        busy = [view.project for view in views if view.project in wanted or _has_work(view)]
+        took = await self.journal.past.steps_took(busy)
+        snapshot = Snapshot(
+            at=now, until=until, fleet=await self._supervision.now(busy), schedules=tuple(due),
+            took={root: medians(found) for root, found in took.items()}, limits=self._supervision.limits(),
+            spent=await self._spent_of_all(now), midnights=midnights(now, until), idle=len(views) - len(busy),
+        )  # fmt: skip
+        return await to_thread.run_sync(partial(plan, snapshot, daemon=self.daemon))
+
+    async def _spent_of_all(self, now: datetime) -> dict[Scope, Usage]:
+        """Return what counts against the caps that all projects share; what runs now counts, too."""
+        running = reduce(add, self._supervision.usage().values(), Usage())
+        found: dict[Scope, Usage] = {}
+        for scope in self._supervision.caps():
+            since = moment_of("today", now, "since") if scope == "day" else None
+            booked = (one.usage for one in await self.journal.usage("day", since=since))
+            found[scope] = reduce(add, booked, running)
+        return found
 
     async def _spent(self, now: datetime) -> list[CapUse]:
         """Return what is spent of the caps that all projects share, by what is booked."""
@@ -315,6 +360,12 @@ class Reads(Past):
         root = next((word for word in (error.hint or "").split(" ") if word in names), None)
         if root is not None:
             error.details = {"project": root, "called": names[root], **error.details}
+
+
+def _has_work(view: ProjectView) -> bool:
+    """Return whether a project has a story that is not over, or one that waits."""
+    open_ = (track.backlog or track.parked or (track.story and track.step != DONE) for track in view.tracks)
+    return any(open_) or len(view.tracks) > 1
 
 
 def _gate_in_short(

@@ -91,6 +91,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.runs:report",
         "Report what happened overnight, what needs you, and what goes on.",
     ),
+    "tonight": (
+        "handoffd.cli.runs:tonight",
+        "Show what would happen until morning, what it costs, and what stops it.",
+    ),
     "stories": ("handoffd.cli.runs:stories", "List stories with their outcome, cost and commit."),
     "metrics": ("handoffd.cli.daemon:metrics", "Print the daemon's series for Prometheus, or a dashboard."),
     "limits": ("handoffd.cli.slots:limits", "List the accounts at a usage limit; lift a limit."),
@@ -143,8 +147,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": (
-        "status", "report", "gate", "peek", "story", "stories", "snapshots", "workspaces", "schedule",
-        "log", "events", "runs", "usage", "limits", "slots", "notices",
+        "status", "report", "tonight", "gate", "peek", "story", "stories", "snapshots", "workspaces",
+        "schedule", "log", "events", "runs", "usage", "limits", "slots", "notices",
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
@@ -210,6 +214,7 @@ log shop --follow
 events shop --follow
 runs shop --limit 5
 report --since yesterday
+tonight --until 07:30
 stories --since yesterday
 usage --by project --since 7d
 limits lift claude

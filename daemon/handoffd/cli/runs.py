@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument
+from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument, project_names
 from handoffd.cli.wording import (
     called,
     fitting,
@@ -112,6 +112,33 @@ def report(place: Place, /, project: str | None, named: str | None, form: str | 
     click.echo(shown(convert(answer.json, Report)))
     if not answer.daemon and form is None:
         click.echo(f"\n{no_daemon()}")
+
+
+# --- tonight -----------------------------------------------------------------------------------------
+@click.command()
+@click.argument("projects", metavar="[PROJECT]...", nargs=-1, shell_complete=project_names)
+@click.option("--until", metavar="WHEN", help="Until then: 07:30, 8h, or an RFC 3339 time; 08:00 without it.")
+@click.option("--dry-run", is_flag=True, help="Changes nothing, as this command never does.")
+@json_option
+@click.pass_obj
+def tonight(place: Place, projects: tuple[str, ...], until: str | None, dry_run: bool, as_json: bool) -> None:
+    """Show what would happen until morning in each PROJECT, or in all: it looks, and starts nothing.
+
+    Each story takes as long, and costs as much, as its steps did before in its project. What stops a story
+    is listed with the command to type. --json has up to 100 stories, and each step.
+    """
+    del dry_run
+    named = "\n".join(place.project(project) for project in projects)
+    answer = ask(place, "tonight", projects=named or None, until=until)
+    if as_json:
+        print_json(answer.json)
+        return
+    from msgspec import convert
+
+    from handoffd.forecast.plan import Tonight
+    from handoffd.forecast.rendering import as_text
+
+    click.echo(as_text(convert(answer.json, Tonight)))
 
 
 # --- stories -------------------------------------------------------------------------------------------

@@ -38,13 +38,14 @@ from handoffd.engine.views import (
 )
 from handoffd.engine.wording import command_for, repair_command
 from handoffd.errors import Refused, StoreError, remedies
-from handoffd.execute.registry import AUTO
+from handoffd.execute.registry import AUTO, is_own, names_in
 from handoffd.files.state_file import MAIN
 from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
 from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
 from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
 from handoffd.fleet.workspaces import Workspaces
+from handoffd.forecast.snapshot import FleetNow
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.gate import gate_of
 from handoffd.project.landing import finish_landings
@@ -53,7 +54,7 @@ from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.project.trial import Trials, placed
 from handoffd.protocol.rules import Gates
-from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
+from handoffd.track.executor_choice import SIGNS, installed_names, quota_of, shared_sign, worked
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
@@ -403,6 +404,19 @@ class Roster:
     def caps(self) -> Caps:
         """Return the caps that all projects share."""
         return self._services.budgets.shared
+
+    async def now(self, projects: Sequence[str]) -> FleetNow:
+        """Return what a plan of the night needs of these projects and of the daemon's settings."""
+        services, settings = self._services, self._services.settings
+        book, installed = services.executors, await self.installed()
+        agents = tuple(one for one in installed if one in book.names and not is_own(book.executors[one]))
+        return FleetNow(
+            projects=await self._views.now(projects),
+            slots=services.slots.total, scheduling=settings.scheduling, caps=settings.caps,
+            executor=names_in(settings.executor), quiet=settings.notify.quiet,
+            accounts={name: quota_of(book.executors[name]) for name in book.names},
+            agents=agents,
+        )  # fmt: skip
 
     def slots(self) -> SlotsView:
         """Return the limits, the running tracks and the queue."""

@@ -20,11 +20,13 @@ from handoffd.errors import HandoffdError, NotFound
 from handoffd.fleet.loops import Loops
 from handoffd.fleet.membership import Membership
 from handoffd.fleet.register import Register, by_project
+from handoffd.forecast.snapshot import ProjectNow
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.project.project import Project
 from handoffd.project.rest import Row
 from handoffd.project.status import view_of
 from handoffd.track.services import Services
+from handoffd.track.turns import goes_on_by_itself
 
 _TOLD_AT_ONCE = 100
 """How many views are built before other tasks run."""
@@ -47,6 +49,23 @@ class Views:
             views += await self._of(roots[begin : begin + _TOLD_AT_ONCE])
             await checkpoint()
         return tuple(views)
+
+    async def now(self, roots: Sequence[str]) -> tuple[ProjectNow, ...]:
+        """Return projects with ledgers, rules and settings, without waking them; others are left out."""
+        found: list[ProjectNow] = []
+        for begin in range(0, len(roots), _TOLD_AT_ONCE):
+            some = [root for root in roots[begin : begin + _TOLD_AT_ONCE] if root in self._register]
+            views = {view.project: view for view in await self._of(some)}
+            projects = await self._rebuilt(some)
+            found += [_now(projects[root], views[root], self._services) for root in some if root in projects]
+            await checkpoint()
+        return tuple(found)
+
+    async def _rebuilt(self, roots: Sequence[str]) -> dict[str, Project]:
+        resting = self._register.resting
+        rows = {root: resting[root] for root in roots if root in resting}
+        projects = await _projects(rows, self._services)
+        return projects | {root: up for root in roots if (up := self._register.awake.get(root)) is not None}
 
     def forget(self) -> None:
         """Forget the views of projects at rest."""
@@ -107,19 +126,35 @@ async def glimpse(roots: Sequence[str], register: Register, services: Services) 
 
 async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, ProjectView]:
     hints = {root: row.hints for root, row in rows.items()}
-    stored = by_project(await services.journal.tracks(tuple(rows)))
-    trusted = await services.journal.trusted(*rows)
-    texts = await _texts_of(tuple(rows))
     views = {}
-    for root, row in rows.items():
-        project = Project(root, services, stored.get(root, ()), trusted.get(root, {}))
-        if root in texts:
-            await project.files.take(texts[root])
+    for root, project in (await _projects(rows, services)).items():
         views[root] = await view_of(project, services.slots)
-        if row.hints == hints[root]:  # after a hint, the files that were read may be out of date
-            row.view = views[root]
+        if rows[root].hints == hints[root]:  # after a hint, the files that were read may be out of date
+            rows[root].view = views[root]
     await checkpoint()
     return views
+
+
+async def _projects(rows: Mapping[str, Row], services: Services) -> dict[str, Project]:
+    """Return projects at rest as the journal and their files have them; they stay at rest."""
+    stored = by_project(await services.journal.tracks(tuple(rows))) if rows else {}
+    trusted = await services.journal.trusted(*rows) if rows else {}
+    texts = await _texts_of(tuple(rows))
+    projects = {}
+    for root in rows:
+        projects[root] = Project(root, services, stored.get(root, ()), trusted.get(root, {}))
+        if root in texts:
+            await projects[root].files.take(texts[root])
+    return projects
+
+
+def _now(project: Project, view: ProjectView, services: Services) -> ProjectNow:
+    files = project.files
+    tracks = {name: one.track for name, one in project.tracks.items()}
+    continues = goes_on_by_itself(project.main.track.ledger, files.settings, services.settings)
+    return ProjectNow(
+        view=view, tracks=tracks, rules=files.rules, settings=files.settings, continues=continues
+    )
 
 
 async def _texts_of(roots: Sequence[str]) -> Mapping[str, Texts]:

@@ -9,7 +9,7 @@ date.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.run import Usage
-from handoffd.engine.track import LandedBy, TrackKey
+from handoffd.engine.track import EXTERNAL, LandedBy, TrackKey
 from handoffd.errors import Refused
 from handoffd.journal.codec import moment
 from handoffd.journal.connections import Run
@@ -413,6 +413,46 @@ def _runs(db: sqlite3.Connection, part: Part) -> Iterator[Ran]:
         )  # fmt: skip
 
 
+# --- what steps took -----------------------------------------------------------------------------------
+class StepTook(Struct, frozen=True, kw_only=True):
+    """What a step took one story, all its attempts together, until it passed.
+
+    `tokens` and `cost_usd` are None unless they are known of each attempt.
+    """
+
+    step: str
+    story: str
+    attempts: int
+    seconds: float
+    tokens: int | None
+    cost_usd: float | None
+
+
+MOST_TOOK: Final = 1_000
+"""Runs of a project that are read, the latest ones."""
+
+
+def steps_took(db: sqlite3.Connection, roots: Iterable[str]) -> dict[str, tuple[StepTook, ...]]:
+    """Return, by root, what steps took the latest stories of a project."""
+    return {root: tuple(_took(db, root)) for root in roots}
+
+
+def _took(db: sqlite3.Connection, root: str) -> Iterator[StepTook]:
+    rows = db.execute(
+        f"""SELECT step, story, count(*), sum((julianday(ended_at) - julianday(started_at)) * 86400.0),
+        iif(count(tokens) = count(*), sum(tokens), NULL), iif(count(cost_usd) = count(*), sum(cost_usd), NULL)
+        FROM (SELECT step, story, started_at, ended_at, result, cost_usd, input_tokens + output_tokens +
+        cache_read_tokens + cache_write_tokens AS tokens FROM dispatches WHERE project = :root
+        AND story IS NOT NULL AND started_at IS NOT NULL AND ended_at IS NOT NULL AND executor <> :by_hand
+        ORDER BY seq DESC LIMIT {MOST_TOOK}) GROUP BY step, story HAVING sum(result = 'pass') > 0""",  # noqa: S608  (fixed texts)
+        {"root": root, "by_hand": EXTERNAL},
+    )
+    for step, story, attempts, seconds, tokens, cost_usd in rows:
+        yield StepTook(
+            step=step, story=story, attempts=attempts, seconds=seconds, tokens=tokens, cost_usd=cost_usd
+        )
+
+
 class Retrospect:
     """Questions about the past. All methods raise StoreError like `Journal`."""
 
@@ -426,3 +466,7 @@ class Retrospect:
     async def night(self, part: Part) -> Night:
         """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
         return await self._read("read what happened", partial(night, part=part))
+
+    async def steps_took(self, roots: Sequence[str]) -> dict[str, tuple[StepTook, ...]]:
+        """Return, by root, what each step took the latest stories of a project until it passed."""
+        return await self._read("read what steps took", partial(steps_took, roots=roots))

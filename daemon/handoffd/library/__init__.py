@@ -14,6 +14,7 @@ from handoffd.chat.intents import Intent, classify
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
 from handoffd.engine.views import Applied, Peek
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
+from handoffd.forecast.plan import Tonight
 from handoffd.inspection.checklist import generate_checklist
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
@@ -54,6 +55,7 @@ from handoffd.library.project import (
     start_custom,
     start_next,
     start_story,
+    tonight,
     triage,
     undo_approval,
 )
@@ -94,6 +96,7 @@ __all__ = [
     "StoreError",
     "TeamRole",
     "TimedOut",
+    "Tonight",
     "apply_handoff",
     "approve_review",
     "auto",
@@ -125,6 +128,7 @@ __all__ = [
     "start_story",
     "step_sequence",
     "team_roles",
+    "tonight",
     "triage",
     "undo_approval",
     "validate",

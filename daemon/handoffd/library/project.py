@@ -16,6 +16,7 @@ from handoffd.entrance import requests
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import give, say
 from handoffd.errors import Json
+from handoffd.forecast.plan import Tonight
 from handoffd.inspection import discovery, framework, project_status, sessions
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
@@ -209,6 +210,15 @@ def night_report(root: Root | None = None, since: str = "12h", until: str | None
     """
     project = None if root is None else path_of(root)
     return value_of(Report, requests.ask(place(), "report", project=project, since=since, until=until).json)
+
+
+def tonight(*roots: Root, until: str | None = None) -> Tonight:
+    """Return what would happen until then (08:00), and what stops it; in these projects, or in all.
+
+    `until` is like `07:30`, `8h`, or a time of RFC 3339. Raises Refused (BAD_ARGUMENT), NotFound, StoreError.
+    """
+    named = "\n".join(path_of(root) for root in roots) or None
+    return value_of(Tonight, requests.ask(place(), "tonight", projects=named, until=until).json)
 
 
 def detect_framework(root: Root) -> Framework:

@@ -137,6 +137,12 @@ READS: Final = (
         "and is not so, what it cost, where the time went, what goes on. For `how was the night?`, ask this.",
     ),
     _tool(
+        "tonight",
+        "Plan of the night",
+        "What would happen until morning: each story's steps, time and cost, what stops it and the command "
+        "against that, budgets and limits. Changes nothing. For `will it run through the night?`, ask this.",
+    ),
+    _tool(
         "stories",
         "Stories",
         "Stories, the latest first: what each has come to, what it cost, and the commit where it landed.",

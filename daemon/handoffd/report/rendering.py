@@ -7,7 +7,7 @@ printed becomes `?`, and what means something to Markdown or HTML is escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
@@ -50,7 +50,7 @@ class Section(Struct, frozen=True):
 # --- what is shown ------------------------------------------------------------------------------------
 def headline(report: Report, zone: tzinfo | None = None) -> str:
     """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's)."""
-    since, until = (_moment(at, zone, report.since) for at in (report.since, report.until))
+    since, until = (moment(at, zone, report.since) for at in (report.since, report.until))
     projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
@@ -75,6 +75,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
         Section("Cost", tuple(_cost(report.cost))),
         Section("Time", tuple(_time(report.time))),
         Section("Goes on", tuple(_coming(one, zone, since) for one in report.next), report.more.next),
+        Section("The coming night", (Line("", report.tonight),) if report.tonight else ()),
     ]
     return [section for section in found if section.lines]
 
@@ -104,7 +105,7 @@ def _where(one: EndedStory) -> str:
 
 def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.waiting:
-        since = f"since {_moment(one.since, zone, report.since)}, " if one.since else ""
+        since = f"since {moment(one.since, zone, report.since)}, " if one.since else ""
         step = f"{one.step}: " if one.step else ""
         yield Line(_who(one.name, one.story), printable(f"{since}{step}{one.why}"), printable(one.command))
 
@@ -158,7 +159,7 @@ _LEAST: Final = timedelta(seconds=1)
 
 def _coming(one: Coming, zone: tzinfo | None, near: datetime) -> Line:
     at = f"at {one.step}" if one.step else "starts next"
-    at = f"starts {_moment(one.at, zone, near)}" if one.at else at
+    at = f"starts {moment(one.at, zone, near)}" if one.at else at
     waits = f", waits for {one.waits_for}" if one.waits_for else ""
     more = len(one.then) - _FEW
     rest = ", ".join(one.then[:_FEW]) + (f" and {more} more" if more > 0 else "")
@@ -173,14 +174,14 @@ _ENDS: Final = {
 
 
 def _down(down: Down, zone: tzinfo | None, near: datetime) -> str:
-    since = _moment(down.since, zone, near)
+    since = moment(down.since, zone, near)
     if down.until is None:
         return f"No daemon runs since {since}: {_ENDS[down.how]}. Start it: handoffd run"
     length = span(down.until - down.since)
-    return f"No daemon ran from {since} to {_moment(down.until, zone, near)} ({length}): {_ENDS[down.how]}."
+    return f"No daemon ran from {since} to {moment(down.until, zone, near)} ({length}): {_ENDS[down.how]}."
 
 
-def _moment(at: datetime, zone: tzinfo | None, near: datetime) -> str:
+def moment(at: datetime, zone: tzinfo | None, near: datetime) -> str:
     """Return a time, with its day if that is not the one of `near` or the day after."""
     local, day = at.astimezone(zone), near.astimezone(zone).date()
     return f"{local:%H:%M}" if 0 <= (local.date() - day).days <= 1 else f"{local:%d %b %H:%M}"
@@ -194,16 +195,24 @@ def printable(text: str) -> str:
 # --- text ---------------------------------------------------------------------------------------------
 def as_text(report: Report, zone: tzinfo | None = None) -> str:
     """Return the report as text of at most `WIDTH` columns, short enough for a screen."""
-    lines = [headline(report, zone), *(line for text in warnings(report, zone) for line in _wrapped(text))]
-    if report.is_quiet:
-        lines.append("Nothing has happened.")
-    for section in sections(report, zone):
-        shown, rest = section.lines[:_FEW], section.count - len(section.lines[:_FEW])
+    told = [*warnings(report, zone), *(["Nothing has happened."] if report.is_quiet else [])]
+    return "\n".join(
+        screen(headline(report, zone), told, sections(report, zone), "handoffd report --markdown")
+    )
+
+
+def screen(
+    head: str, told: Iterable[str], sections: Iterable[Section], whole: str, few: int = _FEW
+) -> Iterator[str]:
+    """Yield the lines of a screen, `few` of a section; `whole` is the command that shows every entry."""
+    yield from (head, *(line for text in told for line in _wrapped(text)))
+    for section in sections:
+        shown, rest = section.lines[:few], section.count - len(section.lines[:few])
         counts = f" ({section.count})" if section.lines[0].who else ""
-        lines += ["", f"{section.title}{counts}"]
-        lines += [text for line in shown for text in _text_of(line)]
-        lines += [f"  and {rest} more: handoffd report --markdown"] if rest else []
-    return "\n".join(lines)
+        yield from ("", f"{section.title}{counts}")
+        yield from (text for line in shown for text in _text_of(line))
+        if rest:
+            yield f"  and {rest} more: {whole}"
 
 
 def _text_of(line: Line) -> Iterator[str]:

@@ -163,6 +163,8 @@ class Report(Struct, frozen=True, kw_only=True):
     time: TimeSpent
     next: tuple[Coming, ...]
     more: More
+    tonight: str | None = None
+    """What would happen until the next morning, in short; null: nothing."""
 
     @property
     def is_quiet(self) -> bool:

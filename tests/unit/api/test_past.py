@@ -13,12 +13,13 @@ from tests.support.refusals import refused
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
-from handoffd.api.past import REFERENCE, Past, grouping, moment_of, usage_report
+from handoffd.api.past import Past, end_of_night, grouping, midnights, moment_of, usage_report
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Aborted, Advanced, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.errors import Refused
+from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import UsageSum
@@ -212,3 +213,41 @@ def test_a_wrong_time_is_refused(text: str) -> None:
     """The refusal has examples."""
     with pytest.raises(Refused, match="since must be like 7d, 12h, 2w, yesterday"):
         moment_of(text, AT, "since")
+
+
+# --- the end of a night -------------------------------------------------------------------------------
+def local(day: int, hour: int, minute: int = 0) -> datetime:
+    """Return a time by the machine's clock."""
+    return datetime(2026, 3, day, hour, minute).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "until"),
+    [
+        (None, local(3, 23), local(4, 8)),
+        ("", local(3, 7), local(3, 8)),
+        ("07:30", local(3, 7, 30), local(4, 7, 30)),
+        ("8h", local(3, 23), local(4, 7)),
+        ("2d", local(3, 23), local(5, 23)),
+        (local(4, 6).isoformat(), local(3, 23), local(4, 6)),
+    ],
+)
+def test_a_night_ends_when_the_clock_shows_a_time(text: str | None, now: datetime, until: datetime) -> None:
+    """The next time that it does so; or after some hours, or at a moment."""
+    assert until == end_of_night(text, now)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["8", "25:00", "08:60", "3d", "tomorrow", "2026-03-04", "2026-03-04T06:00", local(3, 22).isoformat()],
+)
+def test_a_night_that_ends_before_it_begins_or_never_is_refused(text: str) -> None:
+    """With the command that works."""
+    with refused("BAD_ARGUMENT", "handoffd tonight --until 08:00", match="until must be like 08:00, 8h"):
+        end_of_night(text, local(3, 23))
+
+
+def test_the_midnights_of_a_night_are_where_days_begin_here() -> None:
+    """None for a time within one day."""
+    assert (local(4, 0), local(5, 0)) == midnights(local(3, 23), local(5, 23))
+    assert () == midnights(local(3, 1), local(3, 23))

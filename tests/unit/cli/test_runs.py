@@ -55,6 +55,22 @@ def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands
     assert (1, True) == (wrong.code, "next: handoffd report --since 12h" in wrong.err)
 
 
+# --- tonight -----------------------------------------------------------------------------------------
+def test_a_plan_is_a_screen_or_json(control: Controlled, handoffd: Commands) -> None:
+    """Of all projects or of some, until a time; `--dry-run` changes nothing, as without it."""
+    said = handoffd("tonight", "--until", "8h")
+    assert (0, True) == (said.code, said.lines[0].startswith("Until "))
+    assert "(8 h): 0 stories done, 1 stops" in said.lines[0]
+    assert "What stops it (1)" in said.lines
+    whole = handoffd("tonight", "--json", "--dry-run").json
+    assert ["US-001"] == [one["story"] for one in whole["stories"]]
+    assert whole["stories"] == handoffd("tonight", "shop", "empty", "--json").json["stories"]
+    assert [] == handoffd("tonight", "empty", "--json").json["stories"]
+    wrong = handoffd("tonight", "--until", "soon")
+    assert (1, True) == (wrong.code, "next: handoffd tonight --until 08:00" in wrong.err)
+    assert 4 == handoffd("tonight", "nosuch").code
+
+
 # --- stories -----------------------------------------------------------------------------------------
 def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Commands) -> None:
     """One line a story; the commit is that of a landing."""

@@ -27,7 +27,7 @@ from handoffd.journal import history
 from handoffd.journal.history import Counts
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Life, Part
-from handoffd.protocol.handoff import Found, Handoff
+from handoffd.protocol.handoff import Absent, Found, Handoff
 from handoffd.protocol.state import Status, TestCounts
 
 HOUR = timedelta(hours=1)
@@ -231,3 +231,32 @@ def test_no_question_about_a_time_reads_the_whole_history(db: sqlite3.Connection
     for index in ("events_by_time", "dispatches_by_time", "dispatches_open", "events_by_project"):
         assert index in found
     assert "SCAN events" not in plan(db, lambda: history.stories(db, Part(), 10))
+
+
+# --- what steps took ----------------------------------------------------------------------------------
+async def ran_once(
+    journal: Journal, run: str, story: str, result: Status, usage: Usage | None = None
+) -> None:
+    """Record a run of bdd that took a minute."""
+    begun = replace(dispatch(run), story=story)
+    running = track("bdd", Status.RUNNING, story=story, dispatch=begun)
+    await journal.commit(record(Advanced(dispatch=run, executor="claude"), after=running))
+    end = Exit(code=0, seconds=60, at=NOW + MINUTE, usage=usage)
+    event = ExecutorExited(dispatch=run, exit=end, reading=Absent())
+    await journal.commit(record(event, after=track("bdd", result, story=story)))
+
+
+async def test_what_a_step_took_a_story_is_summed_over_its_attempts(journal: Journal) -> None:
+    """Until it passed: a step that has not passed yet is left out, and so are other projects."""
+    await ran_once(journal, "d1", "US-1", Status.FAILING, Usage(input_tokens=7, cost_usd=0.5))
+    await ran_once(journal, "d2", "US-1", Status.PASS, Usage(input_tokens=5, cost_usd=0.25))
+    await ran_once(journal, "d3", "US-2", Status.FAILING, Usage(input_tokens=1, cost_usd=0.1))
+    await ran_once(journal, "d4", "US-3", Status.PASS)
+    found = await journal.past.steps_took([KEY.project, "/srv/other"])
+    assert () == found["/srv/other"]
+    first, third = found[KEY.project]
+    assert ("bdd", "US-1", 2, 12, 0.75) == (
+        first.step, first.story, first.attempts, first.tokens, first.cost_usd
+    )  # fmt: skip
+    assert 120 == pytest.approx(first.seconds, abs=0.01)
+    assert ("US-3", None, None) == (third.story, third.tokens, third.cost_usd)

@@ -38,6 +38,7 @@ from handoffd import (
     start_custom,
     start_next,
     start_story,
+    tonight,
     triage,
 )
 from handoffd.engine.events import Noted, PromptTaken
@@ -215,6 +216,16 @@ def test_a_report_has_the_night_of_a_project_or_of_all(shop: Path) -> None:
     assert night_report(since="3d", until="2d").is_quiet
     with refused("BAD_ARGUMENT", match="since must be like"):
         night_report(since="soon")
+
+
+def test_a_plan_of_the_night_is_of_some_projects_or_of_all(shop: Path) -> None:
+    """Until the time that is asked for; without a daemon nothing of it happens."""
+    start_story(shop, "US-001")
+    for found in (tonight(shop), tonight(until="8h")):
+        assert ["US-001"] == [one.story for one in found.stories]
+        assert not found.daemon
+    with refused("BAD_ARGUMENT", match="until must be like"):
+        tonight(until="soon")
 
 
 def test_a_peek_does_not_add_the_folder(shop: Path) -> None:
