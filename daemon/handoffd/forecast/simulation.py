@@ -23,7 +23,7 @@ from handoffd.capacity.runqueue import Bid, Entry, RunQueue, entry_of, limits_in
 from handoffd.engine.beside import Room, Standing, next_beside
 from handoffd.engine.limits import findings
 from handoffd.engine.routing import behind, first_step, unasked, without
-from handoffd.engine.run import SHARED, Finding, Scope, Unit, Usage
+from handoffd.engine.run import SHARED, Caps, Finding, Scope, Unit, Usage
 from handoffd.engine.track import (
     EXTERNAL,
     Ledger,
@@ -43,7 +43,7 @@ from handoffd.forecast.snapshot import Estimate, ProjectNow, Snapshot, reference
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
-MOST_STEPS: Final = 20_000
+MOST_STEPS: Final = 5_000
 """Steps that are played through: more would keep an answer for seconds."""
 
 
@@ -67,6 +67,8 @@ class Course(Struct, kw_only=True, eq=False):
     ahead: list[str]
     taken: list[PlannedStep] = []
     spent: Usage = Usage()
+    caps: Caps | None = None
+    """None: not computed yet."""
     busy: bool = False
     """Whether it runs, or waits for a slot."""
     halt: Halt | None = None
@@ -300,8 +302,10 @@ class Simulation:
     # --- budgets ---------------------------------------------------------------------------------
     def _is_capped(self, site: Site, course: Course) -> bool:
         """Return whether a cap keeps a story from its next step; it waits for the next day, or stops."""
-        fleet = self._snapshot.fleet
-        caps = caps_in_force(fleet.caps, site.now.settings.caps, course.ledger.granted)
+        if course.caps is None:
+            own = site.now.settings.caps
+            course.caps = caps_in_force(self._snapshot.fleet.caps, own, course.ledger.granted)
+        caps = course.caps
         if not caps:
             return False
         attempt = site.estimate(course.ahead[0]).usage
