@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import psutil
 from tests.support.children import ending
+from tests.support.eventually import eventually_sync
 
 _MOST = 65536
 
@@ -38,6 +41,12 @@ class Terminal:
         """Wait for a question, and type the answer."""
         self.wait_for(question)
         self.type(text)
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does, once it reads: a signal just before that would wait for the next line."""
+        process = psutil.Process(self._process.pid)
+        eventually_sync(lambda: process.status() == psutil.STATUS_SLEEPING)
+        self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
         """Wait for its end; return its exit code."""

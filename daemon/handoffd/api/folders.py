@@ -31,6 +31,7 @@ from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection import sessions
 from handoffd.inspection.discovery import folders_called, list_projects, looks_like_project, others_in, unfit
 from handoffd.inspection.framework import Framework, detect_framework
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.inspection.papers import Quote, Subject, quoted
 from handoffd.inspection.project_status import (
     INVALID_STATE,
@@ -312,10 +313,14 @@ def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
         raise Refused("name is blank: a project needs one", code="BAD_ARGUMENT", hint=hint)
 
 
-def prepare_project(root: str) -> Prepared:
-    """Write the files that a supervised project needs and lacks. Raises StoreError, InvalidFile."""
+def prepare_project(root: str, settings: str | None = None) -> Prepared:
+    """Write the files that a supervised project needs and lacks; `settings` is what a person has chosen.
+
+    Raises StoreError, InvalidFile; Refused (BAD_ARGUMENT) if it has other settings than these.
+    """
     found, begun = find_suites(Path(root)), os.path.lexists(os.path.join(root, STATE_FILE))
-    created = [SETTINGS] if _write_settings(root, found) else []
+    ours = settings_text(found) if settings is None else _chosen_settings(root, settings)
+    created = [SETTINGS] if _write_settings(root, ours) else []
     with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
             created.append(POINTER)
@@ -324,7 +329,6 @@ def prepare_project(root: str) -> Prepared:
     others = found.others if SETTINGS in created or command is None else ()
     if command is None and found.chosen is not None:  # the settings are a person's, and name none
         others = (found.chosen, *others)
-    ours = settings_text(found)
     return Prepared(
         settings=ours if _text_of(root) == ours else None,
         begun=begun,
@@ -333,6 +337,15 @@ def prepare_project(root: str) -> Prepared:
         test_command=command,
         others=others,
     )
+
+
+def _chosen_settings(root: str, settings: str) -> str:
+    """Return the settings of a project, if they can be its first. Raises InvalidFile, Refused."""
+    shipped_layers(load_project(settings, SETTINGS).preset)
+    if _text_of(root) not in {None, settings}:
+        message = f"{SETTINGS} is there already, and init writes over nothing: edit it, then trust it"
+        raise Refused(message, code="BAD_ARGUMENT", hint=command_for(root, "trust"))
+    return settings
 
 
 def _test_command(root: str) -> tuple[str, ...] | None:
@@ -345,22 +358,31 @@ def _text_of(root: str) -> str | None:
     return None if seen is None else seen.content.decode("utf-8", errors="replace")
 
 
-def _write_settings(root: str, found: Suites) -> bool:
+def _write_settings(root: str, text: str) -> bool:
     if _text_of(root) is not None:
         return False
-    write_project_file(Path(root), SETTINGS, settings_text(found))
+    write_project_file(Path(root), SETTINGS, text)
     return True
 
 
-def settings_text(found: Suites) -> str:
-    """Return a first `.ai/handoffd.yaml`, with the detected test command, or a commented place for one."""
-    lines = [
-        "# What handoffd does in this project. Every setting: docs/reference/settings.md",
-        "# auto: true               # dispatch by itself as soon as the project is added",
-        "# executor: claude",
-        "# preset: with-commit      # or: go, web",
-        "# gates: after             # a person decides behind the code; or: before (the default), both, none",
-    ]
+_COMMENTED: Final[Mapping[str, str]] = {
+    "auto": "# auto: true               # dispatch by itself as soon as the project is added",
+    "executor": "# executor: claude",
+    "preset": "# preset: with-commit      # or: go, web",
+    "gates": "# gates: after             # a person decides behind the code; or: before (the default), both, none",
+}
+"""What the first settings show of a key that a person has not chosen."""
+
+
+def settings_text(found: Suites, chosen: Mapping[str, object] | None = None) -> str:
+    """Return a first `.ai/handoffd.yaml`, with the detected test command, or a commented place for one.
+
+    `chosen` has what a person has chosen, by key.
+    """
+    chosen = chosen or {}
+    lines = ["# What handoffd does in this project. Every setting: docs/reference/settings.md"]
+    lines += [text for key, text in _COMMENTED.items() if key not in chosen]
+    lines += [f"{key}: {json.dumps(value)}" for key, value in chosen.items()]
     if found.chosen is None:
         return "\n".join([*lines, *_place_for_tests(found.others), ""])
     test = found.chosen.settings

@@ -237,7 +237,7 @@ class Service(Reads, Inspecting):
         given = checked(spec, project, arguments)
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
-            return await self.init(project, given["name"], given["gates"])
+            return await self.init(project, **given)
         if verb == "add":
             return await self.add(project, take=given["take"])
         if verb in self._plain_verbs:
@@ -447,17 +447,20 @@ class Service(Reads, Inspecting):
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
-    async def init(self, project: str, name: str | None = None, gates: Gates | None = None) -> Initialised:
+    async def init(
+        self, project: str, name: str | None = None, gates: Gates | None = None, settings: str | None = None
+    ) -> Initialised:
         """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
-        `name` is the name of a new project; None: the name in its own files. `gates` is written into its
-        settings; None: they stay as they are. Raises Refused for an unfit
-        folder before anything is written.
+        `name` is the name of a new project; None: the name in its own files. `settings` is the text of its
+        settings, which a person has chosen; None: the tests that are found. `gates` is written into them; None:
+        they stay as they are. Raises Refused for an unfit folder, and InvalidFile for unusable settings,
+        before anything is written.
         """
         root = await to_thread.run_sync(folder_at, project)
         check_project(root, self._runs_dir.parent, name)
         with remedies(root):
-            prepared = await to_thread.run_sync(prepare_project, root)
+            prepared = await to_thread.run_sync(prepare_project, root, settings)
         known = (await self._supervision.add(root)).tracks or prepared.begun
         if prepared.settings is not None:  # it may have been a project without any before
             await self._supervision.trust(root, {SETTINGS: prepared.settings})

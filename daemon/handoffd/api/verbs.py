@@ -117,7 +117,15 @@ _SPECS: Final = (
     VerbSpec(
         name="init",
         help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
-        parameters=(Parameter(name="name", type="text", help="name of a new project"), _GATES),
+        parameters=(
+            Parameter(name="name", type="text", help="name of a new project"),
+            _GATES,
+            Parameter(
+                name="settings",
+                type="text",
+                help="text of its .ai/handoffd.yaml, which must not be there yet",
+            ),
+        ),
         guard="always",
         adds=True,
         repeats=True,

@@ -123,8 +123,8 @@ def executors(context: click.Context, as_json: bool) -> None:
         return
     from handoffd.execute.executor import capabilities
 
-    settings, book = _book(context.obj)
-    found = _looks(context.obj, settings, [book.get(name) for name in book.names])
+    settings, book = book_of(context.obj)
+    found = looks(context.obj, settings, [book.get(name) for name in book.names])
     rows = [(capabilities(book.get(name)), found.get(name)) for name in book.names]
     if as_json:
         print_json({"executors": [_told(*row) for row in rows]})
@@ -146,9 +146,9 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
     from handoffd.doctor.finding import as_json as told
     from handoffd.execute.registry import names_in
 
-    settings, book = _book(place)
+    settings, book = book_of(place)
     chosen = [book.get(one) for one in ([name] if name else book.names)]
-    found = _looks(place, settings, chosen)
+    found = looks(place, settings, chosen)
     asked = (name, *names_in(settings.executor))
     wanted = [
         executor
@@ -164,7 +164,7 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _book(place: Place) -> tuple[Settings, ExecutorBook]:
+def book_of(place: Place) -> tuple[Settings, ExecutorBook]:
     """Return the settings and the executors with the settings' changes. Raises InvalidFile."""
     from handoffd.errors import remedies
     from handoffd.execute.registry import Layer, load_book, shipped_layer
@@ -176,7 +176,7 @@ def _book(place: Place) -> tuple[Settings, ExecutorBook]:
         )
 
 
-def _looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str, Installation]:
+def looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str, Installation]:
     """Probe all executors at once; leave out one whose folder or program does not answer in time."""
     from handoffd.doctor.finding import answers
     from handoffd.execute.environment import child_environment

@@ -37,7 +37,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.daemon:reload",
         "Make the daemon reread settings, projects and their files.",
     ),
-    "auto": ("handoffd.cli.backlog:auto", "Do what a message asks for, in English or Chinese, as in a chat."),
+    "auto": (
+        "handoffd.cli.stories.backlog:auto",
+        "Do what a message asks for, in English or Chinese, as in a chat.",
+    ),
     "peek": (
         "handoffd.cli.inspecting:peek",
         "Show what the next turn of a project would do, with its prompt.",
@@ -67,7 +70,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Print a prompt that sorts a project's open issues; pipe it to an agent.",
     ),
     "backlog": (
-        "handoffd.cli.backlog:backlog",
+        "handoffd.cli.stories.backlog:backlog",
         "Show the queued stories; import, move or edit them.",
     ),
     "story": ("handoffd.cli.inspecting:story", "Print what a story shall bring, as it was asked for."),

@@ -24,6 +24,8 @@ from handoffd.errors import HandoffdError, Json, NotFound, Refused
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from handoffd.cli.conversation import Chosen
+
 
 # --- answers, for people -------------------------------------------------------------------------------
 
@@ -225,12 +227,15 @@ def verb_command(spec: VerbSpec) -> click.Command:
         place = click.get_current_context().find_object(Place)
         assert place is not None
         alone = words[0] if words and project is None else None
+        chosen = _conversation(place, place.project(project), given, as_json) if spec.name == "init" else None
         answer = give_verb(place, spec, place.project(project), given, alone)
         if answer.json["type"] == "initialised":
             from handoffd.cli.projects import look_into
 
             look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
         say(answer, as_json)
+        if chosen is not None:
+            chosen.conclude(place, silent=as_json)
         if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
             click.get_current_context().exit(1)
 
@@ -240,11 +245,35 @@ def verb_command(spec: VerbSpec) -> click.Command:
         help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
             click.Argument(["words"], nargs=-1, metavar=words, shell_complete=complete_words),
-            *(option_of(one) for one in spec.parameters if not one.required and not one.trailing),
-            *(_OF_INIT if spec.name == "init" else ()),
+            *(
+                option_of(one)
+                for one in spec.parameters
+                if not one.required and not one.trailing and one.name != _COMPOSED
+            ),
+            *(_of_init() if spec.name == "init" else ()),
         ],
     )
     return json_option(command)
+
+
+_COMPOSED: Final = "settings"
+"""The parameter of `init` that is made of the answers to its questions."""
+
+
+def _of_init() -> list[click.Option]:
+    from handoffd.cli.conversation import options
+
+    return [*_OF_INIT, *options()]
+
+
+def _conversation(place: Place, project: str, given: dict[str, Any], as_json: bool) -> Chosen:
+    """Ask what `init` asks of a person, and have the answers in what is `given`."""
+    from handoffd.cli.conversation import at_terminal, converse
+
+    chosen = converse(place, project, given, may_ask=at_terminal() and not as_json)
+    if chosen.text is not None:
+        given[_COMPOSED] = chosen.text
+    return chosen
 
 
 BY_HAND: Final = frozenset({"applied", "taken", "stale", "pending", "missing", "checked"})

@@ -29,13 +29,15 @@ from handoffd.report.values import Report
 
 
 # --- what changes a project --------------------------------------------------------------------------
-def init_state(root: Root, project: str | None = None, *, gates: Gates | None = None) -> State:
+def init_state(
+    root: Root, project: str | None = None, settings: str | None = None, *, gates: Gates | None = None
+) -> State:
     """Prepare a project: its STATE.json, its settings, a note for agents. An existing STATE stays.
 
-    `project` names a new project; None: its files do. `gates` is written into its settings. Raises
-    HandoffdError.
+    `project` names a new project; None: its files do. `settings` is the text of its `.ai/handoffd.yaml`;
+    None: the tests that are found. `gates` is written into it. Raises HandoffdError.
     """
-    accepted(verb("init", root, name=project, gates=gates))
+    accepted(verb("init", root, name=project, settings=settings, gates=gates))
     return state_of(path_of(root))
 
 

@@ -18,8 +18,8 @@ from tests.unit.project.living import living
 from tests.unit.project.test_landing import commit, said
 from tests.unit.track.test_workspace import in_git
 
-from handoffd.cli.backlog import report
 from handoffd.cli.status_report import condition_of
+from handoffd.cli.stories.backlog import report
 from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.events import (
     Aborted,

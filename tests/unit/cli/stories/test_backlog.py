@@ -15,7 +15,7 @@ from tests.support.controlled import Controlled
 from tests.support.supervision import queued_view
 
 from handoffd.api.verbs import VERBS
-from handoffd.cli.backlog import report
+from handoffd.cli.stories.backlog import report
 from handoffd.cli.wording import no_daemon
 from handoffd.engine.events import Approved
 
