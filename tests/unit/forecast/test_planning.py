@@ -335,6 +335,14 @@ def test_a_budget_that_ends_a_run_stops_the_story_in_that_step() -> None:
     assert (2, "sdd-delta") == (len(night.stories[0].steps), night.stories[0].stops_at)
 
 
+def test_a_budget_that_is_used_up_while_a_story_waits_for_its_slot_stops_it() -> None:
+    """Only what runs already may go beyond it."""
+    some = [project("US-1", root=f"/srv/p{n}") for n in range(4)]
+    night = planned(*some, slots=1, caps=CapSettings(daemon_usd=0.5))
+    assert (1, 4) == (night.expected.steps, night.outcomes["stops"])
+    assert 4 == sum(one.count for one in night.stops if one.kind == "cap")
+
+
 def test_what_a_story_has_spent_already_counts() -> None:
     """As the journal has booked it."""
     night = planned(
