@@ -26,6 +26,7 @@ from tests.support.systemd_cases import cases
 
 from handoffd.api.http.endpoint import schemas_of
 from handoffd.api.verbs import VERBS, VerbSpec
+from handoffd.cli.main import GROUPS
 from handoffd.engine.decide import ANY, TRANSITIONS, diagram
 from handoffd.engine.decision import Effect
 from handoffd.engine.events import Fact, Verb
@@ -351,6 +352,10 @@ def _is_text(node: ast.stmt) -> bool:
     )
 
 
+def _commands() -> str:
+    return table(("To", "`handoffd …`"), ((group, _code(names)) for group, names in GROUPS.items()))
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "state-fields": _state_fields,
     "near-statuses": lambda: _near(NEAR_STATUS),
@@ -364,6 +369,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "rule-defaults": _rule_defaults,
     "executors": _executors,
     "verbs": _verbs,
+    "commands": _commands,
     "endpoints": endpoints,
     "intents": intents,
     "problems": problems,

@@ -140,28 +140,45 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Every command that is not a verb of the vocabulary: its module, and its line in the help."""
 
-SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
-    "Work": (
-        "start", "custom", "continue", "backlog", "approve", "undo", "reject", "retry", "skip", "abort",
-        "pause", "resume", "note", "use", "budget", "rollback", "reopen", "land", "discard", "confirm",
-        "level",
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Look, and change nothing": (
+        "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "events", "snapshots", "workspaces",
+        "schedule", "usage", "limits", "slots", "notices", "projects",
     ),
-    "Chat": ("auto",),
-    "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
-    "Looking": (
-        "status", "report", "tonight", "gate", "peek", "story", "stories", "snapshots", "workspaces",
-        "schedule", "log", "events", "runs", "usage", "limits", "slots", "notices",
+    "Start and steer work": (
+        "start", "custom", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",
     ),
-    "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
-    "The daemon": (
-        "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "gc", "token",
-        "metrics", "notify",
+    "Decide": (
+        "gate", "approve", "reject", "undo", "land", "discard", "retry", "skip", "rollback", "reopen",
+        "abort", "trust", "confirm",
     ),
-    "For agents": ("mcp", "skill"),
-    "Your shell": ("completion",),
-    "Trying it out": ("demo", "rehearse"),
+    "Set up projects": ("init", "add", "remove", "scan", "rules", "level"),
+    "Run the daemon": (
+        "run", "stop", "reload", "service", "doctor", "config", "executors", "notify", "journal", "gc",
+        "token", "metrics",
+    ),
+    "Connect Claude Code, chat agents and your shell": ("hooks", "hook", "mcp", "skill", "completion"),
+    "Work by hand": ("dispatch", "apply", "check"),
+    "Look at any folder, supervised or not": (
+        "query", "detect", "list-projects", "check-prereqs", "review", "triage",
+    ),
+    "Try it out": ("demo", "rehearse"),
 }  # fmt: skip
+"""Every command by what it does, in the order of the help, of the shell's completion and of the manual."""
+
+FIRST: Final[Mapping[str, str]] = {
+    "init ~/shop": "prepare a project, once",
+    'start shop "Add a dark mode"': "have agents work on a story",
+    "status": "what needs you, works and rests",
+    "log shop --follow": "what the agent does right now",
+    "gate shop": "a review: what was done and measured",
+    "approve shop": "let the story go on",
+    "reject shop needs_clarification": "send it back, with a reason",
+    "land shop": "merge a finished story",
+    "report": "what happened overnight",
+    "doctor": "what will fail here, and the fix",
+}
+"""The commands that a story needs from its beginning to its end, which a bare `handoffd` shows."""
 
 EXAMPLES: Final = """
 init ~/shop
@@ -263,7 +280,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help."""
-        return [name for names in SECTIONS.values() for name in names]
+        return [name for names in GROUPS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now."""
@@ -313,9 +330,9 @@ class LazyGroup(click.Group):
         return [*(CompletionItem(name, help=_help_line(name)) for name in names), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section."""
-        for section, names in SECTIONS.items():
-            with formatter.section(section):
+        """Write the commands by what they do."""
+        for group, names in GROUPS.items():
+            with formatter.section(group):
                 formatter.write_dl([(name, _help_line(name)) for name in names])
 
 
@@ -332,7 +349,29 @@ def _help_line(name: str) -> str:
     return VERBS[name].help if name in VERBS else LAZY[name][1]
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def first_screen() -> str:
+    """Return what a bare `handoffd` shows, in 80 columns: where to begin, and where the rest is."""
+    lines = [f"  handoffd {example:32} {what}" for example, what in FIRST.items()]
+    others = {
+        f"all {sum(map(len, GROUPS.values()))} commands, by what they do": "--help",
+        "one command, with its options": "start --help",
+        "a sample story, without any model": "demo",
+    }
+    return "\n".join(
+        (
+            "Coding agents work on your projects, one verified step at a time; you review.",
+            "", *lines, "",
+            *(f"{what + ':':36} handoffd {words}" for what, words in others.items()),
+        )
+    )  # fmt: skip
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(handoffd.__version__, message="handoffd %(version)s")
 @click.option("--config", metavar="FILE", envvar="HANDOFFD_CONFIG", help="The settings file to read.")
 @click.pass_context
@@ -344,6 +383,9 @@ def cli(context: click.Context, config: str | None) -> None:
     """
     if context.obj is None:
         context.obj = Place(config=config, environ=os.environ)
+    if context.invoked_subcommand is None:
+        click.echo(first_screen())
+        context.exit(USAGE)  # a script whose verb is an empty variable has done nothing
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -31,14 +31,14 @@ from handoffd.api.http.application import application
 from handoffd.api.service import Service
 from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import SHELLS, insisted, print_json
-from handoffd.cli.main import EXAMPLES, LAZY, PROGRAMS, SECTIONS, cli
+from handoffd.cli.main import EXAMPLES, FIRST, GROUPS, LAZY, PROGRAMS, cli
 from handoffd.clock import SystemClock
 from handoffd.errors import StoreError
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.protocol.state import Reason
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
-LISTED = [name for names in SECTIONS.values() for name in names]
+LISTED = [name for names in GROUPS.values() for name in names]
 
 
 def commands(command: click.Command = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -54,7 +54,7 @@ def commands(command: click.Command = cli, path: str = "") -> Iterator[tuple[str
 
 # --- the table of commands --------------------------------------------------------------------------
 def test_the_help_names_every_command_once(handoffd: Commands) -> None:
-    """Sections, verbs and the lazy table agree."""
+    """Groups, verbs and the lazy table agree; no verb is lost."""
     alone = [name for name, spec in VERBS.items() if spec.typed == name]
     assert sorted([*alone, *LAZY]) == sorted(LISTED)
     said = handoffd("--help")
@@ -87,6 +87,29 @@ def test_an_example_is_a_valid_command_line(example: str) -> None:
     assert (
         f"Example: handoffd {example}\n" in f"{command.get_help(context)}\n" or "completion bash" == example
     )
+
+
+def test_a_bare_call_shows_the_ten_commands_that_matter_and_where_the_others_are(handoffd: Commands) -> None:
+    """On one screen of 80 columns; as a script's verb that is an empty variable, it is wrong usage."""
+    said = handoffd()
+
+    assert (2, "") == (said.code, said.err)
+    assert 10 == len({example.split()[0] for example in FIRST})
+    assert [] == [example for example in FIRST if f"  handoffd {example} " not in said.out]
+    assert f"all {len(LISTED)} commands, by what they do:" in said.out
+    assert said.lines[-3].endswith(" handoffd --help")
+    assert len(said.lines) < 24
+    assert [] == [line for line in said.lines if len(line) > 80]
+
+
+@pytest.mark.parametrize("example", FIRST)
+def test_an_example_of_the_first_screen_is_a_valid_command_line(example: str) -> None:
+    """A new user types it as it is."""
+    name, *words = shlex.split(example)
+    command = cli.get_command(click.Context(cli), name)
+
+    assert command is not None
+    command.make_context(name, words)
 
 
 def test_every_command_has_an_example() -> None:
