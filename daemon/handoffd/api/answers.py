@@ -118,8 +118,16 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     projects: list[ProjectView]
 
 
+class StoryInShort(Struct, frozen=True, kw_only=True):
+    """A story in flight, or the one that ended last, in short."""
+
+    story: str
+    step: str
+    status: str
+
+
 class ProjectInShort(Struct, frozen=True, kw_only=True):
-    """One project in short."""
+    """One project in short. `story`, `step` and `status` are of the first of its stories."""
 
     project: str
     name: str
@@ -128,6 +136,7 @@ class ProjectInShort(Struct, frozen=True, kw_only=True):
     story: str | None
     step: str | None
     status: str | None
+    stories: list[StoryInShort]
 
 
 class ProjectsAnswer(Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from handoffd.api.answers import (
     SnapshotsAnswer,
     StatusAnswer,
     StoryAnswer,
+    StoryInShort,
     Tested,
     TriedSink,
     WaitingMatter,
@@ -389,6 +390,11 @@ def _in_short(view: ProjectView) -> ProjectInShort:
         story=main.story if main else None,
         step=main.step if main else None,
         status=main.status if main else None,
+        stories=[
+            StoryInShort(story=track.story, step=track.step, status=track.status)
+            for track in view.tracks
+            if track.story is not None
+        ],
     )
 
 

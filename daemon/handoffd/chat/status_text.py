@@ -12,6 +12,7 @@ from handoffd.errors import Json
 _FAILING_SHOWN = 3
 _OTHERS_SHOWN = 20
 _ADD = "handoffd add PROJECT"
+_NOT_BROKEN: Final = frozenset({"ok", "not_initialized"})
 FILES: Final[Mapping[str, str]] = {
     "has_state": ".ai/STATE.json",
     "has_memory": "PROJECT_MEMORY.md",
@@ -25,22 +26,24 @@ FILES: Final[Mapping[str, str]] = {
 
 
 def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str | None = None) -> list[str]:
-    """Return the lines about a supervised project: its status, the details asked for, what to type."""
-    track = _track(view)
-    lines = [headline(wording, view)]
-    if track is not None and track["story"]:
-        lines += [*(of_gate(wording, track) if topic in _OF_ALL else ()), *_about(wording, track, topic)]
-        if lately is not None:
-            lines.append(wording.say("more.lately", text=lately))
-    asked = to_type(wording, (track or {}).get("next_command") or (None if track else "handoffd init"))
-    return [*lines, asked] if asked else lines
+    """Return the lines about a supervised project: of each story its status, the details, what to type."""
+    tracks = _tracks(view)
+    lines = []
+    for track in tracks:
+        lines.append(headline(wording, view, track))
+        if track is not None and track["story"]:
+            lines += [*(of_gate(wording, track) if topic in _OF_ALL else ()), *_about(wording, track, topic)]
+            if lately is not None and track is tracks[0]:
+                lines.append(wording.say("more.lately", text=lately))
+        asked = to_type(wording, track.get("next_command") if track else "handoffd init")
+        lines += [asked] if asked else []
+    return lines
 
 
-def headline(wording: Wording, view: Json) -> str:
-    """Return the one line about a supervised project."""
-    if view["condition"] not in {"ok", "not_initialized"}:
+def headline(wording: Wording, view: Json, track: Json | None) -> str:
+    """Return the one line about a track of a supervised project, or about one without."""
+    if view["condition"] not in _NOT_BROKEN:
         return wording.say("standing.broken", why=wording.translated(view.get("detail") or view["condition"]))
-    track = _track(view)
     if track is None:
         return wording.say("standing.not_initialized")
     if track["step"] == "done":
@@ -252,8 +255,12 @@ def with_papers(lines: list[str], papers: Sequence[str], topic: str) -> list[str
 
 
 def projects(wording: Wording, views: Sequence[Json], others: Sequence[str] = ()) -> list[str]:
-    """Return a line for each supervised project, and one for the others that are beside them."""
-    lines = [wording.say("list.line", project=view["name"], text=headline(wording, view)) for view in views]
+    """Return a line for each story of the supervised projects, and one for the others beside them."""
+    lines = [
+        wording.say("list.line", project=view["name"], text=headline(wording, view, track))
+        for view in views
+        for track in _tracks(view)
+    ]
     head = [wording.say("list.head", count=len(views)) if views else wording.say("list.none")]
     if others:
         shown = wording.listed(list(others[:_OTHERS_SHOWN])) + ("…" if len(others) > _OTHERS_SHOWN else "")
@@ -272,6 +279,12 @@ def framework(wording: Wording, found: Json) -> list[str]:
     return [wording.say("framework.level", level=found["level"], found=told)]
 
 
-def _track(view: Json) -> Json | None:
-    tracks = view.get("tracks") or ()
-    return tracks[0] if tracks else None
+def _tracks(view: Json) -> list[Json] | list[None]:
+    """Return the tracks with a story, else the first one, or None where there is none.
+
+    Of a project that cannot be worked on there is one thing to tell.
+    """
+    tracks = list(view.get("tracks") or ())
+    broken = view["condition"] not in _NOT_BROKEN
+    told = tracks[:1] if broken else [track for track in tracks if track["story"]]
+    return told or tracks[:1] or [None]

@@ -17,6 +17,7 @@ import click
 
 import handoffd
 from handoffd.api.verbs import VERBS
+from handoffd.cli.wording import wants_colour
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon
 
@@ -30,7 +31,10 @@ USAGE = 2
 INTERRUPTED = 130
 
 LAZY: Final[Mapping[str, tuple[str, str]]] = {
-    "status": ("handoffd.cli.status:status", "Show every project: its step, its status, what it waits for."),
+    "status": (
+        "handoffd.cli.status:status",
+        "Show what needs you, what works and what rests; or all about one project.",
+    ),
     "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
     "scan": ("handoffd.cli.projects:scan", "List the projects below a folder; supervise them with --add."),
     "reload": (
@@ -383,6 +387,8 @@ def cli(context: click.Context, config: str | None) -> None:
     """
     if context.obj is None:
         context.obj = Place(config=config, environ=os.environ)
+    if not wants_colour(context.obj.environ):
+        context.color = False
     if context.invoked_subcommand is None:
         click.echo(first_screen())
         context.exit(USAGE)  # a script whose verb is an empty variable has done nothing

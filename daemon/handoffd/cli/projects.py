@@ -38,21 +38,26 @@ def projects(place: Place, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    rows = [
-        [
-            plain(one["name"]),
-            str(one["level"]),
-            styled(one["status"] or one["condition"]),
-            plain(one["project"]),
-        ]
-        for one in answer.json["projects"]
-    ]
+    rows = [row for one in answer.json["projects"] for row in _rows(one)]
     lines = (
-        table(("PROJECT", "LEVEL", "STATUS", "ROOT"), rows)
+        table(("PROJECT", "LEVEL", "STORY", "STATUS", "ROOT"), rows)
         if rows
         else ["No project is supervised: handoffd add PROJECT"]
     )
     click.echo("\n".join(lines))
+
+
+def _rows(project: Json) -> Iterator[list[str]]:
+    """Yield a row for each story of a project, and one for a project without."""
+    for story in project.get("stories") or [project]:  # older daemons send only the first
+        status = "done" if story["step"] == "done" else story["status"]
+        yield [
+            plain(project["name"]),
+            str(project["level"]),
+            shorten(story["story"] or "–", 24),
+            styled(status or project["condition"]),
+            plain(project["project"]),
+        ]
 
 
 # --- scan ----------------------------------------------------------------------------------------------

@@ -1,31 +1,58 @@
-"""`status` as text: one line per track, and below it what it waits for and the next command.
+"""`status` as text: for a terminal a screen whose first entries need the user; for a pipe a line per track,
+and below it what it waits for and the next command.
 
-Users and scripts run `status` often, so this imports nothing slow; `glance` answers the plain question
-even without click.
+Users and scripts run `status` often, so this imports nothing slow, not even click.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from handoffd.api.unix_socket import BadAnswerError, NoAnswerError, Silent, read
-from handoffd.cli.wording import UNMEASURED, minutes, moment, no_daemon, plain, shorten, styled, table, waits
-from handoffd.entrance.place import by_name, called
-from handoffd.settings.paths import SOCKET, folders
+from handoffd.cli.wording import (
+    UNMEASURED,
+    columns,
+    minutes,
+    moment,
+    no_daemon,
+    padded,
+    painted,
+    plain,
+    screen_size,
+    shorten,
+    shorten_path,
+    styled,
+    table,
+    unstyled,
+    waits,
+)
+from handoffd.entrance.place import by_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoffd.errors import Json
 
+    _Entry = tuple[Json, Json | None]
+
+_NO_PROJECT = "No project is supervised: handoffd add PROJECT"
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100
 """Most characters of a note below a line; `status PROJECT` shows all of it."""
 _ACTIVITY_WIDTH = 60
 _SHOWN_TESTS = 10
 _DONE = "done"
+
+
+def told(status: Json, *, whole: bool, every: bool = False) -> list[str]:
+    """Return the lines to print for an answer of `GET /v1/status`: on a terminal a screen, else a report.
+
+    `whole`: of one project, with all details. `every`: fold nothing on a terminal.
+    """
+    size = screen_size()
+    if whole or size is None:
+        return report(status, whole=whole)
+    width, height = size
+    return screen(status, width=width, height=None if every else height - 1)  # the prompt takes a line
 
 
 def report(status: Json, *, whole: bool) -> list[str]:
@@ -49,7 +76,7 @@ def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], lis
             below.append(notes)
     blocks: list[list[str]] = []
     if not rows:
-        head.append("No project is supervised: handoffd add PROJECT")
+        head.append(_NO_PROJECT)
     else:
         first, *aligned = table(_HEAD, rows)
         head.append(first)
@@ -162,7 +189,9 @@ def _age(then: str, now: str) -> str:
     seconds = max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds())
     if seconds < 100:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
 
 
 def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
@@ -340,99 +369,203 @@ def cost_of(gate: Json) -> str:
     return f"{used}; {ran}; sandbox: {gate['sandbox'] or 'unknown'}"
 
 
-# --- without click -------------------------------------------------------------------------------------
-# `handoffd status` while a daemon runs is the most frequent call, and most of the time of a short command
-# goes into imports. So this path uses only quick modules of the standard library. For anything else (other
-# options, no daemon, a refusal, settings to read) the whole command line prints the same text, more slowly.
-LIMIT_S = 60.0
-MAX_BYTES = 64 * 1024 * 1024
-_JSON = "--json"
-_UNQUOTED = frozenset(b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+# --- a screen ------------------------------------------------------------------------------------------
+# On a terminal, entries that need the user come first, each with its one command to type, then running and
+# waiting ones; the number of the others is below. Entries that do not fit are counted, and only the lines
+# that are shown are made: ten thousand projects take little longer than ten.
+_NEEDS, _WORKS, _WAITS, _RESTS = range(4)
+_TITLES = {
+    _NEEDS: ("needs you", "need you", (1, 33)),
+    _WORKS: ("at work", "at work", (32,)),
+    _WAITS: ("waiting", "waiting", (36,)),
+    _RESTS: ("at rest", "at rest", (2,)),
+}
+"""The title of each group, of one and of many, with its rendition."""
+_FEW = 3
+"""Most entries at rest that are shown: a user with one project looks for that. More are folded."""
+_ALL = "handoffd status --all"
+_MOST_FOOT = 3
+"""Warnings that concern no single project get at most one in this many lines of the screen."""
 
 
-def glance(
-    words: Sequence[str], config: str | None, environ: Mapping[str, str], limit_s: float = LIMIT_S
-) -> str | None:
-    """Return the output of `handoffd status WORDS`, with colours; None if the whole command line must answer.
+def screen(status: Json, *, width: int, height: int | None) -> list[str]:
+    """Return at most `height` lines of `width` columns for an answer of `GET /v1/status`.
 
-    `config` is the settings file, if the user named one. Raises NoAnswerError if the daemon does not answer.
+    Only a command to type may be wider, because a part of it would be another one. `height` None: everything.
     """
-    projects = [word for word in words if word != _JSON]
-    if len(projects) > 1 or any(word.startswith("-") for word in projects):
-        return None
-    found = folders(config, environ)
-    if found is None:
-        return None
-    project = called(projects[0]) if projects else None
-    try:
-        answer = _asked(os.path.join(found[1], SOCKET), project, limit_s)
-    except NoAnswerError as error:
-        raise error if error.pid else _of_lock(found[0]) from None
-    if answer is None:
-        return None
-    return _as_json(answer) if _JSON in words else _as_text(answer, whole=project is not None)
+    foot = _foot(status)
+    if height is not None:
+        foot = cut(foot, max(height // _MOST_FOOT, 1))
+    if not status["projects"]:
+        return [_NO_PROJECT, *foot]
+    groups: dict[int, list[_Entry]] = {group: [] for group in _TITLES}
+    for project in status["projects"]:
+        for group, track in _grouped(project, daemon=status["daemon"]):
+            groups[group].append((project, track))
+    room = None if height is None else height - len(foot)
+    shown = {group: groups[group][:count] for group, count in _fitting(groups, room).items()}
+    entries = _Entries(status, [entry for few in shown.values() for entry in few], width)
+    lines = [] if groups[_NEEDS] else [painted("Nothing needs you.", 32)]
+    for group, every in groups.items():
+        if every:
+            lines += entries.of(group, shown[group], len(every))
+    return [*lines, *foot][:height]
 
 
-def show(text: str) -> int:
-    """Print what `glance` returned; return the exit code."""
-    from handoffd.cli.wording import unstyled
-
-    try:
-        sys.stdout.write((text if sys.stdout.isatty() else unstyled(text)) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
+def cut(lines: Sequence[str], most: int) -> list[str]:
+    """Return at most `most` lines; a sign at the end says that there are more."""
+    return list(lines) if len(lines) <= most else [*lines[: most - 1], "…"]
 
 
-def tell(error: NoAnswerError, *, as_json: bool) -> int:
-    """Report that the daemon does not answer, as the whole command line does; return the exit code."""
-    from handoffd.errors import NoAnswer
+def _grouped(project: Json, *, daemon: bool) -> Iterator[tuple[int, Json | None]]:
+    """Yield the tracks of a project with their groups; None is the project itself."""
+    condition, tracks = project["condition"], project["tracks"]
+    if condition not in {"ok", "invalid_rules", "not_initialized"}:
+        yield _NEEDS, None  # nothing of it can go on
+        return
+    if condition == "invalid_rules" or project["warnings"]:
+        yield _NEEDS, None
+    elif not tracks:
+        yield _RESTS, None
+    for track in tracks:
+        if track["story"] is not None or track["backlog"] or len(tracks) == 1:
+            yield _group_of(project, track, daemon=daemon), track
 
-    if as_json:
-        import json
 
-        told = {"type": "error", "code": NoAnswer.default_code, "message": error.message, "hint": error.hint}
-        sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+def _group_of(project: Json, track: Json, *, daemon: bool) -> int:
+    following, why = track["next_command"] or "", track["waits_for"] or ""
+    if track["dispatch"] is not None or track["status"] == "running":
+        return _WORKS if daemon or track["pid"] is not None else _WAITS
+    if track["story"] is None:
+        return _RESTS
+    if track["step"] == _DONE:
+        return _NEEDS if following.startswith("handoffd land ") else _RESTS
+    if following.startswith(("handoffd start ", "handoffd continue ")) and "--force" not in following:
+        return _RESTS  # it was aborted
+    by_hand = project["level"] < 2 and not track.get("gate") and track["status"] == "pending"
+    paused_by_a_person = why.startswith("paused by ") and not why.startswith("paused by handoffd: ")
+    return _WAITS if not following or by_hand or paused_by_a_person else _NEEDS
+
+
+def _fitting(groups: Mapping[int, Sequence[object]], room: int | None) -> dict[int, int]:
+    """Return how many entries of each group fit into `room` lines, in the order of their urgency."""
+    if room is None:
+        return {group: len(rows) for group, rows in groups.items()}
+    left = room - sum(1 for rows in groups.values() if rows) - (0 if groups[_NEEDS] else 1)
+    found = {}
+    for group, rows in groups.items():
+        lines_each = 2 if group == _NEEDS else 1
+        if group == _RESTS and len(rows) > _FEW:
+            count = 0
+        elif len(rows) * lines_each <= left:
+            count = len(rows)
+        else:
+            count = max((left - 1) // lines_each, 0)  # and a line for the number of the others
+            left -= 1 if count else 0
+        found[group] = count
+        left -= count * lines_each
+    return found
+
+
+class _Entries:
+    """Writes the entries of one screen in columns: project, story and step, and words in what is left."""
+
+    def __init__(self, status: Json, entries: Sequence[_Entry], width: int) -> None:
+        self._daemon, self._at = status["daemon"], status.get("at")
+        most = (width // 4, width // 5, width // 5)
+        places = [_place_of(*entry) for entry in entries]
+        cells = [[place[at] for place in places if at < len(place)] for at in range(3)]
+        self._widths = [
+            min(max(map(columns, column), default=0), limit)
+            for column, limit in zip(cells, most, strict=True)
+        ]
+        self._width = width
+
+    def of(self, group: int, entries: Sequence[_Entry], count: int) -> Iterator[str]:
+        """Yield the title of a group of `count` entries, and the shown ones."""
+        one, many, codes = _TITLES[group]
+        title = painted(f"{count:,} {one if count == 1 else many}:", *codes)
+        if not entries:
+            yield f"{title} {_ALL}"
+            return
+        yield title
+        for project, track in entries:
+            yield from self._entry(group, project, track)
+        if len(entries) < count:
+            yield f"  and {count - len(entries):,} more: {_ALL}"
+
+    def _entry(self, group: int, project: Json, track: Json | None) -> Iterator[str]:
+        name, *rest = _place_of(project, track)
+        cells = [painted(padded(shorten_path(name, self._widths[0]), self._widths[0]), 1)]
+        cells += [
+            padded(shorten(cell, most), most) for cell, most in zip(rest, self._widths[1:], strict=False)
+        ]
+        before = f"  {'  '.join(cells)}  "
+        room = max(self._width - columns(unstyled(before)), 1)
+        following = None
+        if group == _NEEDS:
+            told, following = _need(project, track, self._at)
+        elif group == _WORKS and track is not None and self._daemon:
+            told = _at_work(track, self._at)
+        else:
+            told = _idle(group, project, track, room, daemon=self._daemon)
+        yield f"{before}{shorten(told, room)}".rstrip()
+        if following is not None:
+            yield f"  {' ' * self._widths[0]}  {painted(following, 1)}"
+
+
+def _place_of(project: Json, track: Json | None) -> tuple[str, ...]:
+    """Return the project, and where there is a story, that and its step."""
+    name = plain(project.get("called") or project["name"])  # older daemons do not send `called`
+    if track is None or track["story"] is None:
+        return (name,)
+    return name, plain(track["story"]), _step(track)
+
+
+def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
+    """Return why the user is needed, and the command to type."""
+    from handoffd.engine.wording import command_for, repair_command
+
+    root = project["project"]
+    if track is None:
+        why = project["detail"] or next(iter(project["warnings"]), project["condition"].replace("_", " "))
+        fixing = command_for(root, "trust" if project.get("held") else "status")
+        following = repair_command(root, project["condition"]) or fixing
+    elif track["step"] == _DONE:
+        why, following = "not merged yet", track["next_command"]
+    elif track.get("gate"):
+        own = ("--story", track["story"]) if len(project["tracks"]) > 1 else ()
+        why, following = "your review", command_for(root, "gate", *own)
     else:
-        sys.stderr.write(f"handoffd: {error.message}\n  next: {error.hint}\n")
-    return NoAnswer.exit_code
+        why, following = track["waits_for"] or track["status"], track["next_command"]
+    since = track["completed_at"] if track is not None else project.get("since")
+    age = f"for {_age(since, at)}: " if since and at else ""
+    return f"{age}{why}", plain(by_name(following.split("  # ")[0], project))
 
 
-def _of_lock(state_dir: str) -> NoAnswerError:
-    """Return the error for a daemon that accepts no connections; its lock file has its pid."""
-    from pathlib import Path
-
-    from handoffd.files.locks import daemon_lock_path, holder_of
-
-    holder = holder_of(daemon_lock_path(Path(state_dir)))
-    return NoAnswerError(Silent(holder.pid if holder is not None else 0))
+def _at_work(track: Json, at: str | None) -> str:
+    """Return how far an attempt is, and what its agent does."""
+    again = f"attempt {track['attempt']} of {track['max_attempts']}" if track["attempt"] > 1 else None
+    time = None if track["elapsed_min"] is None else f"{_time(track)} min"
+    phase = track["phase"] if track["phase"] != "executing" else None
+    return " · ".join(part for part in (time, again, phase, *_work(track, at, whole=False)) if part)
 
 
-def _asked(path: str, project: str | None, limit_s: float) -> dict[str, object] | None:
-    target = "/v1/status"
-    if project is not None:
-        target += f"?project={_quoted(project)}"
-    try:
-        return read(path, target, limit_s, MAX_BYTES)
-    except NoAnswerError:
-        raise  # asking again would not help
-    except BadAnswerError:
-        return None
+def _idle(group: int, project: Json, track: Json | None, room: int, *, daemon: bool) -> str:
+    """Return why nothing happens; of what rests also the backlog, and what starts it if that fits."""
+    from handoffd.engine.wording import repair_command
 
-
-def _quoted(text: str) -> str:
-    """Return `text` as a value of a query, like `urllib.parse.quote`, which is slow to import."""
-    return "".join(chr(byte) if byte in _UNQUOTED else f"%{byte:02X}" for byte in os.fsencode(text))
-
-
-def _as_json(answer: dict[str, object]) -> str:
-    import json
-
-    return json.dumps(answer, indent=2, ensure_ascii=False)
-
-
-def _as_text(answer: dict[str, object], *, whole: bool) -> str:
-
-    return "\n".join(report(answer, whole=whole))
+    if track is None:
+        why = condition_of(project, None, daemon=daemon).replace("_", " ")
+        following = repair_command(project["project"], project["condition"])
+    else:
+        condition = condition_of(project, track, daemon=daemon)
+        why = track["waits_for"] if track["story"] is not None and track["waits_for"] else condition
+        following = track["next_command"]
+    if group == _WAITS:
+        return why
+    queued = f"backlog: {_backlog(track, _WIDTH)}" if track is not None and track["backlog"] else None
+    told = " · ".join(part for part in (why if why != _DONE else None, queued) if part)
+    command = plain(by_name(following, project)) if following else ""
+    longer = " · ".join(part for part in (told, command) if part)
+    return longer if columns(longer) <= room else told

@@ -1,4 +1,4 @@
-"""How text looks on a terminal: tables, times, and untrusted text made harmless.
+"""How text looks on a terminal: its width, tables, times, and untrusted text made harmless.
 
 Projects and agents choose names, notes and errors, so all of these are escaped before printing. Users and
 scripts run `status` often, so this imports nothing slow.
@@ -97,9 +97,39 @@ def terminal_text(raw: bytes) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return `text` in one line of at most `width` characters."""
+    """Return `text` in one line of at most `width` columns."""
     line = plain(text)
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return line if columns(line) <= width else f"{_beginning(line, width - 1)}…"
+
+
+def shorten_path(path: str, width: int) -> str:
+    """Return a path or a name in at most `width` columns; a path keeps its end, which tells it apart."""
+    line = plain(path)
+    if "/" not in line or columns(line) <= width:
+        return shorten(line, width)
+    return f"…{_beginning(line[::-1], width - 1)[::-1]}"
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: a Chinese character takes two, an accent none."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(sign: str) -> int:
+    from unicodedata import category, east_asian_width
+
+    if category(sign) in {"Mn", "Me"}:
+        return 0
+    return 2 if east_asian_width(sign) in {"W", "F"} else 1
+
+
+def _beginning(line: str, width: int) -> str:
+    taken = 0
+    for place, sign in enumerate(line):
+        taken += columns(sign)
+        if taken > width:
+            return line[:place]
+    return line
 
 
 def moment(at: str | None) -> str:
@@ -140,18 +170,28 @@ def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
 def styled(word: str) -> str:
     """Return a status in its colour; click removes the colour outside a terminal."""
     colour = _STYLES.get(word.split(maxsplit=1)[0] if word else "")
-    return f"\x1b[{colour}m{word}\x1b[0m" if colour else word
+    return painted(word, colour) if colour else word
+
+
+def painted(text: str, *codes: int) -> str:
+    """Return `text` in a colour or another rendition, by ECMA-48's numbers (1 bold, 2 faint, 32 green)."""
+    return f"\x1b[{';'.join(map(str, codes))}m{text}\x1b[0m"
 
 
 def unstyled(text: str) -> str:
     """Return `text` without colours."""
-    return _CODES.sub("", text)
+    return _CODES.sub("", text) if "\x1b" in text else text
+
+
+def wants_colour(environ: Mapping[str, str]) -> bool:
+    """Return whether the user lets programs print in colours (https://no-color.org)."""
+    return not environ.get("NO_COLOR")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines with aligned columns. Colour codes in cells do not count for the width."""
     everything = [list(head), *map(list, rows)]
-    widths = [max(len(unstyled(row[column])) for row in everything) for column in range(len(head))]
+    widths = [max(columns(unstyled(row[column])) for row in everything) for column in range(len(head))]
     return [_line(row, widths) for row in everything]
 
 
@@ -165,7 +205,7 @@ def fitting(
     left = list(range(len(head)))
     lines = table(head, rows)
     for name in spare:
-        if width is None or max(len(unstyled(line)) for line in lines) <= width:
+        if width is None or max(columns(unstyled(line)) for line in lines) <= width:
             break
         if name in head:
             left.remove(list(head).index(name))
@@ -176,16 +216,30 @@ def fitting(
 
 def screen_width() -> int | None:
     """Return the width of the terminal that we print to; None for a pipe or a file."""
+    size = screen_size()
+    return None if size is None else size[0]
+
+
+def screen_size() -> tuple[int, int] | None:
+    """Return columns and lines of the terminal that we print to; None for a pipe or a file.
+
+    As `shutil` has them, which takes milliseconds to import.
+    """
     if not sys.stdout.isatty():
         return None
-    from shutil import get_terminal_size
-
-    return get_terminal_size().columns
+    told = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
+    found = os.get_terminal_size(sys.stdout.fileno())
+    width, height = (int(text) if text.isdecimal() else 0 for text in told)
+    return width or found.columns or 80, height or found.lines or 24
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [cell + " " * (width - len(unstyled(cell))) for cell, width in zip(row, widths, strict=True)]
-    return "  ".join(cells).rstrip()
+    return "  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def padded(cell: str, width: int) -> str:
+    """Return a cell with blanks up to `width` columns; colour codes take none."""
+    return cell + " " * (width - columns(unstyled(cell)))
 
 
 def _escape(sign: str) -> str:

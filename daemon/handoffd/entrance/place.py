@@ -92,8 +92,8 @@ def in_utf8(path: str) -> str:
 def by_name(text: str, answer: Mapping[str, object]) -> str:
     """Return a text in which handoffd's commands for the project of an answer call it by its name.
 
-    A path may be longer than a line. It stays where it or the name needs quotes, and where the name would be
-    an option, or a folder here. Imports nothing, as `status` must not.
+    A path may be longer than a line. It stays where it has a blank, where the name needs quotes, and where
+    that would be an option, or a folder here. Imports nothing, as `status` must not.
     """
     root, name = answer.get("project"), answer.get("called")  # a daemon of an older release tells no name
     if not isinstance(root, str) or not isinstance(name, str) or not _is_plain(name):
@@ -101,9 +101,10 @@ def by_name(text: str, answer: Mapping[str, object]) -> str:
     if called(name) not in {name, root}:
         return text
     words = text.split(" ")
+    quoted = f"'{root}'"  # as a shell needs it, if it has letters beyond ASCII
     for number, word in enumerate(words):
         bare = word.rstrip("`,;:.)")
-        if bare == root and _follows_verbs(words[:number]):
+        if bare in {root, quoted} and _follows_verbs(words[:number]):
             words[number] = name + word[len(bare) :]
     return " ".join(words)
 

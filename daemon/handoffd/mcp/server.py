@@ -299,7 +299,6 @@ def _statuses(report: Report, answer: Json) -> str | None:
 
 _READS: Final[Mapping[str, Callable[[Report, Json], str | None]]] = {
     "status": _statuses,
-    "projects": lambda report, answer: report.projects(answer["projects"]),
     "query": lambda report, answer: report.query(answer),
     "detect": lambda report, answer: report.framework(answer),
     "review": lambda report, answer: report.session("review", answer),

@@ -197,8 +197,13 @@ async def test_the_status_of_one_project_has_the_footprint_of_its_last_attempt(
 
 async def test_projects_are_listed_in_short(asked: Reads) -> None:
     """One with a story, one without a STATE."""
+    listed = (await asked.projects()).projects
+
     assert [("shop", "review", "needs_human"), ("empty", None, None)] == [
-        (one.name, one.step, one.status) for one in (await asked.projects()).projects
+        (one.name, one.step, one.status) for one in listed
+    ]
+    assert [[("US-001", "review", "needs_human")], []] == [
+        [(story.story, story.step, story.status) for story in one.stories] for one in listed
     ]
 
 

@@ -186,6 +186,22 @@ def test_a_list_of_projects() -> None:
     assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd add PROJECT"] == projects(ZH, [])
 
 
+def test_each_story_of_a_project_with_several_is_told() -> None:
+    """With its own next command, not the first one's; a track without a story has no line among them."""
+    both = view(**GATE, next_command="handoffd approve /srv/shop --story US-005")
+    both["tracks"] += [{**TRACK, "story": None, "status": "pending"}, {**TRACK, "story": "US-006"}]
+
+    assert [
+        "US-005: the review waits for your decision",
+        "US-006: implementation is running, attempt 2 of 5, for 3 min",
+    ] == [line for line in standing(EN, both) if line.startswith("US-")]
+    assert ["1 projects:", "shop: US-005", "shop: US-006"] == [
+        line[:12] if line.startswith("shop") else line for line in projects(EN, [both])
+    ]
+    broken = {**both, "condition": "missing", "detail": "it is gone"}
+    assert 1 == standing(EN, broken).count("handoffd cannot work on the project: it is gone")
+
+
 def test_the_files_of_the_framework() -> None:
     """All, some or none."""
     none = dict.fromkeys(FILES, False)

@@ -21,13 +21,21 @@ STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "runni
 
 
 def test_projects_are_listed(control: Controlled, handoffd: Commands) -> None:
-    """Name, level, status, root; the condition where there is no status."""
+    """A line for each story: level, status, root; the condition where there is no story."""
+    stories = (track_view(), track_view(track="US-002", story="US-002", step="done", status="pass"))
+    control.supervision.projects["/srv/pool"] = project_view("/srv/pool", *stories)
+
     assert [
-        "PROJECT  LEVEL  STATUS           ROOT",
-        "shop     2      needs_human      /srv/shop",
-        "empty    0      not_initialized  /srv/empty",
+        "PROJECT  LEVEL  STORY   STATUS           ROOT",
+        "shop     2      US-001  needs_human      /srv/shop",
+        "empty    0      –       not_initialized  /srv/empty",
+        "pool     2      US-001  needs_human      /srv/pool",
+        "pool     2      US-002  done             /srv/pool",
     ] == handoffd("projects").lines
-    assert 2 == len(handoffd("projects", "--json").json["projects"])
+    (*_, pool) = handoffd("projects", "--json").json["projects"]
+    assert [("US-001", "review"), ("US-002", "done")] == [
+        (one["story"], one["step"]) for one in pool["stories"]
+    ]
 
 
 def test_without_projects_it_is_one_sentence(handoffd: Commands) -> None:

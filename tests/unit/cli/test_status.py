@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from msgspec.structs import replace
 from tests.support.commands import Commands, environment, started
@@ -20,8 +19,8 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 
 from handoffd.api.http.limits import Limits
 from handoffd.api.unix_socket import NoAnswerError, Silent
+from handoffd.cli.start import glance, tell
 from handoffd.cli.status import changes, fitted, follow, patiently
-from handoffd.cli.status_report import glance, tell
 from handoffd.cli.wording import unstyled
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound
@@ -131,58 +130,6 @@ def test_with_a_full_queue_the_error_names_the_process(control: Controlled) -> N
             glance((), None, environ, limit_s=0.05)
 
 
-# --- a screen that is too small for all -------------------------------------------------------------
-RUNNING = track_view(
-    step="impl", status="running", phase="executing", dispatch="d1", waits_for=None, next_command=None
-)
-QUEUED = track_view(step="impl", status="pending", waits_for="3rd for a slot", next_command=None)
-DONE = track_view(step="done", status="pass", waits_for=None, next_command="handoffd start X STORY")
-MANY = {
-    "daemon": True,
-    "warnings": ["the disk is full"],
-    "projects": [
-        plain(view)
-        for view in (
-            *(project_view(f"/srv/done{number}", DONE) for number in range(40)),
-            project_view("/srv/queued", QUEUED),
-            project_view("/srv/busy", RUNNING),
-            project_view("/srv/gate", track_view()),
-        )
-    ],
-}
-
-
-def _lines(status: dict[str, Any], height: int) -> list[str]:
-    return [click.unstyle(line) for line in fitted(status, whole=False, height=height)]
-
-
-def test_what_a_person_must_act_on_comes_first() -> None:
-    """Then running tracks, then queued ones; the rest is counted, and warnings are never cut."""
-    lines = _lines(MANY, 12)
-
-    assert len(lines) <= 12
-    assert ["gate", "busy", "queued", "done0"] == [
-        line.split()[0] for line in lines[1:] if line[:1].islower()
-    ][:4]
-    assert "… and 39 more: 39 done (handoffd status)" in lines
-    assert "warning: the disk is full" == lines[-1]
-
-
-def test_a_large_screen_has_everything() -> None:
-    """In the order of the projects."""
-    lines = _lines(MANY, 500)
-
-    assert lines[1].startswith("done0 ")
-    assert not any("more:" in line for line in lines)
-
-
-def test_the_smallest_screen_has_no_line_too_many() -> None:
-    """However many warnings there are."""
-    status = MANY | {"warnings": [f"warning {number}" for number in range(50)]}
-
-    assert [] == [height for height in range(4, 60) if len(_lines(status, height)) > height]
-
-
 # --- following --------------------------------------------------------------------------------------
 def _status(elapsed: float, status: str) -> dict[str, Any]:
     track = {"elapsed_min": elapsed, "status": status}
@@ -239,6 +186,20 @@ def test_one_missing_answer_does_not_end_it() -> None:
     answers.append(HandoffdError("not at all"))
     with pytest.raises(HandoffdError, match="not at all"):
         patiently(ask)()
+
+
+def test_a_small_terminal_gets_what_fits() -> None:
+    """Of one project the beginning, and every warning; of all, what matters most."""
+    view = project_view("/srv/shop", track_view(human_note="be kind", parked=("US-8",)))
+    status = {"daemon": True, "warnings": ["the disk is full"], "projects": [plain(view)]}
+
+    whole = fitted(status, whole=True, every=False, size=(80, 6))
+    all_of_them = fitted(status, whole=False, every=True, size=(80, 3))
+
+    assert (6, "…", "warning: the disk is full") == (len(whole), whole[3], whole[-1])
+    assert ["1 needs you:", "  shop  US-001  review 2/4  your review"] == [
+        unstyled(line) for line in all_of_them[:2]
+    ]
 
 
 def _change(control: Controlled, status: str) -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from handoffd.cli.wording import (
     called,
+    columns,
     minutes,
     moment,
     plain,
     shorten,
+    shorten_path,
     styled,
     table,
     terminal_text,
@@ -46,6 +48,15 @@ def test_output_of_agents_keeps_its_shape_only() -> None:
 def test_long_text_is_cut_visibly() -> None:
     """Never longer than asked for."""
     assert ("12345", "1234…") == (shorten("12345", 5), shorten("123456", 5))
+
+
+def test_text_is_measured_in_columns_of_the_terminal() -> None:
+    """A Chinese character takes two, an accent of its own none; half a character is not shown."""
+    assert [4, 8, 4] == [columns(text) for text in ("shop", "網路商店", "cafe\u0301")]
+    assert ("網路…", "網路…", "網路商店") == tuple(shorten("網路商店", width) for width in (5, 6, 8))
+    assert ("…路商店", "…a/shop", "x/shop") == (
+        shorten_path("/網路商店", 7), shorten_path("/srv/a/shop", 7), shorten_path("x/shop", 7),
+    )  # fmt: skip
 
 
 def test_columns_line_up_whatever_their_colour() -> None:

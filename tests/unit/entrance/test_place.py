@@ -126,6 +126,13 @@ def test_a_command_calls_its_project_by_name(text: str, shown: str) -> None:
     assert shown.format(root) == by_name(text.format(root), SHOP)
 
 
+def test_a_path_in_quotes_is_called_by_its_name() -> None:
+    """As a shell needs them about Chinese letters, which it takes as they are in a name."""
+    shop = {"project": "/srv/網路商店", "called": "網路商店"}
+
+    assert "handoffd gate 網路商店" == by_name("handoffd gate '/srv/網路商店'", shop)
+
+
 @pytest.mark.parametrize("name", [None, "/srv/a/long/way/to/shop", "-v", "two words", "a;b", "here"])
 def test_a_name_that_would_mean_something_else_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None

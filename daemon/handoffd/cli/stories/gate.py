@@ -26,7 +26,7 @@ from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.status_report import cost_of, lines_of, tests_of
 from handoffd.cli.verbs import report
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
 from handoffd.engine.wording import command_for, counted, time_in_words
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
@@ -309,7 +309,7 @@ class Keys:
     # --- looking -----------------------------------------------------------------------------------
     def _paged(self, text: Callable[[], str]) -> Callable[[], bool]:
         def shown() -> bool:
-            click.echo_via_pager(text() + "\n", color=True)
+            click.echo_via_pager(text() + "\n", color=wants_colour(self._place.environ))
             return False
 
         return shown
