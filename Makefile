@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -88,6 +88,9 @@ differential: $(READY)  ## The reference CLI and ours over the same project stat
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate
+
+screens: $(READY)  ## Draw docs/story.svg, the picture of the README, from a run of the tutorial
+	@$(BIN)/python -m tests.support.screens
 
 phrases: $(READY)  ## Record that fewer banned phrases are left (tests/data/phrases.json); never more
 	@$(BIN)/python -m tests.support.phrases

@@ -1,88 +1,26 @@
-"""The commands of docs/how-to/install.md and docs/tutorials/first-night.md, typed as they stand there.
+"""The commands of docs/how-to/install.md and docs/tutorials/first-night.md, typed as they are there.
 
-A shell types them in a home of its own, with the real program and a real daemon. Programs that only end well
-replace what needs a package index or a service manager: the daemon is started here, not by its unit.
+A shell types them in a home of its own, with the real program and a real daemon, which the shell starts in place
+of a unit. The screens of tutorial and README are held against a real terminal's.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.installing import AS_PERSON, FOR_A_PERSON
-from tests.support.walks import OWN_MACHINE, TUTORIAL, answers, commands, script, typed
+from tests.support.installing import FOR_A_PERSON
+from tests.support.reader import AT_NIGHT, AT_SOME_NIGHT, Person
+from tests.support.screens import PICTURE, pictured, texts_of
+from tests.support.walks import INSTALL, OWN_MACHINE, TUTORIAL, is_like, screens, typed
 
-PROGRAM = Path(sys.executable).parent / "handoffd"
+from handoffd.cli.wording import unstyled
 
-WELL = "#!/bin/sh\n"
-RUN = f"""setsid {PROGRAM} run > "$HOME/daemon.log" 2>&1 &
-        until {PROGRAM} status --json | grep -q '"daemon": true'; do sleep 0.1; done"""
-STAND_INS = {
-    **dict.fromkeys(("pipx", "systemctl", "systemd-run", "loginctl", "journalctl"), WELL),
-    "vi": WELL + 'echo sk-secret > "$1"\n',
-    "claude": WELL + '[ "$1" = --version ] && echo 2.1.0 || exec sleep 300\n',
-    "handoffd": WELL
-    + f"""case "$1 $2" in
-    "service install")
-        {" ".join(AS_PERSON)} {PROGRAM} "$@" --no-start || exit
-        export CREDENTIALS_DIRECTORY=$HOME/.secrets
-        {RUN} ;;
-    "service status") ;;
-    "doctor "*) {PROGRAM} doctor || true ;;
-    *) exec {PROGRAM} "$@" ;;
-    esac
-    """,
-}
-AT_NIGHT = {
-    "python3": WELL + f'exec {sys.executable} "$@"\n',  # it has pytest
-    "handoffd": WELL
-    + f"""case "$1" in
-    run)  # in a second terminal
-        {RUN}
-        exec cat "$HOME/daemon.log" ;;
-    status)  # the reader looks until the story waits for them
-        until {PROGRAM} status . --json | grep -qE '"step": "(review|done)"'; do sleep 0.1; done ;;
-    esac
-    exec {PROGRAM} "$@"
-    """,
-}
-"""What is different for the reader of the tutorial."""
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, FOR_A_PERSON]
-
-
-class Person:
-    """A user with an empty home, and a shell in it."""
-
-    def __init__(self, home: Path, sockets: Path) -> None:
-        self.home = home
-        self._environment = {
-            "HOME": str(home), "PATH": f"{home / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8",
-            "XDG_RUNTIME_DIR": str(sockets), "EMAIL": "alice@example.com",
-            # The stand-in for python3 leads out of the folders of programs, to the Python that has pytest.
-            "HANDOFFD_SANDBOX__VISIBLE": json.dumps([sys.prefix, sys.base_prefix]),
-        }  # fmt: skip
-        (home / "bin").mkdir()
-        self.has(STAND_INS)
-
-    def has(self, programs: Mapping[str, str]) -> None:
-        """Put scripts on the PATH, in place of others of the same name."""
-        for name, text in programs.items():
-            (self.home / "bin" / name).write_text(text, encoding="utf-8")
-            (self.home / "bin" / name).chmod(0o755)
-
-    def types(self, *commands: str) -> subprocess.CompletedProcess[str]:
-        """Return what a shell says to commands, up to the first that fails."""
-        return subprocess.run(
-            ["bash", "-uxc", script(commands)], env=self._environment, cwd=self.home, text=True, timeout=240,
-            check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
 
 
 @pytest.fixture
@@ -96,39 +34,72 @@ def person(tmp_path: Path) -> Iterator[Person]:
 
 def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Person) -> None:
     """From the installation to a story in a workspace, and back; the projects stay."""
-    done = person.types(*typed(OWN_MACHINE))
+    commands = typed(OWN_MACHINE)
+    page = dict(screens(INSTALL.read_text(encoding="utf-8")))
 
-    assert 0 == done.returncode, done.stdout
-    assert "handoffd.yaml can be used" in done.stdout
-    assert "now in effect: test.command" in done.stdout
-    assert re.search(r"^shop +US-001 +bootstrap", done.stdout, re.MULTILINE), done.stdout
+    seen = person.sees(commands)
+
+    assert [(command, 0) for command in commands] == [(shown.command, shown.code) for shown in seen], seen[-1]
+    told = [line for shown in seen for line in shown.text]
+    assert any("handoffd.yaml can be used" in line for line in told)
+    assert "now in effect: test.command" in told
+    (status,) = (shown.text for shown in seen if shown.command == "handoffd status")
+    assert is_like(map(person.lasting, page["handoffd status"]), map(person.lasting, status)), status
     assert (person.home / "projects/shop/.ai/STATE.json").exists()
     left = (".secrets", ".config/handoffd", ".config/systemd/user/handoffd.service", ".local/state/handoffd")
     assert [] == [name for name in left if (person.home / name).exists()]
 
 
 def test_the_tutorial_leads_through_a_night(person: Person) -> None:
-    """To a story that the daemon checked, which the reader has reviewed twice and merged."""
+    """Each screen is what a terminal shows; the story that was reviewed twice is on the reader's branch."""
     person.has(AT_NIGHT)
+    page = list(screens(TUTORIAL.read_text(encoding="utf-8")))
 
-    page = TUTORIAL.read_text(encoding="utf-8")
-    done = person.types(*commands(page), "git log -1 --format='last commit: %s'")
+    seen = person.sees([*(command for command, _ in page), "git log -1 --format=%s"])
 
-    assert 0 == done.returncode, done.stdout
-    printed = [_lasting(line, person) for line in done.stdout.splitlines()]
-    assert [] == [line for line in answers(page) if _lasting(line, person) not in printed], done.stdout
-    assert any(line.startswith(_lasting("last commit: US-001 update-memory: ", person)) for line in printed)
+    assert len(page) + 1 == len(seen), seen[-1]
+    assert [] == [
+        (command, shown.text)
+        for (command, lines), shown in zip(page, seen, strict=False)
+        if not is_like(map(person.lasting, lines), map(person.lasting, shown.text))
+    ]
+    assert ["US-001 update-memory: US-001 is recorded as done"] == seen[-1].text
+    picture = texts_of(PICTURE.read_text(encoding="utf-8"))
+    assert [person.lasting(unstyled(line)) for line in pictured(seen)] == list(map(person.lasting, picture))
 
 
-def _lasting(line: str, person: Person) -> str:
-    """Return a line without what differs from one reader to the next: names, paths, times, ids, kernels."""
-    line = line.replace(str(person.home), "/home/alice")
-    for differs in (
-        r"\d{8}T\d{6}-[0-9a-f]{8}",
-        r"socket=\S+",
-        r"(?<=by )\w+",
-        r"(?<=sandbox: ).+",
-        r"[\d.]+",
-    ):
-        line = re.sub(differs, "0", line)
-    return line.rstrip()
+PROJECT = """new() {
+    mkdir -p ~/projects/$1/.ai && cd ~/projects/$1 && git init -q -b main
+    echo "# $1" > PROJECT_CONTEXT.md && echo "- $2 A story." > PROJECT_MEMORY.md
+    echo "$3" > .ai/rehearsal.json && echo 'workspace: clone' > .ai/handoffd.yaml
+    git add . && git commit -qm begin && handoffd init --no-tests
+}"""
+UNTIL = """until_status() {
+    until handoffd status $1 --json | tr -d '\\n' | grep -q "$2"; do sleep 0.1; done
+}"""
+SOME_NIGHT = (
+    "handoffd run",
+    PROJECT,
+    UNTIL,
+    *(f"new idle{number} US-000 {{}}" for number in range(4)),
+    "new blog US-004 {} && handoffd start . US-004 --executor rehearsal",
+    "new shop US-001 {} && handoffd start . US-001 --executor rehearsal",
+    """new site US-012 '{"impl": "slow:600"}' && handoffd start . US-012 --executor rehearsal""",
+    """new docs US-002 '{"impl": "limit:7200"}' && handoffd start . US-002 --executor rehearsal-stream""",
+    *(f"""until_status {one} '"gate": true' && handoffd approve {one}""" for one in ("shop", "site", "docs")),
+    *(f"until_status {name} '{text}'" for name, text in (
+        ("blog", '"gate": true'), ("shop", "handoffd land"), ("site", "still at it"), ("docs", "usage limit"),
+    )),
+)  # fmt: skip
+"""What the README's projects went through before it asks for their status."""
+
+
+def test_the_readme_shows_the_status_of_some_projects_as_it_is(person: Person) -> None:
+    """With a story that waits for a person, and ones that land, work, wait and rest."""
+    person.has(AT_SOME_NIGHT)
+    ((command, page),) = screens((ROOT / "README.md").read_text(encoding="utf-8"))
+
+    *_, shown = person.sees([*SOME_NIGHT, command])
+
+    assert ("handoffd status", 0) == (shown.command, shown.code), shown
+    assert is_like(map(person.lasting, page), map(person.lasting, shown.text)), shown.text

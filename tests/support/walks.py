@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,10 +24,27 @@ def commands(text: str) -> list[str]:
     return _COMMAND.findall(text)
 
 
-def answers(text: str) -> list[str]:
-    """Return the lines of a page that show what its commands print; `...` means lines left out."""
-    blocks = "".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    return [line for line in _COMMAND.sub("", blocks).splitlines() if line not in {"", "..."}]
+def screens(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands of a page's blocks, each with the lines that the page shows below it."""
+    for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        _, *parts = _COMMAND.split(block)
+        yield from (
+            (command, lines.splitlines()) for command, lines in zip(parts[::2], parts[1::2], strict=True)
+        )
+
+
+def is_like(page: Iterable[str], shown: Iterable[str]) -> bool:
+    """Return whether a page shows these lines, but for empty ones, and for gaps, which are `...`."""
+    left = [line for line in shown if line]
+    anywhere = False
+    for line in filter(None, page):
+        if line == "...":
+            anywhere = True
+        elif line not in (left if anywhere else left[:1]):
+            return False
+        else:
+            left, anywhere = left[left.index(line) + 1 :], False
+    return anywhere or not left
 
 
 def script(commands: Sequence[str]) -> str:

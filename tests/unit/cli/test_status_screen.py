@@ -124,7 +124,7 @@ def test_who_has_to_act(changes: dict[str, str], title: str) -> None:
     assert title in _lines(_project("shop", track))
 
 
-def test_at_level_1_a_step_waits_for_whoever_does_it() -> None:
+def test_at_level_1_a_step_waits_for_a_person_or_another_tool() -> None:
     """handoffd was asked for nothing there."""
     track = track_view(
         step="impl", status="pending", gate=False, next_command="handoffd dispatch /srv/shop",
