@@ -1,7 +1,7 @@
 """The commands of docs/how-to/install.md and docs/tutorials/first-night.md, typed as they are there.
 
-A shell types them in a home of its own, with the real program and a real daemon, which the shell starts in place
-of a unit. The screens of tutorial and README are held against a real terminal's.
+A shell types them in a home of its own, with the real program and a real daemon, started in place of a unit.
+The screens of tutorial and README are held against a real terminal.
 """
 
 from __future__ import annotations

@@ -24,22 +24,24 @@ PICTURE = DOCS / "story.svg"
 DRAWN = (
     ("handoffd start . US-001 --executor rehearsal", 1),
     ("handoffd status", 3),
+    ("handoffd gate .", 11),
     ("handoffd approve .", 1),
     ("handoffd status", 3),
     ("git log --oneline HEAD..handoffd/US-001", 7),
     ("handoffd land .", 1),
 )
-"""Commands of the tutorial, in its order, and how many lines of each are shown.
+"""Commands of the tutorial, in its order, and how many lines of each are shown: of a message the first one,
+of a screen as many as matter.
 
 Of a command that is typed repeatedly, it is the last time before the next one here.
 """
 
 _COLOURS = {"1": "b", "2": "f", "31": "r", "32": "g", "33": "y", "36": "c"}
 _STYLE = (
-    "text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#d8dee9;white-space:pre}"
-    ".p{fill:#81a1c1}.b{font-weight:bold}.f{opacity:.6}.r{fill:#e06c75}.g{fill:#98c379}.y{fill:#e5c07b}"
+    "text{fill:#d8dee9;white-space:pre}.p{fill:#81a1c1}.b{font-weight:bold}.f{opacity:.6}.r{fill:#e06c75}.g{fill:#98c379}.y{fill:#e5c07b}"
     ".c{fill:#56b6c2}"
 )
+_FONT = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _COLUMN, _LINE, _MARGIN = 8.43, 20, 16
 """Pixels: of a character of the font, of a line, and around them."""
 _PIECES = re.compile(r"\x1b\[([0-9;]*)m")
@@ -51,8 +53,10 @@ def pictured(seen: Sequence[Shown]) -> list[str]:
     end = len(seen)
     for command, most in reversed(DRAWN):
         end = max(at for at in range(end) if seen[at].command == command)
-        lines[:0] = [f"$ {command}", *[line for line in seen[end].lines if line][:most]]
-    return lines
+        shown = [line for line in seen[end].lines if line]
+        more = ["..."] if 1 < most < len(shown) else []
+        lines[:0] = ["", f"$ {command}", *shown[:most], *more]
+    return lines[1:]
 
 
 def drawn(lines: Sequence[str]) -> str:
@@ -67,7 +71,7 @@ def drawn(lines: Sequence[str]) -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}" role="img">',
+            f' viewBox="0 0 {width} {height}" role="img" font-family="{_FONT}" font-size="14">',
             "<title>One story on a terminal, from its start to the branch that has it</title>",
             f"<style>{_STYLE}</style>",
             f'<rect width="{width}" height="{height}" rx="8" fill="#2b303b"/>',
