@@ -1,7 +1,7 @@
 """The picture of the README, docs/story.svg: one story on a terminal, drawn from a run of the tutorial.
 
-`python -m tests.support.screens` types the tutorial and draws it anew. A test types it, too, and
-holds the lines of the picture against the terminal's.
+`python -m tests.support.screens` types the tutorial and draws it anew. A test types it, too, and holds the
+lines of the picture against the terminal's.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Of a command that is typed repeatedly, it is the last time before the next one h
 
 _COLOURS = {"1": "b", "2": "f", "31": "r", "32": "g", "33": "y", "36": "c"}
 _STYLE = (
-    "text{fill:#d8dee9;white-space:pre}.p{fill:#81a1c1}.b{font-weight:bold}.f{opacity:.6}.r{fill:#e06c75}.g{fill:#98c379}.y{fill:#e5c07b}"
-    ".c{fill:#56b6c2}"
+    "text{fill:#d8dee9;white-space:pre}.p{fill:#81a1c1}.b{font-weight:bold}.f{opacity:.6}"
+    ".r{fill:#e06c75}.g{fill:#98c379}.y{fill:#e5c07b}.c{fill:#56b6c2}"
 )
 _FONT = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _COLUMN, _LINE, _MARGIN = 8.43, 20, 16
