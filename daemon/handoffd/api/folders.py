@@ -369,7 +369,7 @@ _COMMENTED: Final[Mapping[str, str]] = {
     "auto": "# auto: true               # dispatch by itself as soon as the project is added",
     "executor": "# executor: claude",
     "preset": "# preset: with-commit      # or: go, web",
-    "gates": "# gates: after             # a person decides behind the code; or: before (the default), both, none",
+    "gates": "# gates: after             # you decide behind the code; or: before (the default), both, none",
 }
 """What the first settings show of a key that a person has not chosen."""
 

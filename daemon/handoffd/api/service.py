@@ -453,9 +453,9 @@ class Service(Reads, Inspecting):
         """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
         `name` is the name of a new project; None: the name in its own files. `settings` is the text of its
-        settings, which a person has chosen; None: the tests that are found. `gates` is written into them; None:
-        they stay as they are. Raises Refused for an unfit folder, and InvalidFile for unusable settings,
-        before anything is written.
+        settings, which a person has chosen; None: the tests that are found. `gates` is written into them, if
+        not None. Raises Refused for an unfit folder, and InvalidFile for unusable settings, before anything
+        is written.
         """
         root = await to_thread.run_sync(folder_at, project)
         check_project(root, self._runs_dir.parent, name)

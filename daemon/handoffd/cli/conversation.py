@@ -68,6 +68,8 @@ class Question(Struct, frozen=True, kw_only=True):
     shows: Callable[[Facts], Iterator[str]] = lambda _: iter(())
     """Lines before the question."""
     wanted: Callable[[Facts], bool] = lambda _: True
+    of_verb: bool = False
+    """Whether the verb takes the option, too: in a project that has settings, it changes them."""
 
     @property
     def name(self) -> str:
@@ -165,7 +167,7 @@ def _unusable(chosen: Mapping[str, Any], facts: Facts) -> Iterator[str]:
             yield f"  {name}: {_state(facts.agents[name])}; see: handoffd executors check {name}"
 
 
-# --- preset, notices, budget ----------------------------------------------------------------------------
+# --- preset, decisions, notices, budget -----------------------------------------------------------------
 def _presets() -> tuple[str, ...]:
     from handoffd.settings.paths import shared
 
@@ -176,6 +178,14 @@ def _preset(answer: str, _: Facts) -> str | None:
     if answer not in _presets():
         raise Wrong(f"there is no preset {answer!r}; allowed: {', '.join(_presets())}")
     return None if answer == "default" else answer
+
+
+def _gates(answer: str, _: Facts) -> str | None:
+    from handoffd.protocol.rules import OPENED_BY
+
+    if answer not in OPENED_BY:
+        raise Wrong(f"{answer!r} is no time to decide; allowed: {', '.join(OPENED_BY)}")
+    return None if answer == "before" else answer
 
 
 def _without_notices(facts: Facts) -> bool:
@@ -242,6 +252,12 @@ QUESTIONS: Final = (
         enter=lambda _: "default", read=_preset,
     ),
     Question(
+        option="--gates", metavar="WHEN", key=("gates",), text="When you decide", of_verb=True,
+        help="When you decide about each story: before its code, after it, both, or none.",
+        shows=lambda _: iter(["You decide before the code of a story, after it (for a night), both, none."]),
+        enter=lambda _: "before", read=_gates,
+    ),
+    Question(
         option="--notify", metavar="CHANNEL", key=(), text="Notices go to (ntfy:TOPIC, https://…, none)",
         help="Where notices go, in the daemon's settings: ntfy:TOPIC, the address of a webhook, or none.",
         enter=lambda _: NONE, read=_channel, wanted=_without_notices,
@@ -261,7 +277,8 @@ def options() -> list[click.Option]:
     yes = click.Option(
         ["--yes", "-y"], is_flag=True, help="Ask nothing: take what is found, and the options."
     )
-    return [*(click.Option([one.option], metavar=one.metavar, help=one.help) for one in QUESTIONS), yes]
+    own = [one for one in QUESTIONS if not one.of_verb]
+    return [*(click.Option([one.option], metavar=one.metavar, help=one.help) for one in own), yes]
 
 
 # --- the conversation -----------------------------------------------------------------------------------
@@ -289,14 +306,15 @@ def converse(place: Place, project: str, given: dict[str, Any], *, may_ask: bool
     A project that has settings is not asked for any. Raises Refused for an option that does not fit, and
     click.Abort when the person ends it: nothing is written then.
     """
-    options = {one.name: given.pop(one.name, None) for one in QUESTIONS}
-    yes, is_given = given.pop("yes", False), any(value is not None for value in options.values())
+    own = {one.name: given.pop(one.name, None) for one in QUESTIONS if not one.of_verb}
+    yes, is_given = given.pop("yes", False), any(value is not None for value in own.values())
     here = os.path.isabs(project) and os.path.isdir(project)
     ask = may_ask and not yes and here and not os.path.lexists(os.path.join(project, FILE))
     if not here or not (ask or is_given):
         return Chosen()
     from handoffd.api.folders import check_project
 
+    options = own | {one.name: given.pop(one.name, None) for one in QUESTIONS if one.of_verb}
     facts = _facts(place, os.path.realpath(project), show=ask)
     check_project(facts.root, facts.loaded.settings.state_dir, given.get("name"))
     try:

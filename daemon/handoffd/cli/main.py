@@ -146,8 +146,8 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look, and change nothing": (
-        "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "events", "snapshots", "workspaces",
-        "schedule", "usage", "limits", "slots", "notices", "projects",
+        "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "events", "snapshots",
+        "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
     ),
     "Start and steer work": (
         "start", "custom", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",

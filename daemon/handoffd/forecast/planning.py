@@ -43,6 +43,7 @@ from handoffd.forecast.plan import (
 from handoffd.forecast.simulation import Course, Simulation, Site
 from handoffd.forecast.snapshot import Snapshot
 from handoffd.notify.digests import quiet_until
+from handoffd.protocol.rules import REVIEW
 from handoffd.settings.model import ProjectCaps
 
 _NAMED: Final = 10
@@ -156,16 +157,18 @@ def _halted(site: Site, course: Course) -> _Tale:
         own = () if course.track == MAIN else ("--story", course.story)
         command = command_for(site.root, "gate", *own)
     elif halt.at is not None:
-        command = _ahead(site, course)
+        command = _ahead(site, course, before_code=before)
     return _Tale(site=site, story=story, kind=halt.kind, command=command, at=halt.at, before_code=before)
 
 
-def _ahead(site: Site, course: Course) -> str | None:
-    """Return what to type against a stop that is still to come."""
+def _ahead(site: Site, course: Course, *, before_code: bool) -> str | None:
+    """Return what to type against a stop that is still to come; a decision about code may wait."""
     halt = course.halt
     assert halt is not None
+    if halt.kind == "gate" and course.ahead[0] == REVIEW:
+        return command_for(site.root, "init", "--gates", "after")
     if halt.kind == "gate":
-        return command_for(site.root, "rules show")
+        return command_for(site.root, "rules show") if before_code else None
     if halt.finding is None or halt.finding.scope in SHARED:
         return "handoffd config show"
     own = () if halt.finding.scope == "project" else ("--story", course.story)

@@ -22,7 +22,7 @@ from handoffd.capacity.budgets import caps_in_force
 from handoffd.capacity.runqueue import Bid, Entry, RunQueue, entry_of, limits_in
 from handoffd.engine.beside import Room, Standing, next_beside
 from handoffd.engine.limits import findings
-from handoffd.engine.routing import behind, first_step, unasked, without
+from handoffd.engine.routing import behind, first_step, unasked, without, working_on
 from handoffd.engine.run import SHARED, Caps, Finding, Scope, Unit, Usage
 from handoffd.engine.track import (
     EXTERNAL,
@@ -33,7 +33,6 @@ from handoffd.engine.track import (
     granted_to_project,
     next_parked,
     with_done,
-    working_on,
 )
 from handoffd.engine.views import WORKABLE, ScheduleView
 from handoffd.execute.registry import AUTO, names_in

@@ -158,8 +158,8 @@ def test_every_story_stops_at_the_review_before_its_first_line_of_code() -> None
     night = planned(project("US-1", "US-2", rules=SHIPPED), project("US-7", root="/srv/blog", rules=SHIPPED))
     assert night.gated
     assert {
-        ("review", True, "gate", "handoffd rules show shop"),
-        ("review", True, "gate", "handoffd rules show blog"),
+        ("review", True, "gate", "handoffd init shop --gates after"),
+        ("review", True, "gate", "handoffd init blog --gates after"),
     } == {(one.step, one.before_code, one.kind, one.command) for one in night.stops if one.kind == "gate"}
     assert ("bdd", "sdd-delta", "contract") == tuple(one.step for one in by_story(night)["US-1"].steps)
     assert "review" == by_story(night)["US-1"].stops_at

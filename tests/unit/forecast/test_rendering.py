@@ -31,7 +31,7 @@ def test_the_screen_of_a_night() -> None:
     assert "  shop US-1             22:30 bdd to update-memory; done 23:40" in lines
     assert "  blog US-7             22:30 bdd to contract; stops 23:00 at review" in lines
     stop = lines.index("  blog                  23:00 at review, before any code (US-7)")
-    assert "      handoffd rules show blog" == lines[stop + 1]
+    assert "      handoffd init blog --gates after" == lines[stop + 1]
     assert "  claude                until 22:30: 5 hours" in lines
     assert "  21:00 to 07:00: only urgent notices are sent" in lines
     assert "  shop                  00:00 nightly: US-9, skipped: US-2 is in flight" in lines
