@@ -19,7 +19,7 @@ from tests.support.children import ending
 from handoffd.cli.wording import unstyled
 
 WIDTH, HEIGHT = 80, 40
-LIMIT_S = 240.0
+LIMIT_S = 100.0
 _MOST = 65536
 _OVER = "\x1e"
 """Printed after each command, with its exit code; no program prints it by itself."""

@@ -174,7 +174,7 @@ FIRST: Final[Mapping[str, str]] = {
     "init ~/shop": "prepare a project, once",
     'start shop "Add a dark mode"': "have agents work on a story",
     "status": "what needs you, works and rests",
-    "log shop --follow": "what the agent does right now",
+    "tonight": "what will happen until morning",
     "gate shop": "a review: what was done and measured",
     "approve shop": "let the story go on",
     "reject shop needs_clarification": "send it back, with a reason",
