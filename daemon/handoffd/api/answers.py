@@ -14,8 +14,7 @@ from handoffd.capacity.accounts import AccountView
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
-from handoffd.engine.run import Exit, Moment
-from handoffd.engine.track import LandedBy
+from handoffd.engine.run import Exit, LandedBy, Moment
 from handoffd.engine.views import (
     AppliedKind,
     BacklogView,

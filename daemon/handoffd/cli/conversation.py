@@ -184,7 +184,7 @@ def _gates(answer: str, _: Facts) -> str | None:
     from handoffd.protocol.rules import OPENED_BY
 
     if answer not in OPENED_BY:
-        raise Wrong(f"{answer!r} is no time to decide; allowed: {', '.join(OPENED_BY)}")
+        raise Wrong(f"{answer!r} is not a time to decide; allowed: {', '.join(OPENED_BY)}")
     return None if answer == "before" else answer
 
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from handoffd.engine.run import Cap, End, Exit, Finding, PostCheck, Scope, Silence, Usage
-from handoffd.engine.track import BroughtBack, LandedBy, Queued, Standby, Tagged, Workspace
+from handoffd.engine.run import Cap, End, Exit, Finding, LandedBy, PostCheck, Scope, Silence, Usage
+from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestCounts

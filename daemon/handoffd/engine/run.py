@@ -26,6 +26,9 @@ from msgspec import Meta, Struct
 Moment = Annotated[datetime, Meta(tz=True)]
 """A time with its zone; RFC 3339 in JSON."""
 
+LandedBy = Literal["merge", "branch", "command"]
+"""How a story was landed: merged, left on its branch as settings want, or taken by the project's command."""
+
 
 # --- what a run uses ----------------------------------------------------------------------------------
 TOKEN_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

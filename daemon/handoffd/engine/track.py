@@ -190,10 +190,6 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 # --- where it works -----------------------------------------------------------------------------------
-LandedBy = Literal["merge", "branch", "command"]
-"""How a story was landed: merged, left on its branch as settings want, or taken by the project's command."""
-
-
 class Workspace(Struct, frozen=True, kw_only=True):
     """The folder in which the agents of a track work, its tests run, and its hand-off is written.
 

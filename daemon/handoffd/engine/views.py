@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
-from handoffd.engine.run import Footprint, Moment
-from handoffd.engine.track import EXTERNAL, LandedBy
+from handoffd.engine.run import Footprint, LandedBy, Moment
+from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 

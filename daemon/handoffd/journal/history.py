@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from handoffd.engine.routing import Awaited
-from handoffd.engine.run import Usage
-from handoffd.engine.track import EXTERNAL, LandedBy, TrackKey
+from handoffd.engine.run import LandedBy, Usage
+from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.errors import Refused
 from handoffd.journal.codec import moment
 from handoffd.journal.connections import Run

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from handoffd.engine.decision import to_land
 from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
-from handoffd.engine.track import LandedBy, Track, Workspace
+from handoffd.engine.run import LandedBy
+from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused

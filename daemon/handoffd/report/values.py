@@ -6,8 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from handoffd.engine.run import Moment, Scope, Unit
-from handoffd.engine.track import LandedBy
+from handoffd.engine.run import LandedBy, Moment, Scope, Unit
 
 MOST_LISTED: Final = 100
 """Entries of one list; the ones that are left out are counted."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.unit.journal.making import NOW
 from tests.unit.report.nights import WHOSE, report
 
-from handoffd.engine.track import LandedBy
+from handoffd.engine.run import LandedBy
 from handoffd.protocol.state import encoded
 from handoffd.report.rendering import as_html, as_markdown, as_text
 from handoffd.report.values import (
