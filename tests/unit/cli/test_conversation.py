@@ -17,7 +17,14 @@ from handoffd.inspection.suites import Suites, find_suites
 from handoffd.settings.loading import load_project
 
 ENTER = "\n"
-ASKED = ("tests, or none [", "Agent [", "Step table [", "Notices go to", "story may cost, or none [")
+ASKED = (
+    "tests, or none [",
+    "Agent [",
+    "Step table [",
+    "When you decide [",
+    "Notices go to",
+    "cost, or none [",
+)
 """A part of each question, in their order."""
 
 
@@ -94,8 +101,9 @@ def test_a_wrong_answer_is_asked_again_with_what_is_allowed(here: Here) -> None:
             (ASKED[0], "nosuchprogram -x", "sh 'open", "sh run-tests.sh"),
             (ASKED[1], "nosuch", "codex, claude"),
             (ASKED[2], "huge", "web"),
-            (ASKED[3], "pigeon:home", "ntfy:", "ntfy:a-long-topic-4711"),
-            (ASKED[4], "-3", "much", "2.5"),
+            (ASKED[3], "later", "after"),
+            (ASKED[4], "pigeon:home", "ntfy:", "ntfy:a-long-topic-4711"),
+            (ASKED[5], "-3", "much", "2.5"),
         ):
             for answer in answers:
                 terminal.answer(question, f"{answer}\n")
@@ -103,10 +111,12 @@ def test_a_wrong_answer_is_asked_again_with_what_is_allowed(here: Here) -> None:
     settings = load_project(here.settings.read_text(), "x")
     assert (("sh", "run-tests.sh"), "exit") == (settings.test.command, settings.test.report)
     assert (("codex", "claude"), "web", 2.5) == (settings.executor, settings.preset, settings.caps.story_usd)
+    assert "after" == settings.gates
     for said in (
         "there is no program 'nosuchprogram' here; type a command, or none",
         "there is no executor 'nosuch'; allowed: auto, aider, claude, codex",
         "there is no preset 'huge'; allowed: default, go, web, with-commit",
+        "'later' is not a time to decide; allowed: before, after, both, none",
         "'pigeon:home' is not a channel; allowed: ntfy:TOPIC",
         "'-3' is not a number of dollars above 0; allowed: a number, none",
     ):
@@ -122,7 +132,7 @@ def test_ctrl_c_at_a_question_writes_nothing(here: Here, answered: int) -> None:
     before = here.files()
     with here.asked() as terminal:
         for question in ASKED[:answered]:
-            terminal.answer(question, "ntfy:a-long-topic-4711\n" if question == ASKED[3] else ENTER)
+            terminal.answer(question, "ntfy:a-long-topic-4711\n" if question == ASKED[4] else ENTER)
         terminal.wait_for(ASKED[answered])
         terminal.interrupt()
         assert 130 == terminal.end()
@@ -135,6 +145,7 @@ def test_an_option_is_not_asked_for(here: Here) -> None:
     with here.asked("--executor", "claude", "--story-usd", "4", "--notify", "none") as terminal:
         terminal.answer(ASKED[0], "none\n")
         terminal.answer(ASKED[2], ENTER)
+        terminal.answer(ASKED[3], ENTER)
         assert 0 == terminal.end()
     assert "Agent [" not in terminal.shown
     expected = settings_text(Suites(), {"caps": {"story_usd": 4.0}})
@@ -156,7 +167,7 @@ def test_notices_that_have_a_channel_are_not_asked_about(here: Here) -> None:
     here.own.parent.mkdir(parents=True)
     here.own.write_text("notify: {ntfy: {topic: another-topic-17}}\n")
     with here.asked() as terminal:
-        for question in (*ASKED[:3], ASKED[4]):
+        for question in (*ASKED[:4], ASKED[5]):
             terminal.answer(question, ENTER)
         assert 0 == terminal.end()
     assert "Notices go to" not in terminal.shown
@@ -210,6 +221,16 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
     assert (1, True) == (said.code, message in said.err), said.err
     assert "next: handoffd init --help" in said.err
     assert before == here.files()
+
+
+def test_when_to_decide_can_be_said_of_any_project(here: Here) -> None:
+    """Of a new one with the other answers, and of one that has settings already."""
+    said = program(*here.words("--executor", "codex", "--gates", "after"), env=here.env)
+    assert 0 == said.code, said.err
+    assert "after" == load_project(here.settings.read_text(), "x").gates
+    assert 0 == program(*here.words("--gates", "both"), env=here.env).code
+    settings = load_project(here.settings.read_text(), "x")
+    assert ("both", "codex") == (settings.gates, settings.executor)
 
 
 def test_options_do_not_write_over_settings(here: Here) -> None:
