@@ -105,6 +105,7 @@ async def every_read(client: Client, name: str) -> None:
             "gates": {},
             "limits": {},
             "slots": {},
+            "tonight": {"projects": name},
             "list_projects": {"folder": "/tmp"},
         }
         given = of_none.get(tool, {"project": name})

@@ -126,7 +126,9 @@ def test_what_is_left_running_fails_the_test_that_started_it(outcomes: Outcomes)
             subprocess.run(["sh", "-c", "setsid sleep 601 > /dev/null 2>&1 &"], check=True)
 
         def test_launcher(tmp_path):
-            command = f"setsid sh -c 'sleep 602 > /dev/null 2>&1; : {tmp_path}/run' &"
+            begun = f"{tmp_path}/begun"
+            command = f"setsid sh -c ': > {begun}; sleep 602 > /dev/null 2>&1; : {tmp_path}/run' &"
+            command += f" until test -e {begun}; do sleep 0.01; done"
             subprocess.run(["sh", "-c", command], check=True, env={"PATH": os.environ["PATH"]})
 
         def test_tidy():

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from handoffd.engine.decision import to_land
 from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
-from handoffd.engine.run import LandedBy
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import command_for, first_few
@@ -38,6 +37,7 @@ from handoffd.git.repository import repository_at
 from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
 from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
@@ -297,35 +297,35 @@ class Landings:
         """Take note that the branch of a story is all that was wanted, once it is whole."""
         await self._asked(partial(self._must_be_whole, story))
         branch, commit = await self._asked(partial(self._branch_of, story))
-        landed = Landed(story=story, onto=branch, commit=commit, how="branch", by=ITSELF)
-        await self.project.track_of(story).give(landed)
-        return LandedView(story=story, onto=branch, commit=commit, how="branch")
+        return await self._recorded(LandedView(story=story, onto=branch, commit=commit, how="branch"), ITSELF)
 
     async def _carried(self, request: LandingRequest, story: str, merge: Merge) -> LandedView:
-        """Move the branch, or have the project's command take the story, once the tests have passed."""
-        settings, already = self.project.files.settings, merge.commit == merge.was
-        given = settings.stories.land == "command" and not already
-        if not (given or already):
-            self._must_be_open(merge, story)
-        counts = given and await to_thread.run_sync(self._is_given, request, story, merge)
-        tests = None if request.untested or already or counts else await self._tested(merge, story)
-        told = None
-        if not already:
-            self._must_be_wanted(request, story)
-        if given:
-            text, again = self._text_of(story), request.by != ITSELF
-            told = await self._command.take(story, text, merge, settings, again=again)
-        elif not already:
-            await self._asked(partial(self._git.land, merge))
-        how: LandedBy = "command" if given else "merge"
-        view = LandedView(
-            story=story, onto=merge.onto, commit=merge.end if given else merge.commit, files=merge.files,
-            tests=None if tests is None else tests.counts, already=already, to=request.to, how=how, told=told,
-        )  # fmt: skip
-        await self._record(view, request.by)
-        return view
+        """Move the branch to what was merged, once its tests have passed."""
+        view = LandedView(story=story, onto=merge.onto, commit=merge.commit, to=request.to)
+        if merge.commit == merge.was:
+            return await self._recorded(replace(view, already=True), request.by)
+        if self.project.files.settings.stories.land == "command":
+            return await self._given(request, story, merge)
+        self._must_be_open(merge, story)
+        tests = None if request.untested else await self._tested(merge, story)
+        self._must_be_wanted(request, story)
+        await self._asked(partial(self._git.land, merge))
+        return await self._recorded(replace(view, files=merge.files, tests=_counts(tests)), request.by)
 
-    async def _record(self, view: LandedView, by: str) -> None:
+    async def _given(self, request: LandingRequest, story: str, merge: Merge) -> LandedView:
+        """Have the project's command take a story, once the tests have passed on the merged files."""
+        settings, again = self.project.files.settings, request.by != ITSELF
+        known = await to_thread.run_sync(partial(self._command.has, story, merge.end, again=again))
+        tests = None if request.untested or known else await self._tested(merge, story)
+        self._must_be_wanted(request, story)
+        told = await self._command.take(story, self._text_of(story), merge, settings, again=again)
+        view = LandedView(
+            story=story, onto=merge.onto, commit=merge.end, files=merge.files, tests=_counts(tests),
+            how="command", told=told,
+        )  # fmt: skip
+        return await self._recorded(view, request.by)
+
+    async def _recorded(self, view: LandedView, by: str) -> LandedView:
         assert view.onto is not None
         assert view.commit is not None
         told = Landed(
@@ -335,9 +335,7 @@ class Landings:
         await self.project.track_of(view.story).give(told)
         self._services.clone_space.forget()  # its clone may go now
         del self._put_off[view.story]
-
-    def _is_given(self, request: LandingRequest, story: str, merge: Merge) -> bool:
-        return self._command.has(story, merge.end, again=request.by != ITSELF)
+        return view
 
     def _must_be_open(self, merge: Merge, story: str) -> None:
         """Raise Refused for a branch that no landing may move."""
@@ -473,6 +471,10 @@ def stories_at_work(track: Track) -> frozenset[str | None]:
     state = track.state
     over = state is None or state.step == DONE or (track.ledger.closed and track.ledger.dispatch is None)
     return frozenset(aside if state is None or over else [*aside, state.story])
+
+
+def _counts(tests: TestEvidence | None) -> TestCounts | None:
+    return None if tests is None else tests.counts
 
 
 def _not_green(evidence: TestEvidence) -> str | None:

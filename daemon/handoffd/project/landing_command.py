@@ -22,7 +22,6 @@ from handoffd.execute.checks import OUTPUT
 from handoffd.execute.environment import MARK, child_environment
 from handoffd.execute.evidence import fault_of
 from handoffd.execute.run import claimed
-from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.landing import Merge
 from handoffd.git.worktree import shadow_of
@@ -68,11 +67,9 @@ class LandingCommand:
         command = settings.stories.land_command
         assert command is not None
         name = await to_thread.run_sync(partial(self._run_of, story, merge.end, again=again))
-        reached("before_landing")
         spec = await to_thread.run_sync(self._spec, name, story, text, merge, settings)
         run = await self._services.launcher.start(self._services.run_dir(name), spec)
         record = await run.wait()
-        reached("after_landing")
         if (why := _failed(record, settings.stories.land_command_min)) is not None:
             hint = f"less {self._services.run_dir(name) / OUTPUT}"
             raise Refused(f"{join(command)} {why}", code=COMMAND_FAILED, hint=hint)
