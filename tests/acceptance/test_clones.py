@@ -296,15 +296,14 @@ def test_the_projects_command_is_given_a_story_once_whatever_dies(tmp_path: Path
             eventually_sync(lambda: lines(tmp_path / "given"))
             daemon.kill()
             daemon.start()
-        said = daemon.verb("land", project, story="US-001")
-        assert said.get("checking"), said
         (tmp_path / "answer-comes").touch()
-        said = land(daemon, project)
+        eventually_sync(lambda: [one for one in daemon.events(project) if one["kind"] == "landed"])
 
-        assert ("command", "pull/12") == (said["how"], said["told"])
+        (landed,) = [one["event"] for one in daemon.events(project) if one["kind"] == "landed"]
+        assert ("command", "main", "pull/12") == (landed["how"], landed["onto"], landed["told"])
         assert ["handoffd/US-001"] == lines(tmp_path / "given")
         assert not (project / "US-001.txt").exists()
-        assert "taken US-001, for main: pull/12" in said["message"]
+        assert "for main: pull/12" in typed(daemon, "report", "--since", "1h").out
 
 
 def test_a_story_waits_until_clones_take_less(tmp_path: Path) -> None:
