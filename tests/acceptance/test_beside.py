@@ -76,14 +76,13 @@ def tree_of(project: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in [*ours, project / ".git/index", project / ".git/HEAD"]}
 
 
-def green(base: Path, project: Path) -> Iterator[tuple[str, bool]]:
+def green(folder: Path, project: Path, *tests: str) -> Iterator[tuple[str, bool]]:
     """Yield each commit that `main` has ended at, and whether its tests pass there."""
-    for commit in told(project, "log", "--first-parent", "--format=%H", "main").split():
+    for commit in told(project, "log", "--walk-reflogs", "--format=%H", "main").split():
         packed = subprocess.run(["git", "-C", project, "archive", commit], capture_output=True, check=True)
-        folder = base / "checked" / commit
         with tarfile.open(fileobj=BytesIO(packed.stdout)) as files:
-            files.extractall(folder, filter="data")
-        done = subprocess.run(["/bin/sh", base / "tests.sh"], cwd=folder, check=False)
+            files.extractall(folder / commit, filter="data")
+        done = subprocess.run(tests, cwd=folder / commit, check=False)
         yield commit, done.returncode == 0
 
 
@@ -115,7 +114,8 @@ def test_four_stories_of_one_repository_at_once(tmp_path: Path) -> None:
 
     assert before == tree_of(project)
     assert [] == [*project.glob(".ai/states/*.json")]
-    assert not [commit for commit, passes in green(tmp_path, project) if not passes]
+    checked = green(tmp_path / "checked", project, "/bin/sh", str(tmp_path / "tests.sh"))
+    assert not [commit for commit, passes in checked if not passes]
     assert {"US-001", "US-002"} <= {*told(project, "show", "main:contested.txt").split()}
     shared = told(project, "show", "main:shared.py").splitlines()
     assert sorted(["# begun", "# US-003", "# US-004"]) == sorted(shared)

@@ -123,21 +123,32 @@ def test_what_came_to_its_end_and_what_waits(night: Night) -> None:
 
 def test_what_failed_is_counted_by_step(night: Night) -> None:
     """With the verdict on the last attempt, and whether the step passed in the end."""
-    verdicts = night.rows("SELECT project, step, result, why FROM dispatches ORDER BY seq")
-    failed = Counter((root, step) for root, step, result, _ in verdicts if result in {"failing", "timeout"})
-    last = {(root, step): (result, why) for root, step, result, why in verdicts}
+    twice, liar = (str(night.roots[name]) for name in ("twice", "liar"))
+    assert {(twice, "US-001", "impl"): 2, (liar, "US-001", "impl"): 3} == failures_that_agree(night)
 
-    told = {(one["project"], one["step"]): one for one in night.report()["failed"]}
 
-    assert {(str(night.roots["twice"]), "impl"): 2, (str(night.roots["liar"]), "impl"): 3} == dict(failed)
+def failures_that_agree(night: Night) -> Counter[tuple[str, ...]]:
+    """Return how often each step has failed, by project and story, once the report says the same."""
+    verdicts = night.rows("SELECT project, story, step, result, why FROM dispatches ORDER BY seq")
+    failed = Counter((*key, step) for *key, step, result, _ in verdicts if result in {"failing", "timeout"})
+    last = {(*key, step): (result, why) for *key, step, result, why in verdicts}
+
+    told = {(one["project"], one["story"], one["step"]): one for one in night.report()["failed"]}
+
     assert failed == {key: one["attempts"] for key, one in told.items()}
     for key, one in told.items():
         assert (last[key][0] == "pass") == one["passed"]
         assert one["passed"] or last[key][1] == one["why"]
+    return failed
 
 
 def test_each_false_claim_has_both_numbers(night: Night) -> None:
     """What the hand-off says, and what the daemon counted in the same attempt."""
+    assert 3 == len(false_claims_that_agree(night))
+
+
+def false_claims_that_agree(night: Night) -> set[str]:
+    """Return the runs whose agents claimed better tests than there were, once the report says the same."""
     claims, counts = {}, {}
     for kind, text in night.rows("SELECT kind, event FROM events ORDER BY seq"):
         event = json.loads(text)
@@ -147,10 +158,9 @@ def test_each_false_claim_has_both_numbers(night: Night) -> None:
             counts[event["dispatch"]] = event["tests"]["counts"]
     wrong = {
         run for run, claim in claims.items()
-        if run in counts and claim["status"] == "pass" and claim["tests"]
+        if counts.get(run) and claim["status"] == "pass" and claim["tests"]
         and (claim["tests"]["fail"], -claim["tests"]["pass"]) < (counts[run]["fail"], -counts[run]["pass"])
     }  # fmt: skip
-    assert 3 == len(wrong)
 
     told = {one["run"]: one for one in night.report()["false"]}
 
@@ -160,6 +170,7 @@ def test_each_false_claim_has_both_numbers(night: Night) -> None:
         measured = [int(number) for number in re.findall(r"\d+", told[run]["measured"])]
         assert [claims[run]["tests"]["pass"], claims[run]["tests"]["fail"]] == claimed
         assert [counts[run]["pass"], counts[run]["fail"]] == measured
+    return wrong
 
 
 def test_the_cost_is_that_of_every_run_once(night: Night) -> None:
@@ -220,12 +231,8 @@ def test_a_night_in_which_the_daemon_was_away_says_since_when(night: Night) -> N
 
 
 def test_a_person_reads_it_on_one_screen(night: Night) -> None:
-    """80 columns, but for a command, which is whole; and every section of it."""
-    said = typed(night.daemon, "report")
-    assert 0 == said.code, said.err
-    lines = said.out.splitlines()
-    assert [] == [line for line in lines if len(line) > 80 and not line.startswith("      handoffd ")]
-    assert len(lines) <= 45
+    """With every section of it."""
+    lines = screen(night, 45)
     for title in (
         "Landed or done (3)",
         "Waits for you (2)",
@@ -234,8 +241,17 @@ def test_a_person_reads_it_on_one_screen(night: Night) -> None:
         "Cost",
         "Time",
     ):
-        assert any(line.startswith(title) for line in lines), said.out
-    assert "No daemon ran from " in said.out
+        assert any(line.startswith(title) for line in lines), lines
+    assert any("No daemon ran from " in line for line in lines)
+
+
+def screen(night: Night, most: int) -> list[str]:
+    """Return the lines that a person reads: of 80 columns, but for a command, which is whole."""
+    said = typed(night.daemon, "report")
+    assert 0 == said.code, said.err
+    assert [] == [line for line in said.lines if len(line) > 80 and not line.startswith("      handoffd ")]
+    assert len(said.lines) <= most
+    return said.lines
 
 
 def test_it_is_a_page_and_a_file_as_well(night: Night) -> None:
