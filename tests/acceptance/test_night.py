@@ -26,7 +26,7 @@ from tests.support.house import HAND_OVER
 from tests.support.repositories import git
 
 FAIL = HAND_OVER.replace("status: pass", "status: failing")
-LIE = HAND_OVER.replace("status: pass", r"status: pass\ntests_pass: 9\ntests_fail: 0")
+FALSE_CLAIM = HAND_OVER.replace("status: pass", r"status: pass\ntests_pass: 9\ntests_fail: 0")
 AGENT = f"""\
 prompt=$(cat)
 work={{base}}/work/$HANDOFFD_STORY
@@ -40,7 +40,7 @@ case $HANDOFFD_STORY-$HANDOFFD_STEP-$HANDOFFD_ATTEMPT in
   US-101-impl-[12]) echo "try $HANDOFFD_ATTEMPT" >> tried.txt
 {FAIL}    exit 0;;
   US-102-impl-*)
-{LIE}    exit 0;;
+{FALSE_CLAIM}    exit 0;;
   US-202-impl-*) exit 7;;
   US-301-impl-*) touch {{base}}/hangs; sleep 600;;
 esac
@@ -51,7 +51,7 @@ case $HANDOFFD_STEP in
   update-memory) echo "- $HANDOFFD_STORY" >> PROJECT_MEMORY.md;;
 esac
 {HAND_OVER}"""
-"""Works on all stories; US-101 fails twice, US-102 lies, US-202 crashes, and US-301 hangs."""
+"""Works on all stories; US-101 fails twice, US-102 claims too much, US-202 crashes, and US-301 hangs."""
 
 
 class Repository(NamedTuple):
@@ -100,10 +100,8 @@ REPOSITORIES = {
 }  # fmt: skip
 TABLE = "steps:\n  bdd: {next_on_pass: scaffold}\n  impl:\n    max_attempts: 3\n"
 HERE = [name for name in REPOSITORIES if name != "lamp" or shutil.which("node")]
-NEEDS_NODE = pytest.mark.skipif("lamp" not in HERE, reason="no node is installed here")
-EACH = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NEEDS_NODE if name == "lamp" else ()) for name in REPOSITORIES]
-)
+SKIPPED = pytest.param("lamp", marks=pytest.mark.skip(reason="no node is installed here"))
+EACH = pytest.mark.parametrize("name", HERE if "lamp" in HERE else [*HERE, SKIPPED])
 FAILED = {
     "US-102": ("needs_human", "1 test fails: tests.test_us_102::test_102"),
     "US-202": ("needs_human", "exited with code 7"),
@@ -240,13 +238,13 @@ def test_who_has_failed_for_good_is_told_of_with_a_reason(night: Night, name: st
 
 @EACH
 def test_the_night_was_not_noticed_in_the_folder(night: Night, name: str) -> None:
-    """Byte for byte: files, index and HEAD; nothing lands before a person has said so."""
+    """Byte for byte: files, index and HEAD; nothing lands before a person accepts it."""
     assert night.before[name] == tree_of(night.roots[name])
     assert "Begin\n" == told(night.roots[name], "log", "--format=%s", "main")
 
 
 def test_the_report_agrees_with_the_journal(night: Night) -> None:
-    """On what waits, what failed, and what was claimed and is not so."""
+    """On which stories need a person, what failed, and what was claimed and is not so."""
     report = night.report()
     assert 0 == sum(report["more"].values())
     waiting = night.rows(
@@ -265,7 +263,9 @@ def test_the_report_agrees_with_the_journal(night: Night) -> None:
     test_report.screen(night, 60)
 
 
-def test_what_a_person_accepts_lands_and_every_commit_is_green(night: Night) -> None:
+def test_what_a_person_accepts_lands_and_every_commit_is_green(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two that changed one file, the second is merged by its agent, or waits with its conflict named."""
     night.said("approve", "shop", "--story", "US-101")
     eventually_sync(lambda: {"US-101"} == night.landed("shop"))
@@ -289,6 +289,7 @@ def test_what_a_person_accepts_lands_and_every_commit_is_green(night: Night) -> 
     assert {"US-401"} == night.landed("notes")
     assert "US-402" in {one["story"] for one in night.report()["waiting"]}
 
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of this project; they take seconds to load
     for name, root in night.roots.items():
         command = REPOSITORIES[name].test.get("command", NO_MARKS)
         tests = [word.replace("{report}", os.devnull) for word in command]
