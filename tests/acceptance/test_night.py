@@ -120,8 +120,7 @@ def made(base: Path, name: str) -> Path:
         "test": is_of.test,
     }  # fmt: skip
     project = project_at(base / name, TABLE + is_of.table, json.dumps(settings))
-    ignored = "/.ai\n__pycache__\n.pytest_cache\n"
-    _write(project, {**is_of.files, "draft.txt": "begun\n", ".gitignore": ignored})
+    _write(project, {**is_of.files, "draft.txt": "", ".gitignore": "/.ai\n__pycache__\n.pytest_cache\n"})
     for story in is_of.stories:
         number = story.removeprefix("US-")
         (tested, test), (file, code) = (
@@ -213,8 +212,8 @@ def test_each_story_waits_with_its_evidence(night: Night, name: str) -> None:
     is_of = REPOSITORIES[name]
     for story in {*is_of.stories} - FAILED.keys():
         gate = night.said("gate", name, "--story", story, "--no-keys")
-        number = story.removeprefix("US-")
-        assert ("acceptance", f"Wish {number}") == (gate["step"], gate["title"])
+        number = gate["title"].removeprefix("Wish ")
+        assert ("acceptance", f"US-{number}") == (gate["step"], story)
         files = {one["path"] for one in gate["changes"]["files"]}
         assert {words[0].replace("{n}", number) for words in (is_of.test_file, is_of.code)} <= files
         measured = gate["tests"]["measured"]
@@ -234,6 +233,7 @@ def test_who_has_failed_for_good_is_told_of_with_a_reason(night: Night, name: st
         (notice,) = night.told(story)
         gate, why = ("impl", FAILED[story][1]) if story in FAILED else ("acceptance", "")
         assert (gate, True) == (notice["step"], why in notice["why"]), notice
+        assert notice["action"].endswith(f" --story {story}")
 
 
 @EACH

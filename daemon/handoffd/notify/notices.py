@@ -59,7 +59,7 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
 
     The time is in it because the journals of two daemons both count their orders from 1.
     """
-    root = pending.key.project
+    root, own = pending.key.project, _meant(order, pending.key, track)
     return Notice(
         id=f"{pending.at.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{pending.id}",
         at=pending.at,
@@ -70,11 +70,19 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         kind=order.notice,
         text=order.text,
         why=order.why,
-        action=addressed(order.action, root, own_story(pending.key)) if order.action else None,
+        action=addressed(order.action, root, own) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
-        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own_story(pending.key))),
+        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own)),
     )
+
+
+def _meant(order: Notify, key: TrackKey, track: Track) -> str | None:
+    """Return the story that commands name: beside one in a clone, others may be in flight by then."""
+    where = track.ledger.workspace
+    if where is None or where.kind != "clone" or track.ledger.paused_by:
+        return own_story(key)
+    return own_story(key) or order.story
 
 
 def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:

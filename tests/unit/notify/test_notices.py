@@ -13,7 +13,7 @@ from tests.support.notices import NOTICE
 from handoffd.engine.decision import Notify
 from handoffd.engine.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
 from handoffd.engine.run import Finding, Usage
-from handoffd.engine.track import Facts, TrackKey
+from handoffd.engine.track import Facts, TrackKey, Workspace
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect
@@ -78,6 +78,25 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
     assert told == Notice.from_json(told.as_json())
     assert () == notice_of(order, pending, track_of(step="impl")).facts
     assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).facts
+
+
+def test_the_commands_about_a_story_in_a_clone_name_it() -> None:
+    """Other stories may be in flight beside it when they are typed; a pause is of all of them."""
+    gate, retry = "handoffd approve {project} --story US-001", "handoffd retry {project}"
+    there = track_of(step="review").with_ledger(workspace=Workspace(folder="/clone", kind="clone"))
+    paused = there.with_ledger(paused_by="mei")
+
+    told = [
+        notice_of(order, PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order), track)
+        for order, track in (
+            (replace(ORDER, action=gate), there), (replace(ORDER, action=retry), there),
+            (replace(ORDER, action="handoffd resume {project}"), paused),
+        )
+    ]  # fmt: skip
+
+    assert "All of it: handoffd gate /srv/shop --story US-001" in told[0].facts
+    assert "handoffd retry /srv/shop --story US-001" == told[1].action
+    assert "handoffd resume /srv/shop" == told[2].action
 
 
 def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() -> None:
