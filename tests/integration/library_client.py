@@ -129,6 +129,8 @@ def main(folder: str) -> None:
     assert start_custom(root, "Rename the receipt.", label="rename").task_type == "custom"
     report: Report = night_report(root)
     assert report.since < report.until
+    plan: Tonight = tonight(root)
+    assert plan.at < plan.until
     refused(root)
 
 
