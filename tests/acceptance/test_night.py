@@ -29,8 +29,8 @@ FAIL = HAND_OVER.replace("status: pass", "status: failing")
 FALSE_CLAIM = HAND_OVER.replace("status: pass", r"status: pass\ntests_pass: 9\ntests_fail: 0")
 AGENT = f"""\
 prompt=$(cat)
-work={{base}}/work/$HANDOFFD_STORY
-read -r file < "$work/file"
+wish={{base}}/wishes/$HANDOFFD_STORY
+read -r file < "$wish/file"
 merge=$(printf '%s' "$prompt" | grep -o 'git merge [0-9a-f]*' | tail -n 1)
 if test -n "$merge" && ! $merge -q; then
   sed -i '/^[<=>]\\{{{{7\\}}}}/d' "$file"
@@ -46,8 +46,8 @@ case $HANDOFFD_STORY-$HANDOFFD_STEP-$HANDOFFD_ATTEMPT in
 esac
 case $HANDOFFD_STEP in
   bdd) mkdir -p docs/bdd && echo "# $HANDOFFD_STORY" > "docs/bdd/$HANDOFFD_STORY.md";;
-  scaffold) cp -R "$work/tests/." .;;
-  impl) grep -qsxFf "$work/code" "$file" || cat "$work/code" >> "$file";;
+  scaffold) cp -R "$wish/tests/." .;;
+  impl) grep -qsxFf "$wish/code" "$file" || cat "$wish/code" >> "$file";;
   update-memory) echo "- $HANDOFFD_STORY" >> PROJECT_MEMORY.md;;
 esac
 {HAND_OVER}"""
@@ -126,7 +126,7 @@ def made(base: Path, name: str) -> Path:
         (tested, test), (file, code) = (
             [word.replace("{n}", number) for word in pair] for pair in (is_of.test_file, is_of.code)
         )
-        _write(base / "work" / story, {"file": f"{file}\n", "code": code, f"tests/{tested}": test})
+        _write(base / "wishes" / story, {"file": f"{file}\n", "code": code, f"tests/{tested}": test})
         text = f"---\nid: {story}\ntitle: Wish {number}\n---\nThe {name} shall have it.\n"
         _write(base / "stories" / name, {f"{story}.md": text})
     assert 0 == git(project, "init", "--quiet", "--initial-branch", "main")
@@ -247,7 +247,7 @@ def test_the_report_agrees_with_the_journal(night: Night) -> None:
     """On which stories need a person, what failed, and what was claimed and is not so."""
     report = night.report()
     assert 0 == sum(report["more"].values())
-    waiting = night.rows(
+    waiting = night.daemon.rows(
         """SELECT json_extract(body, '$.state."$state".document.story'), step FROM tracks
         WHERE status IN ('needs_human', 'timeout')"""
     )

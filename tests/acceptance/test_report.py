@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.agents import FALSE_CLAIM, project_at, shell_agent
@@ -60,11 +59,6 @@ class Night:
         found: Json = said.json
         return found
 
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return rows of the journal, read past handoffd."""
-        with closing(sqlite3.connect(self.daemon.state_dir / "journal.db")) as db:
-            return db.execute(query, values).fetchall()
-
 
 def journal_of(daemon: Daemon, *statements: str) -> None:
     """Change a journal that no daemon has open."""
@@ -107,12 +101,12 @@ def test_what_came_to_its_end_and_what_waits(night: Night) -> None:
     """Each story once, with the command that leads on."""
     report = night.report()
 
-    done = {root for root, step in night.rows("SELECT project, step FROM tracks") if step == "done"}
+    done = {root for root, step in night.daemon.rows("SELECT project, step FROM tracks") if step == "done"}
     assert {"good", "paid", "twice"} == {night.names[root] for root in done}
     assert done == {one["project"] for one in report["landed"]}
     waiting = {
         root: step
-        for root, step, status in night.rows("SELECT project, step, status FROM tracks")
+        for root, step, status in night.daemon.rows("SELECT project, step, status FROM tracks")
         if status == "needs_human"
     }
     assert waiting == {one["project"]: one["step"] for one in report["waiting"]}
@@ -129,7 +123,7 @@ def test_what_failed_is_counted_by_step(night: Night) -> None:
 
 def failures_that_agree(night: Night) -> Counter[tuple[str, ...]]:
     """Return how often each step has failed, by project and story, once the report says the same."""
-    verdicts = night.rows("SELECT project, story, step, result, why FROM dispatches ORDER BY seq")
+    verdicts = night.daemon.rows("SELECT project, story, step, result, why FROM dispatches ORDER BY seq")
     failed = Counter((*key, step) for *key, step, result, _ in verdicts if result in {"failing", "timeout"})
     last = {(*key, step): (result, why) for *key, step, result, why in verdicts}
 
@@ -150,7 +144,7 @@ def test_each_false_claim_has_both_numbers(night: Night) -> None:
 def false_claims_that_agree(night: Night) -> set[str]:
     """Return the runs whose agents claimed better tests than there were, once the report says the same."""
     claims, counts = {}, {}
-    for kind, text in night.rows("SELECT kind, event FROM events ORDER BY seq"):
+    for kind, text in night.daemon.rows("SELECT kind, event FROM events ORDER BY seq"):
         event = json.loads(text)
         if kind == "executor_exited" and event["reading"]["kind"] == "found":
             claims[event["dispatch"]] = event["reading"]["handoff"]
@@ -175,7 +169,10 @@ def false_claims_that_agree(night: Night) -> set[str]:
 
 def test_the_cost_is_that_of_every_run_once(night: Night) -> None:
     """Over a restart, in which one was adopted; today's part counts against the cap."""
-    exits = [json.loads(text) for (text,) in night.rows("SELECT exit FROM dispatches WHERE exit IS NOT NULL")]
+    exits = [
+        json.loads(text)
+        for (text,) in night.daemon.rows("SELECT exit FROM dispatches WHERE exit IS NOT NULL")
+    ]
     used = [one["usage"] for one in exits if one["usage"]]
     kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
     runs, tokens = len(exits), sum(one[kind] for one in used for kind in kinds)
@@ -191,9 +188,12 @@ def test_the_cost_is_that_of_every_run_once(night: Night) -> None:
 
 def test_the_time_is_what_each_was_waited_for(night: Night) -> None:
     """Agents by their own records; checks from the end of an agent to the verdict; people until now."""
-    exits = [json.loads(text) for (text,) in night.rows("SELECT exit FROM dispatches WHERE exit IS NOT NULL")]
-    events = night.rows("SELECT at, project, kind, status_after, event FROM events ORDER BY seq")
-    (began_at,) = night.rows("SELECT began_at FROM lives ORDER BY number DESC LIMIT 1")[0]
+    exits = [
+        json.loads(text)
+        for (text,) in night.daemon.rows("SELECT exit FROM dispatches WHERE exit IS NOT NULL")
+    ]
+    events = night.daemon.rows("SELECT at, project, kind, status_after, event FROM events ORDER BY seq")
+    (began_at,) = night.daemon.rows("SELECT began_at FROM lives ORDER BY number DESC LIMIT 1")[0]
     checked = 0.0
     ended: dict[str, datetime] = {}
     gates: dict[str, datetime] = {}
@@ -221,8 +221,8 @@ def test_the_time_is_what_each_was_waited_for(night: Night) -> None:
 
 def test_a_night_in_which_the_daemon_was_away_says_since_when(night: Night) -> None:
     """And until when; it was killed."""
-    (seen_at,) = night.rows("SELECT seen_at FROM lives ORDER BY number LIMIT 1")[0]
-    (began_at,) = night.rows("SELECT began_at FROM lives ORDER BY number DESC LIMIT 1")[0]
+    (seen_at,) = night.daemon.rows("SELECT seen_at FROM lives ORDER BY number LIMIT 1")[0]
+    (began_at,) = night.daemon.rows("SELECT began_at FROM lives ORDER BY number DESC LIMIT 1")[0]
     (down,) = night.report()["down"]
     assert "died" == down["how"]
     assert datetime.fromisoformat(seen_at) == datetime.fromisoformat(down["since"])

@@ -5,15 +5,12 @@ The checker reads the database with SQL and counts for itself: it shares no code
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 from tests.support.agents import project_at, shell_agent
@@ -47,11 +44,6 @@ class Evening:
         assert 0 == said.code, said.err
         found: Json = said.json
         return found
-
-    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return rows of the journal, read past handoffd."""
-        with closing(sqlite3.connect(self.daemon.state_dir / "journal.db")) as db:
-            return db.execute(query, values).fetchall()
 
 
 def is_done(story: str, track: Json) -> bool:
@@ -87,7 +79,9 @@ def evening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evening]:
 def test_a_paused_project_does_nothing_and_says_what_to_type(evening: Evening) -> None:
     """Each story that waits is in the plan, in the order of the backlog."""
     night = evening.tonight(evening.shop)
-    (body,) = evening.rows("SELECT body FROM tracks WHERE project = ? AND track = 'main'", evening.shop)[0]
+    (body,) = evening.daemon.rows(
+        "SELECT body FROM tracks WHERE project = ? AND track = 'main'", evening.shop
+    )[0]
     order = [name for name in ("US-011", "US-012", "US-013") if name in body]
     assert order == [one["story"] for one in night["stories"] if one["story"] not in PAST]
     assert 0 == night["expected"]["steps"]
@@ -98,7 +92,10 @@ def test_a_paused_project_does_nothing_and_says_what_to_type(evening: Evening) -
 def test_a_story_at_a_review_stops_before_its_first_line_of_code(evening: Evening) -> None:
     """As the step table has it; the next one waits for that and for a command."""
     night = evening.tonight(evening.gated)
-    steps = [step for (step,) in evening.rows("SELECT step FROM dispatches WHERE project = ?", evening.gated)]
+    steps = [
+        step
+        for (step,) in evening.daemon.rows("SELECT step FROM dispatches WHERE project = ?", evening.gated)
+    ]
     assert not {"scaffold", "impl", "verify"} & set(steps)
     assert night["gated"]
     kinds = {one["kind"]: one for one in night["stops"]}
@@ -110,7 +107,7 @@ def test_a_story_at_a_review_stops_before_its_first_line_of_code(evening: Evenin
 
 def test_the_numbers_are_the_medians_of_the_past(evening: Evening) -> None:
     """Until a cap on all projects stops it, said with the story that it stops."""
-    rows = evening.rows(
+    rows = evening.daemon.rows(
         """SELECT step, story, ended_at, started_at, cost_usd, input_tokens + output_tokens
         + cache_read_tokens + cache_write_tokens FROM dispatches WHERE project = ? ORDER BY seq""",
         evening.shop,
@@ -121,7 +118,7 @@ def test_the_numbers_are_the_medians_of_the_past(evening: Evening) -> None:
         took[step].append((seconds, usd, tokens))
     assert {"bdd": 3, "contract": 3} == {step: len(found) for step, found in took.items()}
     typed(evening.daemon, "backlog", "auto", evening.shop, "on")
-    spent = evening.rows("SELECT sum(cost_usd) FROM dispatches")[0][0]
+    spent = evening.daemon.rows("SELECT sum(cost_usd) FROM dispatches")[0][0]
     assert 3.0 == spent
 
     # A pause ends only for the plan: a resumed project would spend before it is asked.

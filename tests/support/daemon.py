@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -309,6 +310,11 @@ class Daemon:
     def wait_delivered(self) -> None:
         """Wait until no sink has a notice left to deliver."""
         eventually_sync(lambda: not self.get("/v1/status")["notices"])
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return rows of the journal, read past handoffd."""
+        with contextlib.closing(sqlite3.connect(self.state_dir / "journal.db")) as db:
+            return db.execute(query, values).fetchall()
 
     def log(self) -> str:
         """Return what the daemon has logged."""

@@ -54,7 +54,6 @@ from handoffd.execute.checks import runs_of
 from handoffd.execute.output import read_from
 from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
-from handoffd.files.state_file import MAIN
 from handoffd.forecast.plan import Tonight
 from handoffd.forecast.planning import plan
 from handoffd.forecast.rendering import in_short
@@ -372,7 +371,7 @@ def _has_work(view: ProjectView) -> bool:
 def _gate_in_short(
     view: ProjectView, track: TrackView, names: Names, since: Mapping[tuple[str, str], datetime]
 ) -> GateInShort:
-    own = () if track.track == MAIN else ("--story", track.story or "")
+    own = ("--story", track.story or "") if len(view.tracks) > 1 else ()
     return GateInShort(
         project=view.project, name=named(view.project, names), story=track.story or "", title=track.title,
         step=track.step, since=since.get((view.project, track.track)),

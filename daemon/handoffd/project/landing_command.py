@@ -7,6 +7,7 @@ the command twice unless a person asks for that.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from shlex import join
@@ -20,8 +21,7 @@ from handoffd.errors import Refused
 from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.checks import OUTPUT
 from handoffd.execute.environment import MARK, child_environment
-from handoffd.execute.evidence import fault_of
-from handoffd.execute.run import claimed
+from handoffd.execute.run import adopt
 from handoffd.files.atomic import replace_text
 from handoffd.git.landing import Merge
 from handoffd.git.worktree import shadow_of
@@ -29,6 +29,7 @@ from handoffd.protocol.story_text import StoryText
 from handoffd.settings.model import ProjectSettings
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.services import Services
+from handoffd.track.workspace import ended_how
 
 COMMAND_FAILED = "LAND_COMMAND_FAILED"
 
@@ -61,18 +62,16 @@ class LandingCommand:
     ) -> str | None:
         """Give a story to the command, or find that it was given; return the last line that this printed.
 
-        `again`: a person asks, so that a run which is over does not count. The command finds the text of the
-        story on its standard input. Raises Refused (LAND_COMMAND_FAILED).
+        `again`: a person asks, so that a run which has failed does not count. The command finds the text of
+        the story on its standard input. Raises Refused (LAND_COMMAND_FAILED).
         """
-        command = settings.stories.land_command
-        assert command is not None
         name = await to_thread.run_sync(partial(self._run_of, story, merge.end, again=again))
+        run_dir = self._services.run_dir(name)
         spec = await to_thread.run_sync(self._spec, name, story, text, merge, settings)
-        run = await self._services.launcher.start(self._services.run_dir(name), spec)
-        record = await run.wait()
+        record = await (await self._services.launcher.start(run_dir, spec)).wait()
         if (why := _failed(record, settings.stories.land_command_min)) is not None:
-            hint = f"less {self._services.run_dir(name) / OUTPUT}"
-            raise Refused(f"{join(command)} {why}", code=COMMAND_FAILED, hint=hint)
+            hint = f"less {run_dir / OUTPUT}"
+            raise Refused(f"{join(spec.argv)} {why}", code=COMMAND_FAILED, hint=hint)
         return last_line(record.tail) or None
 
     def has(self, story: str, commit: str, *, again: bool) -> bool:
@@ -86,8 +85,9 @@ class LandingCommand:
             return None
         if (given.story, given.commit) != (story, commit):
             return None
-        run = claimed(self._services.run_dir(given.run))
-        return given.run if run is not None and (run.is_running() or not again) else None
+        run = adopt(self._services.run_dir(given.run))
+        failed = isinstance(run, ExitRecord) and run.code != 0
+        return None if run is None or (failed and again) else given.run
 
     def _run_of(self, story: str, commit: str, *, again: bool) -> str:
         """Return the run that is given a commit: the one that has got it already, where that counts."""
@@ -100,17 +100,14 @@ class LandingCommand:
     def _spec(
         self, name: str, story: str, text: StoryText | None, merge: Merge, settings: ProjectSettings
     ) -> RunSpec:
-        command, run_dir = settings.stories.land_command, self._services.run_dir(name)
-        assert command is not None
+        run_dir, limits = self._services.run_dir(name), self._services.settings.execute
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         body = run_dir / "story.md"
         replace_text(body, text.text if text is not None else "")
-        program = command[0] if "/" not in command[0] else f"{self._root}/{command[0]}"
         own = {**variables_of(story, text, merge), MARK: name}
-        limits = self._services.settings.execute
         return RunSpec(
             run_id=name,
-            argv=(command[0] if command[0].startswith("/") else program, *command[1:]),
+            argv=_argv(self._root, settings),
             env=child_environment(
                 self._services.environment, limits.env_allow, project=settings.env, variables=own
             ),
@@ -138,16 +135,17 @@ def variables_of(story: str, text: StoryText | None, merge: Merge) -> Mapping[st
     }
 
 
+def _argv(root: str, settings: ProjectSettings) -> tuple[str, ...]:
+    """Return the command; a path that does not begin at `/` is below the project's folder."""
+    assert settings.stories.land_command is not None
+    program, *words = settings.stories.land_command
+    return (os.path.join(root, program) if "/" in program else program, *words)
+
+
 def _failed(record: ExitRecord, limit_min: float) -> str | None:
     """Return why the command has not taken the story, in words; None: it has."""
     if record.by == "deadline":
         return f"did not end within {limit_min:g} min (stories.land_command_min)"
     if record.by == "lost":
         return "was cut off: whether it has taken the story is not known, so look before you land it again"
-    if (fault := fault_of(record)) is not None:
-        return f"came to no end: {fault}"
-    if record.code == 0:
-        return None
-    ended = f"exit code {record.code}" if record.code is not None else f"signal {record.signal}"
-    said = last_line(record.tail)
-    return f"ended with {ended}{f': {said}' if said else ''}"
+    return None if record.code == 0 else ended_how(record)

@@ -398,7 +398,7 @@ async def set_up(
     clones.note(replace(clone, setup=None, ready=went_well))
     if not went_well:
         hint = f"less {services.run_dir(run) / 'output.log'}"
-        why = f"workspace.setup ({words}) {_ended_how(record)}"
+        why = f"workspace.setup ({words}) {ended_how(record)}"
         raise HandoffdError(why, code=SETUP_FAILED, hint=hint)
 
 
@@ -406,12 +406,14 @@ def _story_of(track: Track) -> str | None:
     return track.state.story if track.state is not None else None
 
 
-def _ended_how(record: ExitRecord) -> str:
+def ended_how(record: ExitRecord) -> str:
+    """Return how a person's command has ended that did not succeed, in words."""
     fault = fault_of(record)
     if fault is not None:
         return f"came to no end: {fault}"
     said = last_line(record.tail)
-    return f"ended with exit code {record.code}{f': {said}' if said else ''}"
+    how = f"exit code {record.code}" if record.code is not None else f"signal {record.signal}"
+    return f"ended with {how}{f': {said}' if said else ''}"
 
 
 # --- pure ---------------------------------------------------------------------------------------------

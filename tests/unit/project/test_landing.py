@@ -460,6 +460,9 @@ async def test_the_projects_command_takes_a_story(tmp_path: Path) -> None:
         assert known.end is not None
         last = (known.end.how, known.end.onto, known.end.commit, known.end.told)
         assert ("command", "main", end, "https://example.org/pull/12") == last
+        await eventually(lambda: not project.landings.goes_on)
+        assert "https://example.org/pull/12" == (await land(here, project, story="US-001")).told
+        assert 1 == len((tmp_path / "taken").read_text().splitlines())
 
 
 async def test_a_command_that_fails_waits_for_a_person_who_may_have_it_run_again(tmp_path: Path) -> None:

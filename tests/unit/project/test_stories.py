@@ -93,6 +93,14 @@ def main_state(project: Project) -> State:
     return state
 
 
+async def two_at_review(project: Project) -> None:
+    """Have two stories of a new project come to their reviews."""
+    await project.main.give(Initialised(project="shop"))
+    for story in ("US-001", "US-002"):
+        await given(project, Started(story=story))
+    await all_at(project, "review", "US-002")
+
+
 async def all_at(project: Project, step: str, *stories: str) -> None:
     """Wait until stories with tracks of their own are at a step."""
     await eventually(lambda: [step] * len(stories) == [step_of(project, story) for story in stories])
@@ -261,10 +269,7 @@ async def test_a_request_that_comes_again_pauses_no_story_that_was_resumed_meanw
     async with house(tmp_path, FREELY) as here:
         root = in_git(tmp_path, SIDE_BY_SIDE)
         async with living(here, root) as project:
-            await project.main.give(Initialised(project="shop"))
-            for story in ("US-001", "US-002"):
-                await given(project, Started(story=story))
-            await all_at(project, "review", "US-002")
+            await two_at_review(project)
         offline = Project(root, here.services, await here.journal.tracks([root]))
         cut_off = offline.tracks["US-002"]
         cut_off.close()
@@ -416,10 +421,7 @@ async def test_a_state_file_of_no_track_goes_with_the_first_look(tmp_path: Path)
     async with house(tmp_path, FREELY) as here:
         root = in_git(tmp_path, SIDE_BY_SIDE)
         async with living(here, root) as project:
-            await project.main.give(Initialised(project="shop"))
-            for story in ("US-001", "US-002"):
-                await given(project, Started(story=story))
-            await all_at(project, "review", "US-002")
+            await two_at_review(project)
         file = at(root, ".ai/states/US-002.json")
         text, unknown = file.read_text(), file.with_name("US-003.json")
         offline = Project(root, here.services, await here.journal.tracks([root]))
@@ -499,10 +501,7 @@ async def test_what_a_story_has_used_stays_counted_when_its_track_ends(tmp_path:
     async with house(tmp_path, FREELY) as here:
         root = in_git(tmp_path, SIDE_BY_SIDE)
         async with living(here, root) as project:
-            await project.main.give(Initialised(project="shop"))
-            for story in ("US-001", "US-002"):
-                await given(project, Started(story=story))
-            await all_at(project, "review", "US-002")
+            await two_at_review(project)
         stored = [
             replace(one, track=one.track.with_ledger(spent=used)) if one.key.track == "US-002" else one
             for one in await here.journal.tracks([root])
