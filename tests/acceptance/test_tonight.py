@@ -146,10 +146,11 @@ def test_the_numbers_are_the_medians_of_the_past(evening: Evening) -> None:
     (cap,) = night["caps"]
     assert (5.0, "US-013") == (cap["expected"], cap["stops"].split()[-1])
     assert ["done", "done", "stops"] == [told[story]["outcome"] for story in ("US-011", "US-012", "US-013")]
+    fits_one_screen(evening)
 
 
-def test_a_person_reads_it_on_one_screen(evening: Evening) -> None:
-    """80 columns, but for commands; the report of the morning has it in short."""
+def fits_one_screen(evening: Evening) -> None:
+    """Assert what a person reads: 80 columns, but for commands; the report of the morning has it in short."""
     said = typed(evening.daemon, "tonight")
     assert 0 == said.code, said.err
     lines = said.out.splitlines()
