@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.capacity.budgets import caps_in_force
-from handoffd.engine.beside import is_code
 from handoffd.engine.routing import blockers
 from handoffd.engine.run import SHARED, UNITS, Caps, Scope, Unit, Usage
 from handoffd.engine.track import Queued, Track, unmet
@@ -43,7 +42,7 @@ from handoffd.forecast.plan import (
 from handoffd.forecast.simulation import Course, Simulation, Site
 from handoffd.forecast.snapshot import Snapshot
 from handoffd.notify.digests import quiet_until
-from handoffd.protocol.rules import REVIEW
+from handoffd.protocol.rules import REVIEW, next_gate
 from handoffd.settings.model import ProjectCaps
 
 _NAMED: Final = 10
@@ -151,7 +150,8 @@ def _halted(site: Site, course: Course) -> _Tale:
     story = _planned(
         site, course.entry, "stops", tuple(course.taken), ends_at=halt.at, stops_at=step, why=why
     )
-    before = gate and step is not None and stops_before_code(site, course.entry.task_type, step)
+    ahead = next_gate(site.now.rules, course.entry.task_type, step) if gate and step is not None else None
+    before = ahead is not None and ahead.before_code
     command = halt.command
     if gate and halt.at is None:
         own = () if course.track == MAIN else ("--story", course.story)
@@ -174,14 +174,6 @@ def _ahead(site: Site, course: Course, *, before_code: bool) -> str | None:
     own = () if halt.finding.scope == "project" else ("--story", course.story)
     unit = "--usd" if halt.finding.unit == "usd" else "--tokens"
     return command_for(site.root, "budget", *own, unit, "NUMBER")
-
-
-def stops_before_code(site: Site, task_type: str, step: str) -> bool:
-    """Return whether no step that is about code is before a human step, and one is behind it."""
-    rules = site.now.rules
-    path = rules.path(task_type)
-    code = [place for place, name in enumerate(path) if is_code(name, rules)]
-    return bool(code) and step in path and path.index(step) < code[0]
 
 
 def _planned(

@@ -148,7 +148,8 @@ def next_gate(rules: RuleBook, task_type: str = "story", step: str | None = None
     passed = list(behind[: behind.index(name)]) if name in behind else []
     while name != DONE:
         if rules.steps[name].requires_human:
-            return Gate(step=name, before_code=all(rules.steps[one].tests is None for one in passed))
+            coded = [one for one in rules.path_from(task_type, name) if rules.steps[one].tests is not None]
+            return Gate(step=name, before_code=bool(coded) and not {*coded} & {*passed})
         passed.append(name)
         name = rules.steps[name].next_on_pass
     return None

@@ -246,3 +246,9 @@ def test_where_a_story_stops_next(gates: Gates, step: str | None, expected: Gate
     """The step at which it is counts, too; one off the way is a stop where it is."""
     assert expected == next_gate(book(gates), step=step)
     assert next_gate(book(gates), "custom") is None
+
+
+def test_a_pipeline_without_tested_steps_has_no_code_to_stop_before() -> None:
+    """What its person decides about is all there is."""
+    way = "steps: {review: {next_on_pass: update-memory}}"
+    assert Gate(step=REVIEW, before_code=False) == next_gate(book("before", way))
