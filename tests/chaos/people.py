@@ -30,8 +30,11 @@ VERBS = ("approved", "rejected", "retried", "skipped")
 WAITING = ("needs_human", "timeout")
 _AT_LEAST_S = 0.02
 _AGAIN = frozenset(
-    {"BRANCH_MOVED", "CHECKOUT_IN_THE_WAY", "GIT_FAILED", "LANDING", "CUT_OFF", "GIT_TOO_SLOW"}
-)
+    {
+        "BRANCH_MOVED", "CHECKOUT_BUSY", "CHECKOUT_IN_THE_WAY", "GIT_FAILED", "LANDING", "CUT_OFF",
+        "GIT_TOO_SLOW",
+    }
+)  # fmt: skip
 """Why a landing is refused that succeeds when it is asked for again: a person was at work just then."""
 
 
