@@ -63,7 +63,7 @@ def test_the_tutorial_leads_through_a_night(person: Person) -> None:
         for (command, lines), shown in zip(page, seen, strict=False)
         if not is_like(map(person.lasting, lines), map(person.lasting, shown.text))
     ]
-    assert ["US-001 update-memory: US-001 is recorded as done"] == seen[-1].text
+    assert ["Land US-001"] == seen[-1].text
     picture = texts_of(PICTURE.read_text(encoding="utf-8"))
     assert [person.lasting(unstyled(line)) for line in pictured(seen)] == list(map(person.lasting, picture))
 

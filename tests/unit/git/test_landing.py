@@ -69,7 +69,7 @@ def refusal(landing: Landing, story: str = "US-1", onto: str | None = None) -> R
 
 
 # --- what is merged -----------------------------------------------------------------------------------
-def test_a_branch_that_only_adds_is_followed(root: Path, landing: Landing) -> None:
+def test_a_branch_of_one_commit_is_followed(root: Path, landing: Landing) -> None:
     """No commit of ours is made; the checkout has the files, and nothing is left to commit."""
     merge = landing.prepare("US-1", None, MESSAGE, AT)
     landing.land(merge)
@@ -79,6 +79,20 @@ def test_a_branch_that_only_adds_is_followed(root: Path, landing: Landing) -> No
     assert ("changed\n", "new\n") == ((root / "kept").read_text(), (root / "new").read_text())
     assert "" == said(root, "status", "--porcelain")
     assert "handoffd" in said(root, "reflog", "main")
+
+
+def test_several_commits_are_one_on_the_line_of_the_branch(root: Path, landing: Landing) -> None:
+    """`git bisect --first-parent` meets no step whose tests were meant to fail; the files are the story's."""
+    assert 0 == git(root, "switch", "--quiet", "handoffd/US-1")
+    (root / "red").write_text("not yet\n")
+    commit(root, "scaffold")
+    assert 0 == git(root, "switch", "--quiet", "main")
+    was, end = said(root, "rev-parse", "main", "handoffd/US-1").split()
+    made = landed(landing)
+
+    assert [made, was] == said(root, "rev-list", "--first-parent", "--max-count=2", "main").split()
+    assert [was, end] == said(root, "show", "--no-patch", "--format=%P", made).split()
+    assert "" == said(root, "diff", "main", "handoffd/US-1") + said(root, "status", "--porcelain")
 
 
 def test_branches_that_have_both_gone_on_are_merged(root: Path, landing: Landing) -> None:

@@ -372,7 +372,8 @@ async def test_part_of_a_story_is_landed_up_to_a_step(tmp_path: Path) -> None:
 
         assert ("US-001", "main", "impl") == (told.story, told.onto, told.to)
         assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
-        assert "Step: impl" in said(project, "log", "-1", "--format=%B", "main")
+        assert "Step: impl" in said(project, "log", "-1", "--format=%B", "main^2")
+        assert "Land US-001 up to impl" in said(project, "log", "-1", "--format=%B", "main")
         assert not project.main.track.ledger.landed
         (known,) = await here.journal.past.stories(WHOLE, 10)
         assert known.end is not None
