@@ -34,13 +34,15 @@ Point = Literal[
     "after_closing",
     "before_snapshot",
     "after_snapshot",
+    "before_put_back",
+    "after_put_back",
     "before_effect_done",
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
 its executor's end, a clone is made, what a step has done is committed on the story's branch, a landing moves
-the checkout or the branch, a story's own track begins or ends, files are kept, an order is marked done. The
-thread that does it reaches the point."""
+the checkout or the branch, a story's own track begins or ends, files are kept, or put back as they were, an
+order is marked done. The thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

@@ -268,7 +268,7 @@ RULES: Final[Mapping[type[Event], Rule]] = {
     BudgetRaised: limits.raise_budget,
     PromptTaken: dispatching.hand_out,
     LevelChosen: verbs.choose_level,
-    PostChecked: judging.post_checked,
+    PostChecked: verbs.post_checked,
     Landed: beside.landed,
     LandingRefused: verbs.landing_refused,
     Discarded: beside.discarded,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from handoffd.engine.run import Cap, End, Exit, Finding, LandedBy, PostCheck, Scope, Silence, Usage
+from handoffd.engine.run import Cap, End, Exit, Finding, LandedBy, PostCheck, Scope, Silence, Usage, Wrote
 from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
@@ -70,8 +70,7 @@ class Started(Tagged, frozen=True, kw_only=True):
     keeps_place: bool = False
     """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
-    """Whether the answer names the story, and warns of one that nothing describes; False: of a release that
-    did not."""
+    """Whether the answer names the story, and warns of one that nothing describes; False: as once."""
     beside: bool = False
     """Whether the story may have a track of its own while another one is in flight."""
     by: str = "cli"
@@ -441,6 +440,8 @@ class ExecutorExited(Tagged, frozen=True, kw_only=True):
     """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
     untouched: tuple[str, ...] = ()
     """Files that its hand-off says it changed, and that are as they were when the attempt was decided."""
+    wrote: Wrote | None = None
+    """What its step has changed by then; None: of a release that did not look."""
 
 
 class CauseEnded(Tagged, frozen=True, kw_only=True):
@@ -495,8 +496,8 @@ class ChecksFinished(Tagged, frozen=True, kw_only=True):
 class HandoffArrived(Tagged, frozen=True, kw_only=True):
     """A settled hand-off is there for an attempt that the daemon did not start (Level 1).
 
-    `dispatch` is the id under which it is judged; `step` and `attempt` are what it was read for, which
-    may be over by the time it is decided on. `keeps_gate` as in `Advanced`.
+    `dispatch` is the id under which it is judged; it was read for `step` and `attempt`, which may be over.
+    `keeps_gate` as in `Advanced`.
     """
 
     dispatch: str
@@ -510,11 +511,10 @@ class HandoffArrived(Tagged, frozen=True, kw_only=True):
 class StateEdited(Tagged, frozen=True, kw_only=True):
     """Another program or a person changed STATE.json, validly. `policy` is the project's external_edits.
 
-    `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
+    `dispatch` was in flight when the file was read, and may be over.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     `done` names the stories that were brought to their end elsewhere, as far as that is known.
-    `tells`: a person then gets a notice that the story waits for them; False: of a release without it.
-    `own` is the story whose own track it is.
+    `tells`: a person then gets a notice; False: of a release without it. `own`: the story whose track it is.
     """
 
     state: State
@@ -538,8 +538,8 @@ class NoticeGivenUp(Tagged, frozen=True, kw_only=True):
 class Restored(Tagged, frozen=True, kw_only=True):
     """A backup replaced the journal: the track does not know what has happened since.
 
-    `overtaken` tells that the attempt in flight then is not the project's latest, or that nothing is
-    left of it. With `owner`, no backup: the daemon of that state directory has had the project meanwhile.
+    `overtaken`: the attempt in flight then is not the project's latest, or nothing is left of it.
+    With `owner`, no backup: the daemon of that state directory has had the project meanwhile.
     """
 
     overtaken: bool

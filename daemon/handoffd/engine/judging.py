@@ -8,10 +8,9 @@ step, a repetition, a step back, a person) is in `routing.py`.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,22 +18,22 @@ from msgspec.structs import replace
 from handoffd.engine.decision import (
     Decision,
     Ground,
+    Notify,
     RunChecks,
     Situation,
     accept,
     ask_human,
     ground,
+    notice,
     open_gate,
     refuse,
     row,
-    way_on,
 )
 from handoffd.engine.ends import abort_ordered, asked_again, spared, timed_out
 from handoffd.engine.events import (
     ChecksFinished,
     ExecutorExited,
     HandoffArrived,
-    PostChecked,
     SpawnRefused,
     TestEvidence,
 )
@@ -50,7 +49,9 @@ from handoffd.engine.run import (
     PostCheck,
     SameEnds,
     Then,
+    Wrote,
     said_last,
+    steady,
     with_end,
     with_line,
 )
@@ -65,7 +66,7 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
-from handoffd.engine.wording import counted, first_few, shortened
+from handoffd.engine.wording import command, counted, first_few, shortened, strays_in_words
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation, Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -88,11 +89,10 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
     session = _session_left(situation.ledger.session, dispatch, event)
     booked = spend(heard_from(situation, event), event.exit.usage)
-    heard = situation.at(
-        _over(booked, event, situation.now).with_ledger(last_mark=event.mark, session=session)
-    )
-    if (ended := abort_ordered(heard)) is not None:
-        return ended
+    ended = _over(booked, event, situation.now)
+    heard = situation.at(ended.with_ledger(last_mark=event.mark, session=session, wrote=event.wrote))
+    if (aborted := abort_ordered(heard)) is not None:
+        return aborted
     if isinstance(event.reading, Found):
         return _hear(heard, _completed(event.reading.handoff, event.exit))
     if dispatch.cap is not None:
@@ -250,7 +250,7 @@ def handoff_arrived(situation: Situation, event: HandoffArrived) -> Decision:
         id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=EXTERNAL,
         decided_at=situation.now, phase=Phase.CHECKING, keeps_gate=event.keeps_gate,
     )  # fmt: skip
-    track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark)
+    track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark, wrote=None)
     return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))
 
 
@@ -258,12 +258,14 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
     """Take the claim, and have it checked where the step asks for it."""
     rule, state, dispatch = situation.rule, situation.state, situation.dispatch
     passing = claim.status is Status.PASS
-    wrote = claim.status is not Status.NEEDS_HUMAN and claim.error is None
-    tests = rule.tests if wrote or passing else None
-    post_check = rule.post_check if passing else None
+    worked = claim.status is not Status.NEEDS_HUMAN and claim.error is None
+    astray = rule.enforce_writes == "fail" and strays_of(state.step, situation.ledger.wrote) is not None
+    tests = rule.tests if (worked or passing) and not astray else None
+    post_check = rule.post_check if passing and not astray else None
     if tests is None and post_check is None:
         unchecked = ChecksFinished(dispatch=dispatch.id)
-        return conclude(situation, verdict_on(claim, rule, situation.ledger, unchecked))
+        verdict = verdict_on(claim, rule, situation.ledger, unchecked, state.step)
+        return conclude(situation, verdict).because(*_scope_of(situation))
     order = RunChecks(
         dispatch=dispatch.id,
         story=state.story,
@@ -298,11 +300,11 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
         return ended
     assert dispatch.claim is not None
     rule, step = situation.rule, situation.state.step
-    verdict = verdict_on(dispatch.claim, rule, situation.ledger, event)
+    verdict = verdict_on(dispatch.claim, rule, situation.ledger, event, step)
     measured = _checks_of(
         step, rule.tests if event.tests else None, rule.post_check if event.post_check else None
     )
-    return conclude(situation, verdict).because(*measured)
+    return conclude(situation, verdict).because(*measured, *_scope_of(situation))
 
 
 def conclude(situation: Situation, verdict: Verdict) -> Decision:
@@ -331,25 +333,14 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
             why=verdict.why,
         )
     message = f"{state.step} attempt {state.attempt}: {verdict.status}"
+    undone = _told_of_undone(track, state.step)
     if passed and situation.dispatch.keeps_gate and situation.at_gate:
         gate = open_gate(situation.at(track), keeps_gate=True)
-        return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun")
-    return accept(track, message, why=verdict.why)
+        return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun").also(*undone)
+    return accept(track, message, why=verdict.why).also(*undone)
 
 
 # --- the same end again ---------------------------------------------------------------------------------
-_FLEETING: Final = re.compile(
-    r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d:?\d\d:?\d\d\S*)?"  # a date, perhaps with a time, or what begins with it
-    r"|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"  # a time of day
-    r"|\b\d+(?:[.,]\d+)?\s*(?:ns|µs|us|ms|s|secs?|seconds?|min|minutes?|h|hours?)\b"
-    r"|\b0x[0-9a-f]+\b|\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]*\b"  # an address, an id
-    r"|(?:/private)?/(?:var/)?tmp/[^\s:'\"]+"
-    r"|\bpid[ =:]?\s*\d+",
-    re.IGNORECASE,
-)
-"""What differs between two runs that end in the same way. Counts of tests are not in it: they tell."""
-
-
 def _ends_with(situation: Situation, verdict: Verdict) -> Mapping[str, SameEnds]:
     """Return how the steps have ended, with the end of an attempt that was judged.
 
@@ -372,7 +363,7 @@ def mark_of(verdict: Verdict) -> str:
     """
     told = [str(verdict.reason), *sorted({*verdict.failing_tests})]
     if verdict.measured is None or not verdict.failing_tests:
-        told += [_FLEETING.sub("#", verdict.error or ""), str(verdict.tests)]
+        told += [steady(verdict.error or ""), str(verdict.tests)]
     return hashlib.sha256("\0".join(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -398,21 +389,25 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Tests beyond the baseline; None when it was not measured."""
 
 
-def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished) -> Verdict:
-    """Return the verdict on `claim`, given what the checks measured (both parts may be missing)."""
+def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished, step: str) -> Verdict:
+    """Return the verdict on `claim`, given what the daemon measured (each part may be missing)."""
+    return _within_scope(_by_checks(claim, rule, ledger, checks), rule, step, ledger.wrote)
+
+
+def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished) -> Verdict:
     evidence, post = checks.tests, checks.post_check
     assert claim.status is not None
     measured = evidence.counts if evidence and evidence.verified else None
     verdict = Verdict(
         status=claim.status,
         why=claim.error or f"{claim.status} claimed",
-        facts=_facts(claim, ledger.facts, evidence),
+        facts=_facts(claim, ledger, evidence),
         reason=claim.reason,
         error=claim.error,
         tests=measured or _claimed_tests(claim),
         measured=measured,
         failing_tests=evidence.failing if evidence else claim.failing_tests,
-        files_changed=claim.files_changed,
+        files_changed=_files(claim, ledger.wrote),
         lint_pass=post.passed if post and not post.fault else None,
     )
     if evidence is None and _is_red_without_tests(claim, rule):
@@ -427,6 +422,53 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
         fault = with_line(post.fault, post) if post.fault else None
         return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post, rule.post_check)
     return verdict
+
+
+# --- what a step has changed, and may not write -------------------------------------------------------
+def is_known(wrote: Wrote | None) -> TypeGuard[Wrote]:
+    """Return whether the daemon has found out what a step has changed."""
+    return wrote is not None and wrote.unknown is None
+
+
+def strays_of(step: str, wrote: Wrote | None) -> str | None:
+    """Return that a step has changed what it may not write, in words; None where it has not, or may have."""
+    if not is_known(wrote) or not wrote.strays:
+        return None
+    return strays_in_words(step, wrote.strays, wrote.outside, shared=wrote.shared)
+
+
+def _within_scope(verdict: Verdict, rule: Rule, step: str, wrote: Wrote | None) -> Verdict:
+    """Lower a pass where the step has changed what it may not write, or that is not known and must be."""
+    mode, strays = rule.enforce_writes, strays_of(step, wrote)
+    if verdict.status is not Status.PASS or wrote is None:
+        return verdict
+    if mode != "warn" and (fault := wrote.unknown or wrote.fault) is not None:
+        what = f"{strays}; nothing was put back" if strays else f"which files {step} has changed is not known"
+        error = f"{what}: {fault} (enforce_writes: {mode})"
+        return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
+    if strays is not None and mode == "fail":
+        why, reason = f"pass claimed, but {strays}", Reason.SCOPE_WARNING
+        return replace(verdict, status=Status.FAILING, reason=reason, error=strays, why=why)
+    stay = f"; not put back: {wrote.stay}" if wrote.stay else ""
+    return verdict if strays is None else replace(verdict, why=f"{verdict.why}; {strays}{stay}")
+
+
+def _scope_of(situation: Situation) -> tuple[Ground, ...]:
+    """Return the row of the step table by which such files are judged, if there are any."""
+    wrote, step = situation.ledger.wrote, situation.state.step
+    found = is_known(wrote) and (wrote.strays or wrote.undone)
+    return (row(step, "enforce_writes", situation.rule.enforce_writes),) if found else ()
+
+
+def _told_of_undone(track: Track, step: str) -> tuple[Notify, ...]:
+    """Return the notice about files that were put back; their contents are where it says."""
+    wrote = track.ledger.wrote
+    if wrote is None or not wrote.undone:
+        return ()
+    what = counted(wrote.undone, "file was", "files were")
+    text = f"{what} put back that {step} may not write: {first_few(wrote.reverted)}"
+    why = f"the step table says enforce_writes: revert; as {step} left them, they are in {wrote.kept}"
+    return (notice(track, "warning", text, why=why, action=command("snapshots")),)
 
 
 def _claimed_tests(claim: Handoff) -> TestCounts | None:
@@ -526,12 +568,18 @@ def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verd
     )
 
 
-def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:
+def _files(claim: Handoff, wrote: Wrote | None) -> tuple[str, ...]:
+    """Return the changed files as they were found, else as they are claimed."""
+    return wrote.files if is_known(wrote) else claim.files_changed
+
+
+def _facts(claim: Handoff, ledger: Ledger, evidence: TestEvidence | None) -> Facts:
     measured = evidence is not None and evidence.fault is None and not evidence.timed_out
-    files = tuple(dict.fromkeys((*old.files, *claim.files_changed)))[:MOST_FILES]
+    old, wrote = ledger.facts, ledger.wrote
     return replace(
         old,
-        files=files,
+        files=tuple(dict.fromkeys((*old.files, *_files(claim, wrote))))[:MOST_FILES],
+        files_measured=is_known(wrote) and (old.files_measured or not old.files),
         failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,
         tests=evidence.counts if measured and evidence and evidence.verified else old.tests,
         check_tail=_tail_kept(claim, evidence),
@@ -549,16 +597,3 @@ def _tail_kept(claim: Handoff, evidence: TestEvidence | None) -> str | None:
         return None
     failed = bool(evidence.failing or evidence.counts.failed or evidence.timed_out)
     return evidence.tail or None if claim.status is not Status.PASS and failed else None
-
-
-# --- a check on request -------------------------------------------------------------------------------
-def post_checked(situation: Situation, event: PostChecked) -> Decision:
-    """Note how the step's post_check came out; nothing follows from it."""
-    dispatch = situation.ledger.dispatch
-    if dispatch is not None:
-        advice = way_on(situation.track, situation.rules)
-        return refuse(
-            situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
-        )
-    track = situation.track.with_state(lint_pass=event.passed)
-    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")

@@ -398,12 +398,56 @@ class PostCheck(Struct, frozen=True, kw_only=True):
     """As that of a test run."""
 
 
+class Wrote(Struct, frozen=True, kw_only=True):
+    """Which files a step has changed since it was entered, in all of its attempts, as the daemon found.
+
+    Paths are relative to the project's root. Of each list only the first are named; the numbers are of all.
+    """
+
+    files: tuple[str, ...] = ()
+    count: int = 0
+    outside: tuple[str, ...] = ()
+    """The ones among them that the step may not write."""
+    strays: int = 0
+    """How many these are."""
+    reverted: tuple[str, ...] = ()
+    """Others that it might not write, and that were put back as they were."""
+    undone: int = 0
+    kept: str | None = None
+    """The ref that has these as the step left them."""
+    stay: str | None = None
+    """Which of the ones outside could not be put back, and why, in words."""
+    fault: str | None = None
+    """Why none of them could."""
+    shared: bool = False
+    """Whether others could write there, too: what they changed meanwhile is among it."""
+    unknown: str | None = None
+    """Why none of this is known."""
+
+
 class SameEnds(Struct, frozen=True, kw_only=True):
     """How often a step has failed in the same way in a row."""
 
     mark: str
     """What the ends have in common, as a digest."""
     times: int = 1
+
+
+_FLEETING: Final = re.compile(
+    r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d:?\d\d:?\d\d\S*)?"  # a date, perhaps with a time, or what begins with it
+    r"|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"  # a time of day
+    r"|\b\d+(?:[.,]\d+)?\s*(?:ns|µs|us|ms|s|secs?|seconds?|min|minutes?|h|hours?)\b"
+    r"|\b0x[0-9a-f]+\b|\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]*\b"  # an address, an id
+    r"|(?:/private)?/(?:var/)?tmp/[^\s:'\"]+"
+    r"|\bpid[ =:]?\s*\d+",
+    re.IGNORECASE,
+)
+"""What differs between two runs that end in the same way. Counts of tests are not in it: they tell."""
+
+
+def steady(text: str) -> str:
+    """Return an error without what differs between two runs that end in the same way."""
+    return _FLEETING.sub("#", text)
 
 
 # --- what an output says last -------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A track: one STATE.json plus what only the journal remembers of it.
 
-STATE.json is a public contract and is cleared at every step change; what must survive that (how often
-each step was entered, the facts later prompts need, the dispatch in flight, the backlog) is in the ledger.
+STATE.json is a public contract and is cleared at every step change; what must survive that is in the ledger.
 Both change only through `decide`, in one journal transaction. The values of the ledger are here, and what
 is read from it without a rule: which story may start, what outlives the story in flight.
 """
@@ -17,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, SameEnds, Scope, Usage
+from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, SameEnds, Scope, Usage, Wrote
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
@@ -232,7 +231,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     output_tail: str | None = None
     """The last lines of the output of the last attempt, where it left no hand-off."""
     files: tuple[str, ...] = ()
-    """Every file that hand-offs of the story say they changed, in order of first mention."""
+    """Every file that a step of the story has changed, or that a hand-off names, in order of first mention."""
+    files_measured: bool = False
+    """Whether no hand-off's word was needed for that."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """Attempts judged so far, by step."""
     commit_hash: str | None = None
@@ -362,6 +363,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """Whether a human step of the story was passed over, and no person has approved one since."""
     measured: TestCounts | None = None
     """Counted by us in the attempt judged last: other counts in STATE are a claim."""
+    wrote: Wrote | None = None
+    """What the step has changed, by the end of the latest attempt; None: that was not the daemon's own."""
     facts: Facts = Facts()
     last_mark: HandoffMark = HandoffMark()
     """The hand-off applied last; the yardstick for dispatches that are not ours."""
@@ -449,10 +452,7 @@ class Track(Struct, frozen=True, kw_only=True):
         return Track(state=self.state, ledger=self.ledger.with_(**changes))
 
     def unpaused(self) -> Track:
-        """Return a copy without a pause of our own, in which every executor may be tried again.
-
-        A person's pause stays, without the remedy for what the executors met before or under it.
-        """
+        """Return a copy without a pause of ours, or a remedy, in which each executor may be tried again."""
         track = self.without_own_pause()
         return track.with_ledger(faults=(), remedy=None) if self.ledger.faults else track
 

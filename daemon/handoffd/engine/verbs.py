@@ -40,6 +40,7 @@ from handoffd.engine.events import (
     LandingRefused,
     LevelChosen,
     Noted,
+    PostChecked,
     Rejected,
     Reopened,
     Restored,
@@ -62,6 +63,19 @@ from handoffd.engine.track import (
 from handoffd.engine.wording import approving, command, counted
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
+
+
+# --- a check on request -------------------------------------------------------------------------------
+def post_checked(situation: Situation, event: PostChecked) -> Decision:
+    """Note how the step's post_check came out; nothing follows from it."""
+    dispatch = situation.ledger.dispatch
+    if dispatch is not None:
+        advice = way_on(situation.track, situation.rules)
+        return refuse(
+            situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
+        )
+    track = situation.track.with_state(lint_pass=event.passed)
+    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")
 
 
 # --- a project's first state, and its level -----------------------------------------------------------

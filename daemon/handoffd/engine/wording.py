@@ -108,6 +108,17 @@ def first_few(names: Sequence[str], most: int = 5) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in listed) + more
 
 
+def strays_in_words(step: str, count: int, paths: Sequence[str], *, shared: bool) -> str:
+    """Return that a step has changed files that it may not write.
+
+    `shared`: nothing tells the edits of others in that folder from an agent's.
+    """
+    whose = ", by its agent or by others meanwhile" if shared else ""
+    shown = paths[:5]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"{counted(count, 'file')} changed that {step} may not write{whose}: {first_few(shown)}{more}"
+
+
 def shortened(text: str, most: int) -> str:
     """Return `text` in one line of at most `most` characters."""
     line = " ".join(text.split())

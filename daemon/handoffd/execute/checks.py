@@ -13,6 +13,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,13 +22,14 @@ from typing import Final, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from handoffd.errors import StoreError
 from handoffd.execute import module_start
 from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.environment import run_variables
 from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.execute.sandbox.plan import Plan
-from handoffd.files.atomic import replace_text
+from handoffd.files.atomic import digest_of, replace_text
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
 
@@ -41,6 +43,9 @@ ARGUMENTS = "arguments"
 OUTPUT = "output.log"
 MAX_FILES = 2000
 MAX_LOOKS = 20_000
+MAX_STAMPED = 20_000
+_MOST_STAMPED = 256 * 1024 * 1024
+_MOST_OF_ONE = 32 * 1024 * 1024
 
 _KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
 _LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
@@ -264,6 +269,64 @@ def _last_changes(root: Path, files: Iterable[str]) -> Iterator[tuple[str, int]]
         moments = [at for at in (_changed_at(path), _changed_at(real)) if at is not None]
         if moments:
             yield file, max(moments)
+
+
+class Stamp(Struct, frozen=True, array_like=True):
+    """What a file is: as long as the figures of its inode are the same, so is the digest."""
+
+    inode: tuple[int, ...]
+    digest: str
+
+
+def stamps_below(root: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    """Return what each file below a folder is; of the ones that are as in `known`, nothing is read.
+
+    Skips what `.gitignore` in that folder names, and the folders of handoffd, version control and package
+    managers. Raises StoreError where there is too much of it.
+    """
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a project without a repository needs it)
+
+    rules = (read_bounded(root / ".gitignore", MAX_REPORT_BYTES) or b"").decode(errors="replace")
+    ignored = GitIgnoreSpec.from_lines(rules.splitlines()).match_file
+    found: dict[str, Stamp] = {}
+    folders, left = [""], _MOST_STAMPED
+    while folders:
+        for one in _entries(root, folders.pop()):
+            path = os.path.relpath(one.path, root)
+            if one.name in _KEPT_BY_TOOLS or ignored(path):
+                continue
+            if one.is_dir(follow_symlinks=False):
+                folders.append(path)
+                continue
+            name = os.fsencode(path).decode("utf-8", "backslashreplace")
+            found[name], size = _stamp(one.path, known.get(name))
+            left -= size
+            if left < 0 or len(found) > MAX_STAMPED:
+                raise StoreError(f"{root} holds too much to be compared without git")
+    return found
+
+
+def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(root / folder) as entries:
+        return list(islice(entries, MAX_STAMPED + 1))
+    return []
+
+
+def _stamp(path: str, known: Stamp | None) -> tuple[Stamp, int]:
+    """Return what a file is, and how many bytes of it were read."""
+    try:
+        status = os.lstat(path)
+        target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else None
+    except OSError:
+        return Stamp((), "gone"), 0
+    inode = (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if known is not None and known.inode == inode:
+        return known, 0
+    if target is not None:
+        return Stamp(inode, f"link {digest_of(os.fsencode(target))}"), 0
+    body = read_bounded(Path(path), _MOST_OF_ONE) if status.st_size <= _MOST_OF_ONE else None
+    said = f"{status.st_size} bytes" if body is None else digest_of(body)
+    return Stamp(inode, f"x {said}" if status.st_mode & stat.S_IXUSR else said), len(body or b"")
 
 
 def any_changed_since(root: Path, since_ns: int) -> bool:

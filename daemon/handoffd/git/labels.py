@@ -10,7 +10,7 @@ started again replaces them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -66,6 +66,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """`refs/handoffd/US-007/impl-2`."""
     commit: str | None
     """None: it could not be made."""
+    beside: Mapping[str, str] | None = None
+    """What the commit is without, and what tells its state from others; None: that is not known."""
     files: int | None = None
     """How many files differ from the one before; None: it is the first, or that is not known."""
 
@@ -168,6 +170,19 @@ def since_step(life: Sequence[Snapshot], step: str, earlier: Collection[str]) ->
     return since if complete and any(one.label.step == step for one in since[1:]) else ()
 
 
+def since_entered(life: Sequence[Snapshot], step: str) -> tuple[Snapshot, ...]:
+    """Return the snapshots from the one of the files as they were when a step was entered last, by age.
+
+    Behind it are the attempts of that step which have not passed it, and what was there before a later one.
+    Empty when the files were not kept, or one since then is missing.
+    """
+    first = len(life) - 1
+    while first > 0 and _tries(life[first], step):
+        first -= 1
+    since = tuple(life[max(first, 0) :])
+    return since if since and all(one.commit is not None for one in since) else ()
+
+
 def since_decision(life: Sequence[Snapshot], step: str) -> tuple[Snapshot, ...]:
     """Return the snapshots since a person decided a step last, by age; empty where no person did."""
     decided = [
@@ -180,6 +195,11 @@ def since_decision(life: Sequence[Snapshot], step: str) -> tuple[Snapshot, ...]:
 
 def _ends_the_past(one: Snapshot, earlier: Collection[str]) -> bool:
     return one.label.result in {BEGUN, RESTORED} or (_is_work(one) and one.label.step in earlier)
+
+
+def _tries(one: Snapshot, step: str) -> bool:
+    """Return whether a snapshot is of a step that was tried and not passed."""
+    return one.label.step == step and not one.label.accepted and one.label.result not in {BEGUN, RESTORED}
 
 
 def _is_work(one: Snapshot) -> bool:

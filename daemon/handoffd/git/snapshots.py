@@ -8,7 +8,7 @@ snapshot. All calls block: give them to a thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from itertools import pairwise
@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError
+from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.files.rooted import write_project_file
+from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.git.command import Git
 from handoffd.git.labels import (
     BEGUN,
@@ -32,9 +33,11 @@ from handoffd.git.labels import (
     made_before,
     name_of,
     of_this_life,
+    since_entered,
 )
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
+    LARGEST,
     LIMIT_S,
     Worktree,
     can_be_kept,
@@ -51,7 +54,7 @@ EDITED = "FILES_EDITED"
 _MOST = 5000
 """How many snapshots of a project are known; the oldest are forgotten first, and their refs stay."""
 _MOST_NAMED = 5
-_GITLINK = 0o160000
+_GITLINK, _FILE, _PROGRAM = 0o160000, 0o100644, 0o100755
 _LIST = msgspec.json.Decoder(list[Snapshot])
 
 
@@ -81,7 +84,8 @@ class Snapshots:
             with self._worktree.opened(self._worktree.limit_s) as (repository, git):
                 if (known := made_before(label, of_this_life(self.all(label.story)))) is not None:
                     return known
-                return self._kept(repository, git, label, self._worktree.tree(repository, git))
+                tree = self._worktree.tree(repository, git)
+                return self._kept(repository, git, label, tree, self._worktree.beside(repository, git))
         except StoreError:
             with suppress(StoreError):
                 self.miss(label)
@@ -95,8 +99,15 @@ class Snapshots:
                 if made_before(label, of_this_life(self.all(label.story))) is None:
                     self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
 
-    def _kept(self, repository: Repository, git: Git, label: Label, tree: str) -> Snapshot:
-        """Make the files that are in our index now a commit, and a ref of it."""
+    def _kept(
+        self,
+        repository: Repository,
+        git: Git,
+        label: Label,
+        tree: str,
+        beside: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """Make a tree of the files a commit, and a ref of it."""
         head = repository.head()
         parent = () if head is None else ("-p", head)
         name = self._name_of(label)
@@ -106,6 +117,7 @@ class Snapshots:
             name=name,
             ref=f"{_prefix(repository, label.story)}{as_part(name)}",
             commit=told.decode().strip(),
+            beside=beside,
         )
         # Not by git, which would follow a ref that an agent made a link to a branch.
         write_project_file(Path(repository.common), made.ref, f"{made.commit}\n", durable=git.durable)
@@ -179,6 +191,60 @@ class Snapshots:
         lines = b"".join(b"%o %s\t%s\0" % (one.mode, one.blob, one.path) for one in changes)
         git.run("update-index", "-z", "--index-info", given=lines, index="meant")
         return git.run("write-tree", index="meant").decode().strip()
+
+    # --- what a step has changed -----------------------------------------------------------------
+    @disk_faults()
+    def measured(self, story: str | None, step: str, *, durable: bool) -> Measured | None:
+        """Return what a step has changed since it was entered; None where the files were not kept then.
+
+        What others have changed between its attempts is left out. `durable`: what is found survives a power
+        cut. Raises StoreError like `take`.
+        """
+        since = since_entered(of_this_life(self.all(story)), step)
+        if not since:
+            return None
+        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+            git.durable = durable
+            now = self._worktree.tree(repository, git)
+            mine, _ = _by_attempts(git, since, now)
+            paths = [
+                one.path
+                for one in _changes(git, since[0].commit or "", now)
+                if one.path in mine and not is_anothers(repository, one.path) and not one.of_inner
+            ]
+            was, beside = since[0].beside, self._worktree.beside(repository, git)
+            others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]
+            others = [] if was is None else others
+            within = repository.within
+            return Measured(tree=now, within=within, paths=tuple(paths), beside=tuple(sorted(others)))
+
+    @disk_faults()
+    def put_back(self, kept: Label, found: Measured, wanted: Collection[bytes], left_ns: int) -> PutBack:
+        """Bring `wanted` files back as they were when the step of a label was entered, after they are kept.
+
+        It can be begun again where a crash has cut it off. What others have changed, too, stays, and what was
+        changed since `found` or after `left_ns`, when the attempt had ended. Raises StoreError.
+        """
+        life = of_this_life(self.all(kept.story))
+        since = since_entered(life, kept.step)
+        with self._worktree.opened(RESTORE_LIMIT_S) as (repository, git):
+            git.durable = True
+            begun = made_before(kept, life)
+            before = begun or self._kept(repository, git, kept, found.tree)
+            now = self._worktree.tree(repository, git)
+            git.run("update-index", "-q", "--refresh", fine=(0, 1))
+            _, theirs = _by_attempts(git, since, now)
+            theirs.update(one.path for one in _changes(git, found.tree, now))
+            changes = [one for one in _changes(git, now, since[0].commit or "") if one.path in wanted]
+            theirs |= {one.path for one in changes if _changed_after(repository.top, one.path, left_ns)}
+            if begun is not None:  # a git that was killed may have written half a file
+                theirs -= {one.path for one in changes if _is_half(git, repository.top, one)}
+            stay = dict(_staying(git, os.fsencode(repository.top), changes, theirs))
+            if meant := [one for one in changes if one.path not in stay]:
+                reached("before_put_back")
+                git.run("read-tree", "-m", "-u", now, self._meant(git, now, meant))
+                reached("after_put_back")
+            return PutBack(ref=before.ref, stay=stay)
 
     # --- looking, and cleaning up ----------------------------------------------------------------
     def all(self, story: str | None = "") -> tuple[Snapshot, ...]:
@@ -273,6 +339,27 @@ def _changes(git: Git, one: str, other: str) -> list[Change]:
     return [Change(path, int(meta[0], 8), int(meta[1], 8), meta[3]) for meta, path in told]
 
 
+class Measured(NamedTuple):
+    """What a step has changed, by paths from the top of the repository."""
+
+    tree: str
+    """The files as they were then."""
+    within: str
+    """The project's root from there, with a `/` at its end."""
+    paths: tuple[bytes, ...]
+    beside: tuple[str, ...]
+    """Large files and repositories of their own, which the tree does not have."""
+
+
+class PutBack(NamedTuple):
+    """How files were put back as they were."""
+
+    ref: str
+    """The snapshot that has them as they were until then."""
+    stay: Mapping[bytes, str]
+    """The ones that were left as they are, and why."""
+
+
 class Difference(NamedTuple):
     """A file that differs: its path below the project, and how many lines came and went.
 
@@ -330,16 +417,66 @@ def _done_and_theirs(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set
     return done, theirs
 
 
+def _by_attempts(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set[bytes], set[bytes]]:
+    """Return the paths that attempts have changed, also the one that has just ended, and that others have."""
+    mine = {one.path for one in _changes(git, since[-1].commit or "", now)}
+    theirs: set[bytes] = set()
+    for before, after in pairwise(since):
+        changed = _changes(git, before.commit or "", after.commit or "")
+        (theirs if after.label.run is None else mine).update(one.path for one in changed)
+    return mine, theirs
+
+
+def _staying(
+    git: Git, top: bytes, changes: Sequence[Change], theirs: Collection[bytes]
+) -> Iterator[tuple[bytes, str]]:
+    """Yield the paths whose changes must not be made, each with the reason."""
+    made = {*filtered(git, [one.path for one in changes])} if changes else set()
+    known = _known(changes)
+    for one in changes:
+        if one.path in theirs:
+            yield one.path, "it was changed by others, too"
+        elif one.path in made:
+            yield one.path, "git-lfs or another filter makes its contents"
+        elif (obstacle := next(_obstacles_of(one, top, known), None)) is not None:
+            yield one.path, f"{os.fsdecode(obstacle)} is in the way, and in no snapshot"
+
+
+def _changed_after(top: str, path: bytes, at_ns: int) -> bool:
+    """Return whether a file was changed after a time; no program can set the time that is compared."""
+    found = status_at(os.fsencode(top), path)
+    return found is not None and found.st_ctime_ns > at_ns
+
+
+def _is_half(git: Git, top: str, one: Change) -> bool:
+    """Return whether a file is the beginning of what a change makes of it."""
+    if one.mode not in {_FILE, _PROGRAM}:
+        return False
+    wanted = git.run("cat-file", "blob", one.blob.decode())
+    with suppress(StoreError):
+        seen = read_project_file(Path(top), os.fsdecode(one.path), LARGEST)
+        return seen is not None and len(seen.content) < len(wanted) and wanted.startswith(seen.content)
+    return False
+
+
 def _obstacles(top: bytes, changes: Sequence[Change]) -> Iterator[bytes]:
     """Yield what would be lost though no snapshot has it: ignored files, large ones, inner repositories."""
-    known = {one.path for one in changes if one.was and one.was != _GITLINK}
+    known = _known(changes)
     for one in changes:
-        if one.was == _GITLINK:
-            yield one.path
-        elif one.mode and not one.was:
-            yield from (path for path in _there(top, one.path) if path not in known)
-        elif (found := status_at(top, one.path)) is not None and not can_be_kept(top, one.path, found):
-            yield one.path
+        yield from _obstacles_of(one, top, known)
+
+
+def _known(changes: Sequence[Change]) -> set[bytes]:
+    return {one.path for one in changes if one.was and one.was != _GITLINK}
+
+
+def _obstacles_of(one: Change, top: bytes, known: Collection[bytes]) -> Iterator[bytes]:
+    if one.was == _GITLINK:
+        yield one.path
+    elif one.mode and not one.was:
+        yield from (path for path in _there(top, one.path) if path not in known)
+    elif (found := status_at(top, one.path)) is not None and not can_be_kept(top, one.path, found):
+        yield one.path
 
 
 def _there(top: bytes, path: bytes) -> Iterator[bytes]:

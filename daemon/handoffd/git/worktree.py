@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 
@@ -34,6 +35,8 @@ LARGEST = 32 * 1024 * 1024
 
 _HEAD = "head"
 _MOST_LEFT_OUT = 64
+_MOST_BESIDE = 50
+_GITLINK = b"160000 "
 _DEPTH = 3
 _LOCK_LOOK_S = 0.02
 
@@ -54,6 +57,7 @@ class Worktree:
         self.folder = folder
         self.shadow = shadow_of(folder, state_dir)
         self._environment = environment
+        self._state_dir = state_dir
         self._clone = top_of_clone(folder, state_dir)
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
@@ -190,6 +194,37 @@ class Worktree:
         self.too_large = large
         return here, gone
 
+    # --- what the tree lacks ----------------------------------------------------------------------
+    def beside(self, repository: Repository, git: Git) -> dict[str, str]:
+        """Return what the last tree is without, by path, and what tells the state of each from others.
+
+        These are files that it could not take, and repositories inside of this one, submodules included.
+        """
+        top = os.fsencode(repository.top)
+        files = islice((*self.too_large, *self.left_out), _MOST_BESIDE)
+        inner = islice((*self.inner, *self._submodules(repository, git)), _MOST_BESIDE)
+        return {path: _stamp(top, path) for path in files} | {
+            path: self._state_of(top, path) for path in inner
+        }
+
+    def _submodules(self, repository: Repository, git: Git) -> Iterator[str]:
+        if os.path.lexists(os.path.join(repository.top, ".gitmodules")):
+            for line in git.run("ls-files", "-s", "-z", "--", repository.within or ".").split(b"\0"):
+                if line.startswith(_GITLINK):
+                    yield os.fsdecode(line.split(b"\t", 1)[1] + b"/")
+
+    def _state_of(self, top: bytes, path: str) -> str:
+        """Return what tells the state of a repository inside of this one from others, of its files, too."""
+        folder = os.path.join(os.fsdecode(top), path.rstrip("/"))
+        if not os.path.lexists(os.path.join(folder, ".git")):
+            return ""
+        own = Worktree(folder, self._state_dir, self._environment)
+        try:
+            with own.opened(own.limit_s) as (repository, git):
+                return f"{repository.head()} {own.tree(repository, git)}"
+        except StoreError as error:
+            return str(error.code)
+
 
 def shadow_of(root: str, state_dir: Path) -> Path:
     """Return our folder beside the repository of a project."""
@@ -308,6 +343,11 @@ def status_at(top: bytes, path: bytes) -> os.stat_result | None:
         return os.lstat(os.path.join(top, path))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _stamp(top: bytes, path: str) -> str:
+    found = status_at(top, os.fsencode(path))
+    return "" if found is None else f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}"
 
 
 def can_be_kept(top: bytes, path: bytes, found: os.stat_result) -> bool:

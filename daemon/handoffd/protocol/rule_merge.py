@@ -22,7 +22,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from handoffd.errors import InvalidFile, Problem
-from handoffd.protocol.rules import DONE, Complexity, DispatchMode, Expectation, Language, Sessions
+from handoffd.protocol.rules import (
+    DONE,
+    Complexity,
+    DispatchMode,
+    Enforcement,
+    Expectation,
+    Language,
+    Sessions,
+)
 from handoffd.protocol.state import STEP_ALIASES, Reason
 from handoffd.protocol.yamltext import YamlText, load
 
@@ -171,6 +179,8 @@ _BY_LANGUAGE = Table(dict.fromkeys(get_args(Language), _text("a text")))
 
 _SCOPE = PathList(negation=True)
 
+_ENFORCEMENT = _choice(*get_args(Enforcement))
+
 
 _RULE = Table(
     {
@@ -188,6 +198,7 @@ _RULE = Table(
         "session": _choice(*get_args(Sessions), optional=True),
         "claude_reads": PathList(),
         "claude_writes": _SCOPE,
+        "enforce_writes": _ENFORCEMENT,
         "post_check": _text("a shell command", optional=True),
         "post_check_timeout_s": _number(0, 86_400, above=True),
         "check_timeout_min": _number(0, 1440, above=True),
@@ -208,6 +219,7 @@ RULEBOOK = Table(
     {
         "steps": Family("step", _RULE, _RESERVED),
         "pipelines": Family("pipeline", Table({"first": _STEP, "bootstrap": _STEP_OR_NONE})),
+        "enforce_writes": _ENFORCEMENT,
     }
 )
 """The shape of a whole step table, a preset, or a project's `.ai/step-rules.yaml`."""
@@ -268,6 +280,13 @@ class Merged(Struct, kw_only=True):
         self.settings[setting.key] = setting
         self.by_member.setdefault(setting.key[:2], {})[setting.key] = setting
 
+    def spread(self, name: str) -> None:
+        """Give a value of the whole table to each step that has none of its own."""
+        if (common := self.settings.pop((name,), None)) is not None:
+            for step in self.members("steps"):
+                if (key := ("steps", step, name)) not in self.settings:
+                    self.put(replace(common, key=key))
+
     def value(self, *key: str) -> object:
         """Return the value of a key, None if it is not set."""
         setting = self.settings.get(key)
@@ -301,6 +320,7 @@ def merge_layers(layers: Sequence[Layer]) -> Merged:
             continue
         if document.data is not None:
             _LayerReader(number, layer.file, document, merged).read()
+    merged.spread("enforce_writes")
     return merged
 
 

@@ -6,7 +6,7 @@ validates it; the engine only looks things up in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -23,6 +23,14 @@ Complexity = Literal["S", "M", "L"]
 Sessions = Literal["fresh", "resume"]
 """Whether a retry of a step begins a new session of its agent, or continues the last one."""
 DispatchMode = Literal["single", "auto", "team"]
+Enforcement = Literal["warn", "fail", "revert"]
+"""What follows where a step has changed a file that it may not write: it is reported; the attempt fails with
+`scope_warning`; or the file is put back as it was."""
+WRITTEN_BY_ALL: Final = (
+    ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/runs/**",
+    "__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/",
+)  # fmt: skip
+"""What every step may write: its hand-off, and what is left by tools that only look."""
 Gates = Literal["before", "after", "both", "none"]
 """When a person decides about a story: before its code, after it, both, or never."""
 REVIEW = "review"
@@ -69,6 +77,7 @@ class Rule(BaseModel):
     """None: as the executor's definition says."""
     claude_reads: tuple[str, ...] = ()
     claude_writes: tuple[str, ...] = ()
+    enforce_writes: Enforcement = "warn"
     post_check: str | None = None
     post_check_timeout_s: float = Field(60, gt=0)
     check_timeout_min: float = Field(10, gt=0)
@@ -153,6 +162,17 @@ def next_gate(rules: RuleBook, task_type: str = "story", step: str | None = None
         passed.append(name)
         name = rules.steps[name].next_on_pass
     return None
+
+
+def outside(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths that a step may not write. `patterns` are its `claude_writes`, as in a .gitignore.
+
+    Both are relative to the project's root; of several patterns that match, the last one counts.
+    """
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a measurement and a gate need it)
+
+    may_write = GitIgnoreSpec.from_lines((*patterns, *WRITTEN_BY_ALL)).match_file
+    return tuple(path for path in paths if not may_write(path))
 
 
 def localized(texts: Mapping[str, str], language: str) -> str | None:

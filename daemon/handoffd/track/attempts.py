@@ -7,7 +7,7 @@ asked to, and a run that is over answers with its exit record.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from handoffd.capacity.machine import passes_by_itself
 from handoffd.clock import Clock
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
-from handoffd.engine.run import LIMITS, End, Exit, Usage, last_line
+from handoffd.engine.run import LIMITS, End, Exit, Usage, Wrote, last_line
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey, Workspace
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec, Vitals
@@ -61,7 +61,10 @@ class PassingShortageError(HandoffdError):
 
 
 class Attempts:
-    """The runs of one track. `post` puts facts into its inbox; `workspace` returns where it works now."""
+    """The runs of one track. `post` puts facts into its inbox; `workspace` returns where it works now.
+
+    `wrote` returns what the step in flight has changed, for the run with that folder.
+    """
 
     def __init__(
         self,
@@ -70,12 +73,14 @@ class Attempts:
         services: Services,
         post: Callable[[Event], None],
         workspace: Callable[[], Workspace],
+        wrote: Callable[[Path], Awaitable[Wrote | None]],
     ) -> None:
         self._key = key
         self._home = home
         self._services = services
         self._post = post
         self._workspace = workspace
+        self._wrote = wrote
         self._starting: set[str] = set()
         self._asked: dict[str, float] = {}
         """When (monotonic seconds) a run was asked to end."""
@@ -212,7 +217,7 @@ class Attempts:
             left = await to_thread.run_sync(self._left_by, current, record, source, where, patient)
             if left is None:
                 await anyio.sleep(AWAY_LOOK_S)
-        self._post(left)
+        self._post(replace(left, wrote=await self._wrote(self._services.run_dir(dispatch))))
         reached("after_exit_taken")
 
     def _tell_of_survivors(self, dispatch: str, record: ExitRecord) -> None:

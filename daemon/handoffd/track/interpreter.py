@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -27,7 +28,7 @@ from handoffd.engine.decision import (
     WriteChecklist,
 )
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
-from handoffd.engine.run import Exit
+from handoffd.engine.run import Exit, Wrote
 from handoffd.engine.track import Phase, TrackKey, Workspace
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
@@ -41,6 +42,7 @@ from handoffd.track.ai_folder import HISTORY, append_history, started_ns
 from handoffd.track.attempts import Attempts, PassingShortageError
 from handoffd.track.checks import Checks
 from handoffd.track.services import Home, Inbox, Services
+from handoffd.track.snapshots import TrackSnapshots
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +51,11 @@ RETRY_S = 2.0
 
 WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
 """The phases of a dispatch in which an executor of ours may run."""
+
+
+async def _wrote(inbox: Inbox, snapshots: TrackSnapshots, run_dir: Path) -> Wrote | None:
+    """Return what the step in flight has changed, by the rules by which it will be judged."""
+    return await snapshots.wrote(inbox.track, inbox.rules, run_dir)
 
 
 class Interpreter:
@@ -69,7 +76,9 @@ class Interpreter:
             return inbox.track.works_in(key.project)
 
         self._workspace = workspace
-        self.attempts = Attempts(key, home, services, post, workspace)
+        self.snapshots = TrackSnapshots(key, home.files, services)
+        wrote = partial(_wrote, inbox, self.snapshots)
+        self.attempts = Attempts(key, home, services, post, workspace, wrote)
         self.checks = Checks(key, home, services, self.attempts.live, workspace)
 
     async def perform(self, pending: PendingEffect) -> None:

@@ -329,5 +329,9 @@ class Inbox(Protocol):
         """Whether there is a loop: a daemon, not a verb given without one."""
 
     @property
+    def rules(self) -> RuleBook:
+        """The step table by which the attempt in flight is judged."""
+
+    @property
     def track(self) -> Track:
         """The track as it is now."""

@@ -3,23 +3,35 @@
 It happens before the decision is committed that calls for it, so that the next executor never begins before
 what the last one has left is kept. A snapshot that cannot be made holds nothing up: `status` warns, and the
 story goes on. Bringing files back is a person's order, and refused unless it can be done whole.
+
+What is kept also shows what a step has changed. Where nothing can be kept, digests of the files show it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
+import msgspec
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Decision, Refusal
 from handoffd.engine.events import Event, RolledBack
-from handoffd.engine.track import BroughtBack, Track, TrackKey
-from handoffd.engine.wording import command_for, first_few
+from handoffd.engine.run import Wrote
+from handoffd.engine.track import BroughtBack, StopReason, Track, TrackKey
+from handoffd.engine.wording import command_for, first_few, shortened
 from handoffd.errors import Refused, StoreError
+from handoffd.execute.base import EXIT
+from handoffd.execute.checks import Stamp, stamps_below
 from handoffd.failpoints import reached
+from handoffd.files.atomic import replace_text
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
     BEGUN,
@@ -33,8 +45,10 @@ from handoffd.git.labels import (
     since_step,
 )
 from handoffd.git.repository import NO_REPOSITORY, repository_at
-from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Snapshots
-from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S
+from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
+from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, shadow_of
+from handoffd.protocol.rules import Rule, RuleBook, outside
+from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 
@@ -55,6 +69,8 @@ class TrackSnapshots:
         self._services = services
         # A look must not keep a snapshot from being made: they do not wait for each other.
         self._making, self._looking = Reach(key.project, services.asking), Reach(key.project, services.asking)
+        self._unkept = False
+        """Whether the last one was not made, for there is no repository, or the settings want none."""
         self._rests_until = 0.0
         """Until when (monotonic seconds) none is made, as the last ones took too long."""
         self._made_at = -AT_ONCE_S
@@ -69,16 +85,22 @@ class TrackSnapshots:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
         label = label_of(before, event, decision, self._services.clock.now())
         now = self._services.clock.monotonic()
-        if label is None or (label.result == STARTED and now - self._made_at < AT_ONCE_S):
+        if label is None:
             return
         if label.result in {BEGUN, STARTED}:
             before = decision.track  # where the attempt begins: a story may have got its place just now
+            if self._unkept or not self._files.settings.snapshots:
+                await self._stamp(before)
+        if label.result == STARTED and now - self._made_at < AT_ONCE_S:
+            return
         if not self._files.settings.snapshots or now < self._rests_until:
             with suppress(StoreError):
                 await self._making.asked(partial(self._snapshots(before).miss, label))
             return
         reached("before_snapshot")
         self.trouble = await self._kept(before, label)
+        if self._unkept and label.result in {BEGUN, STARTED}:
+            await self._stamp(before)
         self._made_at = self._services.clock.monotonic()
         reached("after_snapshot")
 
@@ -89,16 +111,123 @@ class TrackSnapshots:
         try:
             made = await self._making.asked(partial(snapshots.take, label), FIRST_LIMIT_S + 5)
         except StoreError as error:
-            if error.code == NO_REPOSITORY:
+            self._unkept = error.code == NO_REPOSITORY
+            if self._unkept:
                 return None
             log.warning("no snapshot", project=self._key.project, step=label.step, error=error.message)
             if error.code != TOO_SLOW:
                 return f"{what} were not kept: {error.message}"
             self._rests_until = self._services.clock.monotonic() + REST_S
             return f"{what} were not kept: {error.message}; none is made for {REST_S / 60:.0f} min"
+        self._unkept = False
         log.debug("snapshot", project=self._key.project, ref=made.ref, commit=made.commit)
         return f"{made.name} is without {first_few(snapshots.left_out)}" if snapshots.left_out else None
 
+    # --- what a step has changed -----------------------------------------------------------------
+    async def wrote(self, track: Track, rules: RuleBook, run_dir: Path) -> Wrote | None:
+        """Return what the step in flight has changed by the end of its attempt, for which `run_dir` is.
+
+        What it may not write is put back first, where its rule asks for that. None where no daemon drives it.
+        """
+        dispatch, ledger = track.ledger.dispatch, track.ledger
+        rule = rules.steps.get(dispatch.step) if dispatch is not None else None
+        if rule is None or dispatch is None or not ledger.automatic or dispatch.stop is StopReason.ABORT:
+            return None
+        work = partial(self._found, track, rule, run_dir)
+        try:
+            return await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
+        except StoreError as error:
+            log.warning("scope not measured", project=self._key.project, run=dispatch.id, error=error.message)
+            return Wrote(unknown=error.message)
+
+    def _found(self, track: Track, rule: Rule, run_dir: Path) -> Wrote:
+        dispatch, shared = track.ledger.dispatch, track.works_in(self._key.project).kind == "root"
+        assert dispatch is not None
+        if (begun := _undoing(run_dir)) is not None:
+            return begun.wrote if begun.done else self._undone(track, rule, begun, run_dir)
+        found, reverts = None, rule.enforce_writes == "revert"
+        try:
+            found = self._snapshots(track).measured(dispatch.story, dispatch.step, durable=reverts)
+        except StoreError as error:
+            if error.code != NO_REPOSITORY:
+                raise
+        if found is None:
+            return self._by_stamps(track, rule, shared=shared)
+        wrote = _wrote(tuple(_paths(found)), rule, dispatch.story, shared=shared)
+        if not reverts or not wrote.strays:
+            return wrote
+        undoing = Undoing(found=found, wrote=wrote)
+        _note(run_dir, undoing)
+        return self._undone(track, rule, undoing, run_dir)
+
+    def _undone(self, track: Track, rule: Rule, undoing: Undoing, run_dir: Path) -> Wrote:
+        """Put back what the step may not write, and return what it has changed then."""
+        dispatch, found, paths = track.ledger.dispatch, undoing.found, _paths(undoing.found)
+        assert dispatch is not None
+        story, step, at = dispatch.story, dispatch.step, self._services.clock.now()
+        strays = _strays(tuple(paths), rule, story)
+        wanted = {paths[name] for name in strays} - {*map(os.fsencode, found.beside)}
+        label = Label(story=story, step=step, result=KEPT, run=dispatch.id, at=at)
+        try:
+            back = self._snapshots(track).put_back(label, found, wanted, _left_at(run_dir))
+        except StoreError as error:
+            return replace(undoing.wrote, fault=error.message)
+        why = dict.fromkeys(map(os.fsencode, found.beside), "no snapshot has it") | dict(back.stay)
+        stay = [f"{name} ({why[paths[name]]})" for name in strays if paths[name] in why]
+        undone = {name: None for name in strays if paths[name] not in why}
+        left = tuple(name for name in paths if name not in undone)
+        wrote = replace(
+            _wrote(left, rule, story, shared=undoing.wrote.shared), reverted=_few(tuple(undone)),
+            undone=len(undone), kept=back.ref if undone else None, stay=first_few(stay) or None,
+        )  # fmt: skip
+        _note(run_dir, Undoing(found=found, wrote=wrote, done=True))
+        return wrote
+
+    # --- without a repository --------------------------------------------------------------------
+    async def _stamp(self, track: Track) -> None:
+        """Note what the files are where a step begins, unless it is just another attempt of it."""
+        try:
+            await self._making.asked(partial(self._stamped, track), LIMIT_S)
+        except StoreError as error:
+            log.warning("files not noted", project=self._key.project, error=error.message)
+
+    def _stamped(self, track: Track) -> None:
+        place, known = self._stamps(track)
+        if known is None or known.entry != _entry(track):
+            folder = Path(track.works_in(self._key.project).folder)
+            try:
+                stamps = Stamps(entry=_entry(track), files=stamps_below(folder, known.files if known else {}))
+            except StoreError as error:
+                stamps = Stamps(entry=_entry(track), problem=error.message)
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_text(place, msgspec.json.encode(stamps), durable=False)
+
+    def _stamps(self, track: Track) -> tuple[Path, Stamps | None]:
+        folder = track.works_in(self._key.project).folder
+        place = shadow_of(folder, self._services.settings.state_dir) / "stamps.json"
+        with suppress(OSError, msgspec.DecodeError):
+            return place, msgspec.json.decode(place.read_bytes(), type=Stamps)
+        return place, None
+
+    def _by_stamps(self, track: Track, rule: Rule, *, shared: bool) -> Wrote:
+        """Return what a step has changed, by digests; nothing can be put back by these."""
+        assert track.state is not None
+        _, before = self._stamps(track)
+        if before is None or before.entry != _entry(track) or before.problem is not None:
+            why = before.problem if before is not None else None
+            return Wrote(unknown=why or "its files were not kept as they were before it")
+        now = stamps_below(Path(track.works_in(self._key.project).folder), before.files)
+        was = before.files
+        changed = [
+            name
+            for name in was | now
+            if name not in was or name not in now or was[name].digest != now[name].digest
+        ]
+        wrote = _wrote(tuple(sorted(changed)), rule, track.state.story, shared=shared)
+        reverts = rule.enforce_writes == "revert" and wrote.strays
+        return replace(wrote, fault="there is no snapshot of them") if reverts else wrote
+
+    # --- a person's order ------------------------------------------------------------------------
     async def bring_back(self, before: Track, event: RolledBack, decision: Decision) -> RolledBack:
         """Bring the files back as they were before a step, if a roll back asks for it and is accepted.
 
@@ -161,3 +290,74 @@ class TrackSnapshots:
     def _snapshots(self, track: Track) -> Snapshots:
         folder = track.works_in(self._key.project).folder
         return Snapshots(folder, self._services.settings.state_dir, self._services.environment)
+
+
+# --- what a step has changed, as it is kept -----------------------------------------------------------
+MOST_NAMED = 200
+"""Files that are named of one step's."""
+_LONGEST = 300
+_UNDOING = "wrote.json"
+
+
+class Undoing(Struct, frozen=True, kw_only=True):
+    """What was found before files were put back, for a daemon that takes over; `done` when they are."""
+
+    found: Measured
+    wrote: Wrote
+    done: bool = False
+
+
+class Stamps(Struct, frozen=True, kw_only=True):
+    """What the files are where a step begins; with a `problem` that is not known."""
+
+    entry: str
+    files: dict[str, Stamp] = {}
+    problem: str | None = None
+
+
+def _undoing(run_dir: Path) -> Undoing | None:
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((run_dir / _UNDOING).read_bytes(), type=Undoing)
+    return None
+
+
+def _note(run_dir: Path, undoing: Undoing) -> None:
+    replace_text(run_dir / _UNDOING, msgspec.json.encode(undoing))
+
+
+def _left_at(run_dir: Path) -> int:
+    """Return when the last process of a run had ended, by the clock of files (ns); if that is lost, never."""
+    with suppress(OSError):
+        return (run_dir / EXIT).stat().st_mtime_ns
+    return sys.maxsize
+
+
+def _entry(track: Track) -> str:
+    """Return what tells how often a story has come to its step, whatever the attempt."""
+    state, ledger = track.state, track.ledger
+    assert state is not None
+    judged = ledger.facts.attempts.get(state.step, 0) - state.attempt
+    return f"{state.story} {state.step} {ledger.visits.get(state.step, 0)} {judged}"
+
+
+def _paths(found: Measured) -> dict[str, bytes]:
+    """Return the paths from the top of the repository, by what they are called in the project."""
+    within = os.fsencode(found.within)
+    every = (*found.paths, *map(os.fsencode, found.beside))
+    return {path.removeprefix(within).decode("utf-8", "backslashreplace"): path for path in every}
+
+
+def _strays(names: Sequence[str], rule: Rule, story: str | None) -> tuple[str, ...]:
+    """Return the changed paths that a step may not write; of an inner repository, any of its files counts."""
+    probes = {f"{name}-" if name.endswith("/") else name: name for name in names}
+    patterns = [expand(pattern, story) for pattern in rule.claude_writes]
+    return tuple(probes[probe] for probe in outside(probes, patterns))
+
+
+def _wrote(names: Sequence[str], rule: Rule, story: str | None, *, shared: bool) -> Wrote:
+    strays = _strays(names, rule, story)
+    return Wrote(files=_few(names), count=len(names), outside=_few(strays), strays=len(strays), shared=shared)
+
+
+def _few(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shortened(name, _LONGEST) for name in names[:MOST_NAMED])

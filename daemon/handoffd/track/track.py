@@ -68,7 +68,6 @@ class TrackSupervisor:
         self._interpreter = Interpreter(key, home, services, proxy(self))
         self.place = TrackWorkspace(key, home.files, services, proxy(self), self._interpreter.checks)
         self._turns = Turns(key, home, services, self.place.of_turn)
-        self.snapshots = TrackSnapshots(key, home.files, services)
         self._room = Room(key.project, services, Reach(key.project, services.asking))
         self._shortage: Shortage | None = None
         self._waits_for_another = False
@@ -255,6 +254,11 @@ class TrackSupervisor:
         await self._keep(event, decision)
         await self._commit(event, decision, question)
         return decision
+
+    @property
+    def rules(self) -> RuleBook:
+        """The step table by which the attempt in flight is judged."""
+        return self._rules_in_force()
 
     def _rules_in_force(self) -> RuleBook:
         """Return the step table to decide by: an edit takes effect at the track's own next turn.
@@ -491,6 +495,11 @@ class TrackSupervisor:
         if self.lasting:
             return self._services.meters.live(dispatch.id)
         return await to_thread.run_sync(noted, self._services.run_dir(dispatch.id))
+
+    @property
+    def snapshots(self) -> TrackSnapshots:
+        """The files of its stories, as they are kept."""
+        return self._interpreter.snapshots
 
     @property
     def attempts(self) -> Attempts:

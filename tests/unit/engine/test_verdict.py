@@ -27,7 +27,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict on a claim (a pass) at a step."""
     checks = ChecksFinished(dispatch="d1", tests=tests, post_check=post_check)
-    return verdict_on(claim or handoff(), shipped_rules().steps[step], Ledger(**ledger), checks)
+    return verdict_on(claim or handoff(), shipped_rules().steps[step], Ledger(**ledger), checks, step)
 
 
 # --- green ----------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_a_post_check_that_says_nothing_is_named(tail: str) -> None:
     checks = ChecksFinished(dispatch="d1", post_check=PostCheck(passed=False, tail=tail))
     bdd = shipped_rules().steps["bdd"]
     errors = [
-        verdict_on(handoff(), bdd.model_copy(update={"post_check": command}), Ledger(), checks).error
+        verdict_on(handoff(), bdd.model_copy(update={"post_check": command}), Ledger(), checks, "bdd").error
         for command in ("test -e a\n  test -e b\n", "x" * 999)
     ]
 

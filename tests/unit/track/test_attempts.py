@@ -41,13 +41,18 @@ from handoffd.track.attempts import Attempts, PassingShortageError, ended, ended
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
 
 
+async def unmeasured(_: Path) -> None:
+    """Find out nothing about what a step has changed."""
+
+
 class Play:
     """The attempts of one project, and their facts."""
 
     def __init__(self, here: House, root: str, workspace: str | None = None) -> None:
         self.facts: list[Event] = []
         self.home, where = Project(root, here.services, ()), Workspace(folder=workspace or root)
-        self.attempts = Attempts(TrackKey(root), self.home, here.services, self.facts.append, lambda: where)
+        key = TrackKey(root)
+        self.attempts = Attempts(key, self.home, here.services, self.facts.append, lambda: where, unmeasured)
         self._run_dir = here.services.run_dir("d1")
 
     async def run(

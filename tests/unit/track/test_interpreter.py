@@ -13,6 +13,7 @@ import anyio.abc
 import pytest
 from tests.support.eventually import eventually
 from tests.support.house import House, at, dispatch_of, house, make_project, track_of, unwritable
+from tests.support.playbook import shipped_rules
 from tests.support.runs import processes, run_spec
 from tests.unit.journal.making import record
 from tests.unit.track.test_checks import Yard
@@ -38,6 +39,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey
 from handoffd.project.files import ProjectFiles
+from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 from handoffd.track.interpreter import Interpreter
 
@@ -86,6 +88,11 @@ class Box:
     def lasting(self) -> bool:
         """Whether there is a loop."""
         return self._tasks is not None
+
+    @property
+    def rules(self) -> RuleBook:
+        """The step table that ships."""
+        return shipped_rules()
 
 
 class Play:
