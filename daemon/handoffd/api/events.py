@@ -215,7 +215,22 @@ def follows(event: StoredEvent) -> str:
 
 # --- an event in words: what happened ------------------------------------------------------------
 def _exited(fact: Json) -> str:
-    return f"{fact['dispatch']} {_end(fact['exit'])}; {_reading(fact['reading'])}"
+    return (
+        f"{fact['dispatch']} {_end(fact['exit'])}; {_reading(fact['reading'])}{_changed(fact.get('wrote'))}"
+    )
+
+
+def _changed(wrote: Json | None) -> str:
+    """Return what its step has changed, as the daemon found."""
+    if wrote is None:
+        return ""
+    if wrote["unknown"] is not None:
+        return f"; what its step changed is not known: {wrote['unknown']}"
+    told = f"; its step has changed {counted(wrote['count'], 'file')}"
+    told += f", {wrote['strays']} outside of what it may write" if wrote["strays"] else ""
+    return told + (
+        f"; {counted(wrote['undone'], 'more was', 'more were')} put back" if wrote["undone"] else ""
+    )
 
 
 def _end(end: Json) -> str:

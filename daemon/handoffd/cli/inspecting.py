@@ -57,7 +57,7 @@ def _facts(answer: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("reason", answer["reason"]),
         ("tests", counts),
         ("post_check", None if passed is None else "passed" if passed else "failed"),
-        ("files changed", f"{changed}, as the hand-off says" if changed else None),
+        ("files changed", str(changed) if changed else None),
         ("blocked by", ", ".join(answer["blocked_by"])),
         ("note", answer["human_note"]),
         ("last error", answer["last_error"]),

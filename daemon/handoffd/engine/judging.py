@@ -439,14 +439,15 @@ def strays_of(step: str, wrote: Wrote | None) -> str | None:
 
 def _within_scope(verdict: Verdict, rule: Rule, step: str, wrote: Wrote | None) -> Verdict:
     """Lower a pass where the step has changed what it may not write, or that is not known and must be."""
-    mode, strays = rule.enforce_writes, strays_of(step, wrote)
     if verdict.status is not Status.PASS or wrote is None:
         return verdict
+    mode, strays = rule.enforcement(shared=wrote.shared), strays_of(step, wrote)
+    lasting = rule.only_papers and not wrote.shared
     if mode != "warn" and (fault := wrote.unknown or wrote.fault) is not None:
         what = f"{strays}; nothing was put back" if strays else f"which files {step} has changed is not known"
         error = f"{what}: {fault} (enforce_writes: {mode})"
         return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
-    if strays is not None and mode == "fail":
+    if strays is not None and (mode == "fail" or lasting):
         why, reason = f"pass claimed, but {strays}", Reason.SCOPE_WARNING
         return replace(verdict, status=Status.FAILING, reason=reason, error=strays, why=why)
     stay = f"; not put back: {wrote.stay}" if wrote.stay else ""

@@ -231,7 +231,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     output_tail: str | None = None
     """The last lines of the output of the last attempt, where it left no hand-off."""
     files: tuple[str, ...] = ()
-    """Every file that a step of the story has changed, or that a hand-off names, in order of first mention."""
+    """Every file that a step of the story has changed, or that a hand-off names, in that order."""
     files_measured: bool = False
     """Whether no hand-off's word was needed for that."""
     attempts: Mapping[str, int] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from shlex import quote
 import msgspec
 
 from handoffd.engine.track import Workspace
+from handoffd.engine.wording import first_few
 from handoffd.errors import StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
@@ -93,10 +94,11 @@ class StoryBranch:
         return (*worktree.left_out, *worktree.too_large, *worktree.inner)
 
     @disk_faults()
-    def commit(self, message: bytes, author: str | None, at: datetime) -> str:
+    def commit(self, message: bytes, author: str | None, at: datetime, *, only_papers: bool = False) -> str:
         """Have the branch hold what the folder holds now, and return the commit at its end.
 
-        There is no new one where nothing has changed since. `author` is `NAME <ADDRESS>`.
+        There is no new one where nothing has changed since. `author` is `NAME <ADDRESS>`. `only_papers`:
+        raise StoreError where other files differ from the last commit of ours.
         """
         with self._opened(self._worktree.limit_s) as (repository, git):
             git.durable = True
@@ -104,6 +106,8 @@ class StoryBranch:
             if self._clone and parent is not None and repository.head() != parent:
                 self._stand_on(repository, parent)
             tree = self._with_history(repository, git, self._worktree.tree(repository, git))
+            if only_papers:
+                self._must_be_papers(repository, git, tree)
             known = parent and git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip()
             if parent is not None and tree == known:
                 made = parent
@@ -117,6 +121,15 @@ class StoryBranch:
                 self._may_move(repository)
                 self._move(git, end_of(repository, self._ref), made)
             return made
+
+    def _must_be_papers(self, repository: Repository, git: Git, tree: str) -> None:
+        last = _line(self._worktree.shadow / _END) or self._base
+        told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", last or tree, tree)
+        papers = {f"{repository.within}PROJECT_MEMORY.md", f"{repository.within}{_HISTORY}"}
+        others = sorted({*filter(None, map(os.fsdecode, told.split(b"\0")))} - papers)
+        if others:
+            why = f"the step may write {' and '.join(sorted(papers))} only, and not {first_few(others)}"
+            raise StoreError(why, code=FAILED, hint=f"git -C {quote(self._worktree.folder)} status")
 
     @disk_faults()
     def take_in(self, message: bytes, at: datetime) -> str | None:

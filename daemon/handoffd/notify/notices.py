@@ -105,7 +105,8 @@ def _gate_lines(track: Track, own: str | None) -> Iterator[str]:
     told = track.ledger.texts.get(story) if story is not None else None
     if told is not None:
         yield f"Story: {shortened(told.title, _MOST_TITLE)}"
-    yield f"Files: {counted(len(facts.files), 'file')} named by hand-offs"
+    found = "changed" if facts.files_measured else "named by hand-offs"
+    yield f"Files: {counted(len(facts.files), 'file')} {found}"
     if facts.tests is not None:
         yield f"Tests: {_counts_in_words(facts.tests)} (measured)"
     if used := usage_in_words(facts.usage.tokens, facts.usage.cost_usd):

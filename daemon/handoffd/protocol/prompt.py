@@ -107,6 +107,8 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     """Measured last, by the daemon."""
     files: tuple[str, ...] = ()
     """Every file the story changed."""
+    measured: bool = False
+    """Whether the daemon found these; else hand-offs name them."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """Attempts judged so far, by step."""
     commit_hash: str | None = None
@@ -286,6 +288,7 @@ def _facts(facts: PromptFacts, language: Language) -> dict[str, Any]:
     return {
         "tests": {"pass": tests.passed, "fail": tests.failed, "skip": tests.skipped} if tests else None,
         "files": listed(facts.files, limit=16 * 1024, language=language),
+        "files_measured": facts.measured,
         "attempts": tuple((identifier(step), number) for step, number in list(facts.attempts.items())[:50]),
         "commit_hash": code(facts.commit_hash, limit=80) if facts.commit_hash else None,
     }

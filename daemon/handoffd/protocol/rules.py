@@ -42,6 +42,8 @@ OPENED_BY: Final[Mapping[Gates, frozenset[str]]] = {
     "none": frozenset(),
 }
 """The human steps that a story comes to with each value of `gates`."""
+PAPERS: Final = frozenset({"PROJECT_MEMORY.md", ".ai/history.md"})
+"""What each story adds lines to."""
 IDENTICAL_ENDS = 3
 """After this many equal ends of a step in a row a person is asked, where a project says nothing else."""
 MIN_PARALLEL = 2
@@ -86,6 +88,18 @@ class Rule(BaseModel):
     dispatch_mode: Mapping[Complexity, DispatchMode] = Field(default_factory=dict)
     """How many executors work on the step, by the story's complexity; missing means `single`."""
     team_roles: Mapping[str, TeamRole] = Field(default_factory=dict)
+
+    @property
+    def only_papers(self) -> bool:
+        """Whether it may write nothing but the papers to which each story adds lines."""
+        return bool(self.claude_writes) and {*self.claude_writes} <= PAPERS
+
+    def enforcement(self, *, shared: bool) -> Enforcement:
+        """Return what follows from a file outside of `claude_writes`; `shared`: others can write there, too.
+
+        What is written beside papers in a clone would land after the last look at the story's work.
+        """
+        return "revert" if self.only_papers and not shared else self.enforce_writes
 
     def target(self, reason: Reason | None) -> str:
         """Return the step a failure for `reason` leads to."""

@@ -208,8 +208,9 @@ def prompt_context(
 
 def _facts(facts: Facts) -> PromptFacts:
     return PromptFacts(
-        tests=facts.tests, files=facts.files, attempts=facts.attempts, commit_hash=facts.commit_hash
-    )
+        tests=facts.tests, files=facts.files, measured=facts.files_measured, attempts=facts.attempts,
+        commit_hash=facts.commit_hash,
+    )  # fmt: skip
 
 
 def _roles(rule: Rule, story: str | None) -> tuple[PromptRole, ...]:

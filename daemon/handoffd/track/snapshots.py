@@ -91,7 +91,7 @@ class TrackSnapshots:
             before = decision.track  # where the attempt begins: a story may have got its place just now
             if self._unkept or not self._files.settings.snapshots:
                 await self._stamp(before)
-        if label.result == STARTED and now - self._made_at < AT_ONCE_S:
+        if label.result == STARTED and now - self._made_at < AT_ONCE_S and not self._takes_in(label.step):
             return
         if not self._files.settings.snapshots or now < self._rests_until:
             with suppress(StoreError):
@@ -103,6 +103,11 @@ class TrackSnapshots:
             await self._stamp(before)
         self._made_at = self._services.clock.monotonic()
         reached("after_snapshot")
+
+    def _takes_in(self, step: str) -> bool:
+        """Return whether what has landed meanwhile may be merged before a step: that is no attempt's work."""
+        rule = self._files.rules.steps.get(step)
+        return rule is not None and rule.only_papers
 
     async def _kept(self, track: Track, label: Label) -> str | None:
         """Make a snapshot; return what is wrong with it, if something is."""
@@ -145,7 +150,7 @@ class TrackSnapshots:
         assert dispatch is not None
         if (begun := _undoing(run_dir)) is not None:
             return begun.wrote if begun.done else self._undone(track, rule, begun, run_dir)
-        found, reverts = None, rule.enforce_writes == "revert"
+        found, reverts = None, rule.enforcement(shared=shared) == "revert"
         try:
             found = self._snapshots(track).measured(dispatch.story, dispatch.step, durable=reverts)
         except StoreError as error:

@@ -38,7 +38,7 @@ from handoffd.git.repository import repository_at
 from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
-from handoffd.protocol.rules import DONE, Rule
+from handoffd.protocol.rules import DONE
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
@@ -49,7 +49,6 @@ from handoffd.track.services import GIB, Files, Services
 log = structlog.get_logger(__name__)
 
 
-PAPERS = frozenset({"PROJECT_MEMORY.md", ".ai/history.md"})
 SETUP_FAILED = "SETUP_FAILED"
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
@@ -161,7 +160,7 @@ class TrackWorkspace:
         The landing merges, too: a conflict is found there.
         """
         state, where = track.state, track.ledger.workspace
-        if state is None or where is None or not writes_papers(self._files.rules.steps.get(state.step)):
+        if state is None or where is None or not self._writes_papers(state.step):
             return
         message = f"{state.story}: take in {where.onto}\n\nStory: {state.story}\n".encode(errors="replace")
         work = partial(self._branch(where).take_in, message, self._services.clock.now())
@@ -169,6 +168,10 @@ class TrackWorkspace:
             await self._git.asked(work, FIRST_LIMIT_S + 10)
         except StoreError as error:
             log.warning("not taken in", project=self._key.project, story=state.story, error=error.message)
+
+    def _writes_papers(self, step: str) -> bool:
+        rule = self._files.rules.steps.get(step)
+        return rule is not None and rule.only_papers
 
     @contextmanager
     def taken(self, story: str) -> Iterator[None]:
@@ -328,7 +331,8 @@ class TrackWorkspace:
     def _kept(self, where: Workspace, label: Label, message: bytes | None) -> str | None:
         branch, author = self._branch(where), self._files.settings.commit_author
         if message is not None:
-            branch.commit(message, author, label.at)
+            papers = where.kind == "clone" and self._files.settings.commits == "step"
+            branch.commit(message, author, label.at, only_papers=papers and self._writes_papers(label.step))
         end = branch.publish()
         if end is not None:
             branch.note_step(label.step, end)
@@ -426,11 +430,6 @@ def takes_a_place(track: Track, settings: ProjectSettings, *, clone: bool = Fals
     return asked and track.ledger.automatic and track.ledger.workspace is None and is_first(track)
 
 
-def writes_papers(rule: Rule | None) -> bool:
-    """Return whether a step may write nothing but the papers to which each story adds lines."""
-    return rule is not None and bool(rule.claude_writes) and {*rule.claude_writes} <= PAPERS
-
-
 def message_of(label: Label, before: Track, after: Track) -> bytes:
     """Return the message of a commit: what the agent says it did, and facts that are ours, at the end."""
     facts, old = after.ledger.facts, before.ledger.facts
@@ -440,7 +439,7 @@ def message_of(label: Label, before: Track, after: Track) -> bytes:
     subject = f"{label.story} {label.step}: {lines[0] if lines else label.result}"
     ours = (
         ("Story", label.story), ("Step", label.step), ("Run", label.run), ("By", label.by),
-        ("Tests", _tests(after)),
+        ("Tests", _tests(after)), ("Files", _files(after) if label.run is not None else None),
     )  # fmt: skip
     trailers = "\n".join(f"{name}: {' '.join(value.split())}" for name, value in ours if value)
     parts = (subject[:_SUBJECT], "\n".join(lines[1:]), trailers)
@@ -449,6 +448,15 @@ def message_of(label: Label, before: Track, after: Track) -> bytes:
 
 _SUBJECT = 200
 """Characters of a subject: an agent's first line may be its whole report."""
+
+
+def _files(track: Track) -> str | None:
+    """Return which files the step has changed, where that was found out."""
+    wrote = track.ledger.wrote
+    if wrote is None or wrote.unknown is not None or not wrote.count:
+        return None
+    more = wrote.count - len(wrote.files[:5])
+    return f"{first_few(wrote.files[:5])}{f' and {more} more' if more else ''} (measured)"
 
 
 def _tests(track: Track) -> str | None:

@@ -232,7 +232,7 @@ def test_query_shows_everything_that_is_known() -> None:
         "  reason: scope_warning",
         "  tests: 42 passed, 2 failed, 0 skipped",
         "  post_check: failed",
-        "  files changed: 2, as the hand-off says",
+        "  files changed: 2",
         "  blocked by: US-004",
         "  note: mind the cents",
         "  last error: \\x1b[2J",

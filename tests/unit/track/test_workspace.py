@@ -37,7 +37,7 @@ from handoffd.protocol.rules import Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.settings.model import ProjectSettings, RetentionSettings
 from handoffd.track.services import GIB
-from handoffd.track.workspace import message_of, takes_a_place, writes_papers
+from handoffd.track.workspace import message_of, takes_a_place
 
 RULES = """\
 steps:
@@ -47,7 +47,8 @@ steps:
 """
 CLONE = "workspace: clone\n"
 WORKING = f"""\
-echo "$HANDOFFD_STEP" >> work.txt
+case $HANDOFFD_STEP in update-memory) paper=PROJECT_MEMORY.md;; *) paper=work.txt;; esac
+echo "$HANDOFFD_STEP" >> $paper
 pwd >> "$HOME/worked-in"
 {HAND_OVER}"""
 
@@ -119,7 +120,7 @@ async def test_a_story_works_in_a_clone_and_leaves_the_root_alone(tmp_path: Path
         assert "clone" == project.main.workspace.kind
         assert not at(project.root, "work.txt").exists()
         assert "?? .ai/" == said(project, "status", "--porcelain").strip()
-        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+        assert "bdd\nimpl\n" == said(project, "show", "handoffd/US-001:work.txt")
 
 
 async def test_a_commit_says_what_it_is_of(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ async def test_the_last_papers_are_written_beside_the_stories_that_landed_meanwh
         assert ["impl"] == [
             one for one in ("impl", "update-memory") if "other.txt" not in seen(tmp_path, one)
         ]
-        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+        assert "bdd\nimpl\n" == said(project, "show", "handoffd/US-001:work.txt")
         assert "Story: US-001" in said(project, "log", "-1", "--format=%B", "handoffd/US-001^")
 
 
@@ -199,7 +200,7 @@ async def test_a_story_can_be_one_commit(tmp_path: Path) -> None:
 async def test_what_failed_is_not_committed(tmp_path: Path) -> None:
     """Until it has passed: then the commit has all of it."""
     agent = f"""\
-echo "$HANDOFFD_STEP" >> work.txt
+test "$HANDOFFD_STEP" = update-memory || echo "$HANDOFFD_STEP" >> work.txt
 if test "$HANDOFFD_STEP" = impl && ! test -e "$HOME/tried"; then touch "$HOME/tried"; exit 1; fi
 {HAND_OVER}"""
     async with at_review(tmp_path, agent) as project:
@@ -209,7 +210,7 @@ if test "$HANDOFFD_STEP" = impl && ! test -e "$HOME/tried"; then touch "$HOME/tr
         await project.main.give(Retried())
         await eventually(lambda: shown(project)["step"] == "done")
 
-        assert "bdd\nimpl\nimpl\n" == said(project, "show", "handoffd/US-001~1:work.txt")
+        assert "bdd\nimpl\nimpl\n" == said(project, "show", "handoffd/US-001:work.txt")
 
 
 async def test_a_skipped_step_and_a_persons_word_are_behind_the_story(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ async def test_a_clone_that_is_gone_is_made_anew(tmp_path: Path) -> None:
         await finished(project)
 
         assert base == project.main.workspace.base == said(project, "rev-parse", "main").strip()
-        assert "bdd\nimpl\nupdate-memory\n" == said(project, "show", "handoffd/US-001:work.txt")
+        assert "bdd\nimpl\n" == said(project, "show", "handoffd/US-001:work.txt")
 
 
 async def test_the_next_story_has_a_clone_of_its_own(tmp_path: Path) -> None:
@@ -497,7 +498,9 @@ async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) 
 
         assert ["US-001 bdd: pass", "US-001 impl: pass", "US-001 update-memory: pass"] == subjects(project)
         assert "main" == said(project, "branch", "--show-current").strip()
-        assert {"?? .ai/", "?? work.txt"} == {*said(project, "status", "--porcelain").splitlines()}
+        assert {"?? .ai/", "?? PROJECT_MEMORY.md", "?? work.txt"} == {
+            *said(project, "status", "--porcelain").splitlines()
+        }
 
 
 async def test_without_either_nothing_is_committed(tmp_path: Path) -> None:
@@ -620,4 +623,4 @@ async def test_a_reopening_is_written_where_the_history_is(tmp_path: Path) -> No
 def test_a_step_that_writes_only_papers_is_known_by_its_rule(writes: tuple[str, ...], papers: bool) -> None:
     """Whatever it is called."""
     rule = Rule(next_on_pass="done", on_fail={"default": "impl"}, claude_writes=writes)
-    assert papers == writes_papers(rule)
+    assert papers == rule.only_papers
