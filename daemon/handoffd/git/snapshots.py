@@ -206,11 +206,13 @@ class Snapshots:
         with self._worktree.opened(self._worktree.limit_s) as (repository, git):
             git.durable = durable
             now = self._worktree.tree(repository, git)
-            mine, _ = _by_attempts(git, since, now)
+            mine = None if len(since) == 1 else _by_attempts(git, since, now)[0]
             paths = [
                 one.path
                 for one in _changes(git, since[0].commit or "", now)
-                if one.path in mine and not is_anothers(repository, one.path) and not one.of_inner
+                if (mine is None or one.path in mine)
+                and not is_anothers(repository, one.path)
+                and not one.of_inner
             ]
             was, beside = since[0].beside, self._worktree.beside(repository, git)
             others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]

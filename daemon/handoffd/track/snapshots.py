@@ -91,7 +91,7 @@ class TrackSnapshots:
             before = decision.track  # where the attempt begins: a story may have got its place just now
             if self._unkept or not self._files.settings.snapshots:
                 await self._stamp(before)
-        if label.result == STARTED and now - self._made_at < AT_ONCE_S and not self._takes_in(label.step):
+        if label.result == STARTED and now - self._made_at < AT_ONCE_S and not self._takes_in(before):
             return
         if not self._files.settings.snapshots or now < self._rests_until:
             with suppress(StoreError):
@@ -104,10 +104,10 @@ class TrackSnapshots:
         self._made_at = self._services.clock.monotonic()
         reached("after_snapshot")
 
-    def _takes_in(self, step: str) -> bool:
+    def _takes_in(self, track: Track) -> bool:
         """Return whether what has landed meanwhile may be merged before a step: that is no attempt's work."""
-        rule = self._files.rules.steps.get(step)
-        return rule is not None and rule.only_papers
+        rule = self._files.rules.steps.get(track.state.step) if track.state is not None else None
+        return rule is not None and rule.only_papers and track.works_in(self._key.project).kind == "clone"
 
     async def _kept(self, track: Track, label: Label) -> str | None:
         """Make a snapshot; return what is wrong with it, if something is."""

@@ -100,10 +100,10 @@ async def test_a_story_is_on_main_once_its_tests_have_passed(tmp_path: Path) -> 
         (tmp_path / "tested").unlink(missing_ok=True)
         told = await land(here, project)
 
-        assert ("US-001", "main", 1, False) == (told.story, told.onto, told.files, told.already)
+        assert ("US-001", "main", 2, False) == (told.story, told.onto, told.files, told.already)
         assert told.commit == said(project, "rev-parse", "main")
-        assert "bdd\nimpl\nupdate-memory\nmine\n" == (tmp_path / "tested").read_text()
-        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+        assert "bdd\nimpl\nmine\n" == (tmp_path / "tested").read_text()
+        assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
         assert "By: mei" in said(project, "log", "-1", "--format=%B", "main")
         (event,) = [one for one in await here.journal.events(0, None, 100) if one.kind == "landed"]
         assert ("mei", told.commit) == (event.event["by"], event.event["commit"])
@@ -179,7 +179,7 @@ async def test_a_branch_that_moves_while_it_is_tested_is_tested_again(tmp_path: 
         (tmp_path / "tested").unlink(missing_ok=True)
         told = await land(here, project)
 
-        assert 2 * "bdd\nimpl\nupdate-memory\n" == (tmp_path / "tested").read_text()
+        assert 2 * "bdd\nimpl\n" == (tmp_path / "tested").read_text()
         assert "moved" in said(project, "log", "--format=%s", told.commit or "").split()
 
 
@@ -262,7 +262,7 @@ async def test_a_story_that_was_landed_begins_anew_at_main(tmp_path: Path) -> No
         await project.main.give(Approved(story="US-001"))
         await eventually(lambda: shown(project)["step"] == "done")
         assert "main" == (await land(here, project)).onto
-        again = ["bdd", "impl", "update-memory"] * 2
+        again = ["bdd", "impl"] * 2
         assert again == at(project.root, "work.txt").read_text().split()
 
 
@@ -332,7 +332,7 @@ async def test_a_branch_that_is_behind_is_not_landed(tmp_path: Path) -> None:
 
         assert 0 == git(Path(project.root), "worktree", "remove", f"{tmp_path}/look")
         assert "main" == (await land(here, project)).onto
-        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+        assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
 
 
 async def test_a_story_that_was_set_aside_is_not_landed(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ async def test_part_of_a_story_is_landed_up_to_a_step(tmp_path: Path) -> None:
         assert "done" == known.end.kind
 
         assert (await land(here, project)).to is None
-        assert "bdd\nimpl\nupdate-memory\n" == at(project.root, "work.txt").read_text()
+        assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
         assert project.main.track.ledger.landed
 
 
