@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.agents import project_at, shell_agent, state_of
 from tests.support.daemon import Daemon, Json, running
+from tests.support.dying import VARIABLE
+from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
 from tests.support.repositories import git, said
 
@@ -155,3 +157,119 @@ def test_without_a_repository_nothing_can_be_put_back(tmp_path: Path) -> None:
             in state_of(project)["last_error"]
         )
         assert (project / "docs/new.md").exists()
+
+
+@pytest.mark.parametrize("point", ["before_put_back", "after_put_back"])
+def test_a_daemon_that_is_killed_meanwhile_is_followed_by_one_that_finishes(
+    tmp_path: Path, point: str
+) -> None:
+    """The same files are put back, once; what a person writes there afterwards stays."""
+    project = made(tmp_path, "revert", "root")
+    daemon = Daemon(tmp_path, agent(tmp_path, ASTRAY))
+    try:
+        daemon.environment[VARIABLE] = f"{point}:1"
+        daemon.start()
+        daemon.verb("start", project, story="US-001")
+        assert daemon._process is not None
+        eventually_sync(lambda: daemon._process is not None and daemon._process.poll() is not None)
+        daemon.lost()
+        (project / "docs/tracked.md").write_text("a person's own\n")
+        del daemon.environment[VARIABLE]
+        daemon.start()
+        daemon.wait_at(project, "done", "pass")
+        found = wrote(daemon, project)
+
+        stays = ["docs/tracked.md"]
+        assert (sorted({*STRAYS} - {*stays}), stays) == (sorted(found["reverted"]), found["outside"])
+        assert "it was changed by others, too" in found["stay"]
+        assert "a person's own\n" == (project / "docs/tracked.md").read_text()
+        assert not (project / "docs/new.md").exists()
+        daemon.kill()
+        (project / "docs/new.md").write_text("later\n")
+        daemon.start()
+        daemon.wait_at(project, "done", "pass")
+        assert "later\n" == (project / "docs/new.md").read_text()
+    finally:
+        daemon.close()
+
+
+AGAIN = f"""\
+cat > /dev/null
+if test ! -e src/first; then
+  mkdir -p src
+  touch src/first
+  echo more >> docs/tracked.md
+  exit 1
+fi
+{HAND_OVER}"""
+
+
+@pytest.mark.parametrize("kind", ["root", "plain"])
+def test_what_an_earlier_attempt_of_the_step_has_changed_counts(tmp_path: Path, kind: str) -> None:
+    """Else a second attempt that changes nothing would pass with it."""
+    project = made(tmp_path, "fail", kind)
+    table = json.loads((project / ".ai/step-rules.yaml").read_text())
+    table["steps"]["bdd"]["max_attempts"] = 2
+    (project / ".ai/step-rules.yaml").write_text(json.dumps(table))
+    with running(tmp_path, agent(tmp_path, AGAIN)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "bdd", "needs_human")
+        assert ("scope_warning", 2) == (state_of(project)["reason"], state_of(project)["attempt"])
+        assert ["docs/tracked.md"] == wrote(daemon, project)["outside"]
+
+
+INNER = f"""\
+cat > /dev/null
+echo more >> lib/code.c
+git -c init.defaultBranch=main init -q docs/inner
+echo hidden > docs/inner/file
+{HAND_OVER}"""
+
+
+@pytest.mark.parametrize("mode", ["warn", "revert"])
+def test_repositories_inside_are_named(tmp_path: Path, mode: str) -> None:
+    """A submodule whose files have changed, and one that was made; neither can be put back."""
+    project, library = made(tmp_path, mode, "root"), tmp_path / "library"
+    library.mkdir()
+    (library / "code.c").write_text("code\n")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "Begin")):
+        assert 0 == git(library, *words)
+    words = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
+    assert 0 == git(project, *words)
+    assert 0 == git(project, "commit", "-qm", "With a library")
+    with running(tmp_path, agent(tmp_path, INNER)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        found = wrote(daemon, project)
+        assert ["docs/inner/", "lib/"] == sorted(found["outside"])
+        assert ("no snapshot has it" in (found["stay"] or "")) == (mode == "revert")
+        assert "hidden\n" == (project / "docs/inner/file").read_text()
+
+
+BEYOND_PAPERS = f"""\
+cat > /dev/null
+echo "$HANDOFFD_STEP" >> PROJECT_MEMORY.md
+echo evil > evil.py
+test ! -e commits || {{ git add evil.py; git -c user.name=a -c user.email=a@b commit -qm mine evil.py; }}
+{HAND_OVER}"""
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_the_last_commit_has_papers_only(tmp_path: Path, commits: bool) -> None:
+    """Whatever `enforce_writes` says, and whether the agent has committed more by itself."""
+    project = made(tmp_path, "warn", "clone")
+    rules = {
+        "steps": {"bdd": {"next_on_pass": "done", "claude_writes": ["PROJECT_MEMORY.md", ".ai/history.md"]}}
+    }
+    (project / ".ai/step-rules.yaml").write_text(json.dumps(rules))
+    if commits:
+        (project / "commits").touch()
+        assert 0 == git(project, "add", "commits")
+        assert 0 == git(project, "commit", "-qm", "Agents commit")
+    with running(tmp_path, agent(tmp_path, BEYOND_PAPERS)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        assert ["evil.py"] == wrote(daemon, project)["reverted"]
+        assert ["PROJECT_MEMORY.md"] == said(
+            project, "diff", "--name-only", "main", "handoffd/US-001"
+        ).splitlines()

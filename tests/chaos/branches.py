@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.clones import BASE, CHANGED, DRAFT, MINE, UNKNOWN, Cloned, set_up_at, tested_at
+from tests.chaos.clones import ASTRAY, BASE, CHANGED, DRAFT, MINE, UNKNOWN, Cloned, set_up_at, tested_at
 
 _RECORD = "%H%x1f%T%x1f%P%x1f%B%x1e"
 
@@ -76,6 +76,7 @@ def look_at(project: Cloned, state_dir: Path) -> Branches:
             *(f"a branch that belongs to no story: {name}" for name in sorted(others)),
             *(f"moved to a commit that is on no branch: {one}" for one in _moves(root) if one not in known),
             *_unsound(root),
+            *_astray(root),
             *_disturbed(root),
             *_in_the_way(root, state_dir),
             *_set_up_again(root),
@@ -148,8 +149,21 @@ def _commit(name: str, tree: str, parents: str, message: str) -> Commit:
 
 
 def _lines(root: Path, branch: str, story: str) -> list[str]:
-    words = ["git", "-C", str(root), "show", f"{branch}:work/{story}.log"]
+    """Return the lines of a story's attempts: of its log, and of the memory of the project."""
+    memory = _shown(root, f"{branch}:PROJECT_MEMORY.md")
+    last = [line.removeprefix(f"{story}: ") for line in memory if line.startswith(f"{story}: ")]
+    return [*_shown(root, f"{branch}:work/{story}.log"), *last]
+
+
+def _shown(root: Path, name: str) -> list[str]:
+    words = ["git", "-C", str(root), "show", name]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def _astray(root: Path) -> Iterator[str]:
+    """Yield the commits that have the file which no step may write."""
+    for one in _git(root, "log", "--branches", "--format=%h %s", "--", ASTRAY).splitlines():
+        yield f"{ASTRAY} was not put back: {one}"
 
 
 def _git(root: Path, *words: str) -> str:

@@ -1,7 +1,8 @@
 """Projects whose stories work in clones: who commits there, what their tests say, and whose files are theirs.
 
-Each attempt adds a line to the log of its story before anything else, so that a tree of git tells by itself
-whose work it holds. The tests read these logs, and write down each tree on which they have passed.
+Each attempt adds a line to the log of its story before anything else, or to the memory of the project, so
+that a tree of git tells by itself whose work it holds. The tests read these logs, and write down each tree on
+which they have passed.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ DRAFT, MINE = "draft.txt", "mine.txt"
 """Files of a person that are never committed: one that git keeps, changed, and one that it does not know."""
 CHANGED, UNKNOWN = "What I am at.\n", "Not for git.\n"
 BLOCKING = "Mine.\n"
-BASE = "main"
+BASE, ASTRAY = "main", "astray.txt"
+"""The branch that stories land on, and what an agent writes though its step may not: it is put back."""
 
 _AGENT = """\
 test ! -e setup-wanted || test -e ready || exit 70
 mkdir -p work
-echo "$HANDOFFD_STEP $HANDOFFD_RUN" >> "work/$HANDOFFD_STORY.log"
+if test "$HANDOFFD_STEP" = update-memory; then
+  echo "$HANDOFFD_STORY: $HANDOFFD_STEP $HANDOFFD_RUN" >> PROJECT_MEMORY.md
+else
+  echo "$HANDOFFD_STEP $HANDOFFD_RUN" >> "work/$HANDOFFD_STORY.log"
+fi
+test "$HANDOFFD_STEP" = bdd && test ! -e agent-commits && echo "$HANDOFFD_RUN" > astray.txt
 test -e agent-commits || exec "$0" -I -m handoffd.rehearsal
 keep() {
   rm -f .git/index.lock
@@ -219,7 +226,9 @@ def make_cloned(root: Path, flavour: Flavour, checks: Path, odds: Odds = ROUGH) 
         settings["workspace"] = {"kind": "clone", "setup": command}
     if flavour.commit == "agent":
         (root / "agent-commits").touch()
-    (folder / "step-rules.yaml").write_text(json.dumps(rules(naps=project.naps)))
+    table = rules(naps=project.naps)
+    table["steps"]["bdd"] |= {"enforce_writes": "revert", "claude_writes": ["**", f"!{ASTRAY}"]}
+    (folder / "step-rules.yaml").write_text(json.dumps(table))
     (folder / "handoffd.yaml").write_text(json.dumps(settings))
     (root / "PROJECT_CONTEXT.md").write_text("A project in which whatever can be killed is killed.\n")
     (root / ".gitignore").write_text(_IGNORED)

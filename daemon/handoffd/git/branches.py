@@ -161,6 +161,22 @@ class StoryBranch:
             (self._worktree.shadow / _TAKING).unlink()
             return made
 
+    @disk_faults()
+    def taken_in(self) -> frozenset[bytes]:
+        """Return the paths in which an agent has merged what the story's base branch has got meanwhile.
+
+        That is what it was asked for where the story could not be landed. Only since the last commit of ours.
+        """
+        with self._opened(LIMIT_S) as (repository, git):
+            news, ours = self._news(), _line(self._worktree.shadow / _END) or self._base or ""
+            heads = [repository.head() or "", _line_of_agents(repository, "MERGE_HEAD")]
+            was = _meeting(git, ours, news)
+            found: set[bytes] = set()
+            for now in {_meeting(git, head, news) for head in heads} - {was, ""} if was else ():
+                told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", was, now)
+                found.update(filter(None, told.split(b"\0")))
+            return frozenset(found)
+
     def _news(self) -> str:
         """Return where the branch ends that the story began at, empty where it began at none."""
         return "" if self._onto is None else end_of(repository_at(self._root), f"{HEADS}{self._onto}")
@@ -430,6 +446,21 @@ def _is_commit(git: Git, name: str) -> bool:
     """Return whether it is there and is a commit, not a tag of one."""
     told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
     return told.strip() == b"commit"
+
+
+def _line_of_agents(repository: Repository, name: str) -> str:
+    """Return what a small file of a clone's repository says; empty when there is none, or a link."""
+    with suppress(StoreError):
+        seen = read_project_file(Path(repository.folder), name, _MOST_SAID)
+        return "" if seen is None else os.fsdecode(seen.content).strip()
+    return ""
+
+
+def _meeting(git: Git, one: str, other: str) -> str:
+    """Return the latest commit that is behind both; empty where there is none."""
+    if not all(_COMMIT.fullmatch(name) and _is_commit(git, name) for name in (one, other)):
+        return ""
+    return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
 
 
 def _heads_in(common: Path) -> Iterator[str]:

@@ -32,6 +32,7 @@ from handoffd.execute.base import EXIT
 from handoffd.execute.checks import Stamp, stamps_below
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
+from handoffd.git.branches import StoryBranch
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
     BEGUN,
@@ -70,7 +71,7 @@ class TrackSnapshots:
         # A look must not keep a snapshot from being made: they do not wait for each other.
         self._making, self._looking = Reach(key.project, services.asking), Reach(key.project, services.asking)
         self._unkept = False
-        """Whether the last one was not made, for there is no repository, or the settings want none."""
+        """Whether the last one was not made because no repository is there."""
         self._rests_until = 0.0
         """Until when (monotonic seconds) none is made, as the last ones took too long."""
         self._made_at = -AT_ONCE_S
@@ -105,7 +106,7 @@ class TrackSnapshots:
         reached("after_snapshot")
 
     def _takes_in(self, track: Track) -> bool:
-        """Return whether what has landed meanwhile may be merged before a step: that is no attempt's work."""
+        """Return whether the daemon may merge what has landed before a step: that is not an agent's work."""
         rule = self._files.rules.steps.get(track.state.step) if track.state is not None else None
         return rule is not None and rule.only_papers and track.works_in(self._key.project).kind == "clone"
 
@@ -149,7 +150,7 @@ class TrackSnapshots:
         dispatch, shared = track.ledger.dispatch, track.works_in(self._key.project).kind == "root"
         assert dispatch is not None
         if (begun := _undoing(run_dir)) is not None:
-            return begun.wrote if begun.done else self._undone(track, rule, begun, run_dir)
+            return begun.wrote if begun.done else self._undone(track, begun, run_dir)
         found, reverts = None, rule.enforcement(shared=shared) == "revert"
         try:
             found = self._snapshots(track).measured(dispatch.story, dispatch.step, durable=reverts)
@@ -158,19 +159,32 @@ class TrackSnapshots:
                 raise
         if found is None:
             return self._by_stamps(track, rule, shared=shared)
-        wrote = _wrote(tuple(_paths(found)), rule, dispatch.story, shared=shared)
-        if not reverts or not wrote.strays:
+        names = _paths(found)
+        strays = _strays(tuple(names), rule, dispatch.story)
+        if strays and not shared:
+            merged = self._merged(track)
+            strays = tuple(name for name in strays if names[name] not in merged)
+        wrote = _wrote(tuple(names), strays, shared=shared)
+        if not reverts or not strays:
             return wrote
-        undoing = Undoing(found=found, wrote=wrote)
+        undoing = Undoing(found=found, strays=strays, wrote=wrote)
         _note(run_dir, undoing)
-        return self._undone(track, rule, undoing, run_dir)
+        return self._undone(track, undoing, run_dir)
 
-    def _undone(self, track: Track, rule: Rule, undoing: Undoing, run_dir: Path) -> Wrote:
+    def _merged(self, track: Track) -> frozenset[bytes]:
+        """Return the paths that come from the branch that the story will land on."""
+        where, services = track.works_in(self._key.project), self._services
+        if where.branch is None:
+            return frozenset()
+        state_dir, environment = services.settings.state_dir, services.environment
+        return StoryBranch(self._key.project, where, state_dir, environment).taken_in()
+
+    def _undone(self, track: Track, undoing: Undoing, run_dir: Path) -> Wrote:
         """Put back what the step may not write, and return what it has changed then."""
         dispatch, found, paths = track.ledger.dispatch, undoing.found, _paths(undoing.found)
         assert dispatch is not None
         story, step, at = dispatch.story, dispatch.step, self._services.clock.now()
-        strays = _strays(tuple(paths), rule, story)
+        strays = undoing.strays
         wanted = {paths[name] for name in strays} - {*map(os.fsencode, found.beside)}
         label = Label(story=story, step=step, result=KEPT, run=dispatch.id, at=at)
         try:
@@ -182,10 +196,11 @@ class TrackSnapshots:
         undone = {name: None for name in strays if paths[name] not in why}
         left = tuple(name for name in paths if name not in undone)
         wrote = replace(
-            _wrote(left, rule, story, shared=undoing.wrote.shared), reverted=_few(tuple(undone)),
+            _wrote(left, [one for one in strays if one not in undone], shared=undoing.wrote.shared),
+            reverted=_few(tuple(undone)),
             undone=len(undone), kept=back.ref if undone else None, stay=first_few(stay) or None,
         )  # fmt: skip
-        _note(run_dir, Undoing(found=found, wrote=wrote, done=True))
+        _note(run_dir, replace(undoing, wrote=wrote, done=True))
         return wrote
 
     # --- without a repository --------------------------------------------------------------------
@@ -228,7 +243,8 @@ class TrackSnapshots:
             for name in was | now
             if name not in was or name not in now or was[name].digest != now[name].digest
         ]
-        wrote = _wrote(tuple(sorted(changed)), rule, track.state.story, shared=shared)
+        strays = _strays(sorted(changed), rule, track.state.story)
+        wrote = _wrote(sorted(changed), strays, shared=shared)
         reverts = rule.enforce_writes == "revert" and wrote.strays
         return replace(wrote, fault="there is no snapshot of them") if reverts else wrote
 
@@ -308,6 +324,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     """What was found before files were put back, for a daemon that takes over; `done` when they are."""
 
     found: Measured
+    strays: tuple[str, ...]
     wrote: Wrote
     done: bool = False
 
@@ -359,8 +376,7 @@ def _strays(names: Sequence[str], rule: Rule, story: str | None) -> tuple[str, .
     return tuple(probes[probe] for probe in outside(probes, patterns))
 
 
-def _wrote(names: Sequence[str], rule: Rule, story: str | None, *, shared: bool) -> Wrote:
-    strays = _strays(names, rule, story)
+def _wrote(names: Sequence[str], strays: Sequence[str], *, shared: bool) -> Wrote:
     return Wrote(files=_few(names), count=len(names), outside=_few(strays), strays=len(strays), shared=shared)
 
 

@@ -10,7 +10,7 @@ from tests.support.playbook import green, handoff, red, shipped_rules
 
 from handoffd.engine.events import ChecksFinished, TestEvidence
 from handoffd.engine.judging import MOST_FILES, Verdict, green_problem, red_problem, verdict_on
-from handoffd.engine.run import PostCheck
+from handoffd.engine.run import PostCheck, Wrote
 from handoffd.engine.track import Facts, Ledger
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -253,3 +253,60 @@ def test_an_honest_failing_whose_tests_pass_brings_no_output_of_tests() -> None:
     """It does not explain the failure."""
     passing = green(tail="3 passed", line="3 passed")
     assert None is judge("impl", handoff(Status.FAILING), tests=passing).facts.check_tail
+
+
+# --- what a step has changed ----------------------------------------------------------------------
+STRAY = Wrote(files=("a.py", "docs/a.md"), count=2, outside=("docs/a.md",), strays=1)
+UNKNOWN = Wrote(unknown="git is not found")
+
+
+def enforced(mode: str, wrote: Wrote | None, claim: Handoff | None = None, step: str = "impl") -> Verdict:
+    """Return the verdict on a claim (a pass) of a step that has changed files."""
+    rule = shipped_rules().steps[step].model_copy(update={"enforce_writes": mode, "tests": None})
+    ledger = Ledger(wrote=wrote)
+    return verdict_on(claim or handoff(), rule, ledger, ChecksFinished(dispatch="d1"), step)
+
+
+def test_the_files_that_were_found_outrank_the_claimed_ones() -> None:
+    """In STATE and in what later prompts get; the claim counts where nothing was found out."""
+    claim = handoff(files_changed=("made-up.py",))
+    found = enforced("warn", STRAY, claim)
+    assert STRAY.files == found.files_changed == found.facts.files
+    assert found.facts.files_measured
+    for unknown in (None, UNKNOWN):
+        claimed = enforced("warn", unknown, claim)
+        assert ("made-up.py",) == claimed.files_changed == claimed.facts.files
+        assert not claimed.facts.files_measured
+
+
+@pytest.mark.parametrize(
+    ("mode", "wrote", "status", "reason"),
+    [
+        ("warn", STRAY, Status.PASS, None),
+        ("fail", STRAY, Status.FAILING, Reason.SCOPE_WARNING),
+        ("revert", STRAY, Status.PASS, None),
+        ("revert", replace(STRAY, fault="no snapshot"), Status.NEEDS_HUMAN, None),
+        ("fail", replace(STRAY, strays=0, outside=()), Status.PASS, None),
+        ("warn", UNKNOWN, Status.PASS, None),
+        ("fail", UNKNOWN, Status.NEEDS_HUMAN, None),
+        ("revert", UNKNOWN, Status.NEEDS_HUMAN, None),
+        ("fail", None, Status.PASS, None),
+    ],
+)
+def test_a_file_outside_of_the_scope_lowers_a_pass_as_the_rule_says(
+    mode: str, wrote: Wrote | None, status: Status, reason: Reason | None
+) -> None:
+    """Never another claim: that has its own reason."""
+    verdict = enforced(mode, wrote)
+    assert (status, reason) == (verdict.status, verdict.reason)
+    assert ("docs/a.md" in verdict.why + (verdict.error or "")) == bool(wrote and wrote.strays)
+    failing = enforced(mode, wrote, handoff(status="failing", reason="nfr_missing"))
+    assert (Status.FAILING, Reason.NFR_MISSING) == (failing.status, failing.reason)
+
+
+def test_beside_papers_nothing_passes_in_a_clone() -> None:
+    """Its commit lands without another look; in the project's own folder nothing lands."""
+    assert Reason.SCOPE_WARNING is enforced("warn", STRAY, step="update-memory").reason
+    shared = enforced("warn", replace(STRAY, shared=True), step="update-memory")
+    assert Status.PASS is shared.status
+    assert "by its agent or by others meanwhile: docs/a.md" in shared.why

@@ -270,6 +270,37 @@ def unfinished(project: Path, folder: Path, one: StoryBranch) -> None:
     work(folder, "half\n", name="kept")
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_an_agent_has_merged_is_known(
+    project: Path, folder: Path, one: StoryBranch, committed: bool
+) -> None:
+    """Only what its base branch has got meanwhile, and only until the next commit of ours."""
+    work(folder)
+    kept(one)
+    theirs = by_a_person(project, other="landed\n", kept="changed\n")
+    assert frozenset() == one.taken_in()
+
+    assert 0 == git(folder, "merge", "--quiet", "--no-ff", *([] if committed else ["--no-commit"]), theirs)
+    work(folder, "mine\n", name="mine")
+    assert {b"other", b"kept"} == one.taken_in()
+    kept(one)
+    assert frozenset() == one.taken_in()
+
+
+def test_a_commit_of_papers_has_nothing_else(project: Path, folder: Path, one: StoryBranch) -> None:
+    """Another file is named, and nothing is committed; also one that an agent has committed."""
+    work(folder, "- US-1\n", name="PROJECT_MEMORY.md")
+    end = one.commit(b"papers\n", None, AT, only_papers=True)
+    work(folder, "evil\n", name="evil.py")
+    for commits in (False, True):
+        if commits:
+            assert 0 == git(folder, "add", "evil.py")
+            assert 0 == git(folder, "commit", "--quiet", "-m", "mine")
+        with pytest.raises(StoreError, match=r"PROJECT_MEMORY\.md only, and not evil\.py"):
+            one.commit(b"papers\n", None, AT, only_papers=True)
+    assert end != said(folder, "rev-parse", "HEAD")
+
+
 @pytest.mark.parametrize("happens", [conflicting, unfinished])
 def test_what_cannot_be_taken_in_leaves_the_clone_as_it_is(
     project: Path, folder: Path, one: StoryBranch, happens: Callable[[Path, Path, StoryBranch], None]

@@ -36,6 +36,7 @@ from handoffd.git.labels import (
     name_of,
     of_this_life,
     since_decision,
+    since_entered,
     since_step,
 )
 from handoffd.protocol.handoff import Absent
@@ -266,3 +267,36 @@ def test_old_ones_expire_unless_their_story_is_in_flight() -> None:
 
     assert ["bdd-0", "bdd-1", "review-1@"] == [one.ref for one in expired(STORY, now, 17.5, {"US-2"})]
     assert () == expired(STORY, now, 1, {"US-1"})
+
+
+# --- since a step was entered ----------------------------------------------------------------------
+def kept(step: str, result: str, run: str | None = "d1", by: str | None = None) -> Snapshot:
+    """Return a snapshot."""
+    label = Label(story="US-001", step=step, result=result, run=run, by=by, at=NOW)
+    return Snapshot(label=label, name=step, ref="", commit="c")
+
+
+FIRST = kept("bdd", BEGUN, None)
+FAILED, CUT_OFF, WAITED = kept("impl", "failing"), kept("impl", KEPT), kept("impl", STARTED, None)
+
+
+@pytest.mark.parametrize(
+    ("life", "since"),
+    [
+        ((FIRST,), (FIRST,)),
+        ((FIRST, kept("bdd", "pass")), (kept("bdd", "pass"),)),
+        (
+            (FIRST, kept("bdd", "pass"), FAILED, CUT_OFF, WAITED),
+            (kept("bdd", "pass"), FAILED, CUT_OFF, WAITED),
+        ),
+        ((FIRST, kept("impl", "pass"), kept("verify", "failing")), (kept("verify", "failing"),)),
+        ((FIRST, FAILED, kept("impl", RESTORED, None)), (kept("impl", RESTORED, None),)),
+        ((FIRST, replace(FAILED, commit=None)), ()),
+        ((), ()),
+    ],
+)
+def test_a_step_is_measured_since_it_was_entered(
+    life: tuple[Snapshot, ...], since: tuple[Snapshot, ...]
+) -> None:
+    """Its attempts that have not passed are behind that; a missing snapshot says nothing."""
+    assert since == since_entered(life, "impl")

@@ -10,7 +10,7 @@ import pytest
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rule_merge import Layer, Setting, merge_layers
 from handoffd.protocol.rulebook import build_rulebook, check_merged, explain, merge_trusted, sensitive_view
-from handoffd.protocol.rules import Pipeline, Rule, RuleBook, localized
+from handoffd.protocol.rules import Pipeline, Rule, RuleBook, localized, outside
 from handoffd.protocol.state import Reason
 from handoffd.settings.paths import shared
 
@@ -469,3 +469,37 @@ def test_a_text_is_given_in_the_language_asked_for() -> None:
     assert "Review" == localized({"en": "Review"}, "zh-TW")
     assert "審查" == localized({"zh-TW": "審查"}, "en")
     assert localized({}, "en") is None
+
+
+# --- what a step may write --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("patterns", "beyond"),
+    [
+        (("**", "!docs/**", "!.ai/**", "!PROJECT_*.md"), {"docs/a.md", ".ai/notes.md", "PROJECT_MEMORY.md"}),
+        (("docs/sdd.md",), {"a.py", "docs/a.md", ".ai/notes.md", "PROJECT_MEMORY.md"}),
+        (("*.py", "docs/*"), {".ai/notes.md", "PROJECT_MEMORY.md"}),
+        ((), {"a.py", "docs/a.md", ".ai/notes.md", "PROJECT_MEMORY.md"}),
+        (("**",), set()),
+    ],
+)
+def test_what_is_outside_is_read_as_in_a_gitignore(patterns: tuple[str, ...], beyond: set[str]) -> None:
+    """The last pattern that matches counts. The hand-off's files, and caches, are never outside."""
+    every = ("a.py", "docs/a.md", ".ai/notes.md", "PROJECT_MEMORY.md", ".ai/HANDOFF.md", ".ai/CHECKLIST.md",
+             "src/__pycache__/a.pyc")  # fmt: skip
+
+    assert beyond == {*outside(every, patterns)}
+
+
+def test_one_line_is_for_all_steps_that_have_no_value_of_their_own() -> None:
+    """Its origin is shown for each of them, and a later change of it waits for a person."""
+    own = "enforce_writes: fail\nsteps: {impl: {enforce_writes: revert}}\n"
+    book = _book(own)
+
+    assert {"fail"} == {rule.enforce_writes for name, rule in book.steps.items() if name != "impl"}
+    assert "revert" == book.steps["impl"].enforce_writes
+    shown = {one.dotted: one.line for one in explain([_shipped(), Layer("own", own)])}
+    assert 1 == shown["steps.verify.enforce_writes"]
+    _, held = merge_trusted(_book(), book)
+    assert "steps.verify.enforce_writes" in held
+    with pytest.raises(InvalidFile, match="allowed: warn, fail, revert"):
+        _book("enforce_writes: never\n")
