@@ -234,8 +234,8 @@ def test_repositories_inside_are_named(tmp_path: Path, mode: str) -> None:
     (library / "code.c").write_text("code\n")
     for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "Begin")):
         assert 0 == git(library, *words)
-    words = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
-    assert 0 == git(project, *words)
+    allowed = ("-c", "protocol.file.allow=always")
+    assert 0 == git(project, *allowed, "submodule", "--quiet", "add", str(library), "lib")
     assert 0 == git(project, "commit", "-qm", "With a library")
     with running(tmp_path, agent(tmp_path, INNER)) as daemon:
         daemon.verb("start", project, story="US-001")

@@ -300,7 +300,7 @@ def test_a_file_outside_of_the_scope_lowers_a_pass_as_the_rule_says(
     verdict = enforced(mode, wrote)
     assert (status, reason) == (verdict.status, verdict.reason)
     assert ("docs/a.md" in verdict.why + (verdict.error or "")) == bool(wrote and wrote.strays)
-    failing = enforced(mode, wrote, handoff(status="failing", reason="nfr_missing"))
+    failing = enforced(mode, wrote, handoff(status=Status.FAILING, reason=Reason.NFR_MISSING))
     assert (Status.FAILING, Reason.NFR_MISSING) == (failing.status, failing.reason)
 
 
