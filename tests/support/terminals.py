@@ -68,10 +68,10 @@ class Terminal:
 
 @contextmanager
 def at_terminal(*words: str, env: Mapping[str, str]) -> Iterator[Terminal]:
-    """Run `python -m handoffd` on a terminal until the context ends; its pager is `cat`."""
+    """Run `python -m handoffd` on a terminal until the context ends; its pager is `cat`, or as in `env`."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "handoffd", *words]
-    environment = {**env, "PAGER": "cat", "TERM": "xterm"}
+    environment = {"PAGER": "cat", **env, "TERM": "xterm"}
     try:
         with ending(
             subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)

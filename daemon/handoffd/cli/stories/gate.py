@@ -309,7 +309,8 @@ class Keys:
     # --- looking -----------------------------------------------------------------------------------
     def _paged(self, text: Callable[[], str]) -> Callable[[], bool]:
         def shown() -> bool:
-            click.echo_via_pager(text() + "\n", color=wants_colour(self._place.environ))
+            # None: colours as far as the pager can show them; told that it can, `less` would print raw codes.
+            click.echo_via_pager(text() + "\n", color=None if wants_colour(self._place.environ) else False)
             return False
 
         return shown

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.commands import Commands, environment
 from tests.support.controlled import Controlled
 from tests.support.supervision import gate_view
@@ -56,9 +57,9 @@ def test_one_gate_is_shown_or_is_json_and_no_key_is_asked_for(
 
 # --- keys -----------------------------------------------------------------------------------------------
 @contextmanager
-def on_screen(control: Controlled, *words: str) -> Iterator[Terminal]:
+def on_screen(control: Controlled, *words: str, **env: str) -> Iterator[Terminal]:
     """Lend the screen of the shop's gate on a terminal."""
-    with at_terminal("gate", "shop", *words, env=environment(control.runtime)) as terminal:
+    with at_terminal("gate", "shop", *words, env=environment(control.runtime, **env)) as terminal:
         terminal.wait_for(HELP)
         yield terminal
 
@@ -200,18 +201,47 @@ def test_colours_are_the_person_s_own(tmp_path: Path) -> None:
     assert {} == colours(home)
 
 
+def at_commits(control: Controlled, commits: tuple[Path, Path, str, str]) -> Path:
+    """Have the gate be about two commits of a repository; return its folder."""
+    root, _, before, after = commits
+    changes = gate_view("/srv/shop").changes
+    assert changes is not None
+    control.supervision.at_gate = {
+        "folder": str(root),
+        "changes": replace(changes, base=before, end=after),
+    }
+    return root
+
+
+@pytest.mark.parametrize(("own", "told", "in_colour"), [({}, "<-R>", True), ({"LESS": "-i"}, "<-i>", False)])
+def test_less_shows_colours_and_no_codes(
+    control: Controlled,
+    commits: tuple[Path, Path, str, str],
+    tmp_path: Path,
+    own: dict[str, str],
+    told: str,
+    in_colour: bool,
+) -> None:
+    """One that its person has set up without colours gets none."""
+    at_commits(control, commits)
+    pager = tmp_path / "less"
+    pager.write_text('#!/bin/sh\necho "<$LESS>"\nexec cat -v\n')
+    pager.chmod(0o755)
+    with on_screen(control, PAGER=str(pager), **own) as terminal:
+        terminal.type("d")
+        terminal.wait_for(told)
+        terminal.wait_for("cleared")
+        terminal.wait_for(HELP)
+        terminal.type("q")
+        assert 0 == terminal.end()
+    assert in_colour is ("^[[" in terminal.shown.partition(told)[2])
+
+
 def test_the_diff_of_the_screen_is_that_of_its_two_commits(
     control: Controlled, commits: tuple[Path, Path, str, str]
 ) -> None:
     """In the repository that the gate names."""
-    root, _, before, after = commits
-    changes = gate_view("/srv/shop").changes
-    assert changes is not None
-    new = {name: getattr(changes, name) for name in changes.__struct_fields__} | {
-        "base": before,
-        "end": after,
-    }
-    control.supervision.at_gate = {"folder": str(root), "changes": type(changes)(**new)}
+    root = at_commits(control, commits)
     (root / "docs/bdd").mkdir(parents=True)
     (root / "docs/bdd/US-001.md").write_text("# Scenarios\n\x1b[2J\n")
     with on_screen(control) as terminal:
