@@ -273,3 +273,36 @@ def test_the_last_commit_has_papers_only(tmp_path: Path, commits: bool) -> None:
         assert ["PROJECT_MEMORY.md"] == said(
             project, "diff", "--name-only", "main", "handoffd/US-001"
         ).splitlines()
+
+
+INTERNAL = f"""\
+cat > /dev/null
+mkdir -p src .git/hooks .git/info
+echo done > src/a.txt
+printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit
+chmod +x .git/hooks/pre-commit
+git config core.fsmonitor /tmp/evil
+echo docs/hidden.md >> .git/info/exclude
+echo hidden > docs/hidden.md
+{HAND_OVER}"""
+
+
+@pytest.mark.parametrize("kind", ["root", "clone"])
+def test_what_git_obeys_is_put_back(tmp_path: Path, kind: str) -> None:
+    """Without a sandbox an agent can write it; a file that its list of ignored ones hides is found."""
+    project = made(tmp_path, "warn", kind)
+    settings = agent(tmp_path, INTERNAL) | {"sandbox": {"level": "off"}}
+    with running(tmp_path, settings) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        place, found = place_of(daemon, project, kind), wrote(daemon, project)
+
+        assert [".git/config", ".git/hooks/pre-commit", ".git/info/exclude"] == found["reverted"]
+        assert ["docs/hidden.md"] == found["outside"]
+        assert not (place / ".git/hooks/pre-commit").exists()
+        assert "fsmonitor" not in (place / ".git/config").read_text()
+        assert "hidden" not in (place / ".git/info/exclude").read_text()
+        (told,) = [one for one in daemon.told(project) if one["kind"] == "warning"]
+        assert ".git/hooks/pre-commit" in told["text"]
+        kept = Path(found["kept"]) / "hooks%2Fpre-commit"
+        assert "#!/bin/sh\nexit 1\n" == kept.read_text()

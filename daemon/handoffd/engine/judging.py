@@ -468,7 +468,7 @@ def _told_of_undone(track: Track, step: str) -> tuple[Notify, ...]:
         return ()
     what = counted(wrote.undone, "file was", "files were")
     text = f"{what} put back that {step} may not write: {first_few(wrote.reverted)}"
-    why = f"the step table says enforce_writes: revert; as {step} left them, they are in {wrote.kept}"
+    why = f"as {step} left them, they are in {wrote.kept}"
     return (notice(track, "warning", text, why=why, action=command("snapshots")),)
 
 

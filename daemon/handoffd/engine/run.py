@@ -414,7 +414,7 @@ class Wrote(Struct, frozen=True, kw_only=True):
     """Others that it might not write, and that were put back as they were."""
     undone: int = 0
     kept: str | None = None
-    """The ref that has these as the step left them."""
+    """The ref, or the folder, that has these as the step left them."""
     stay: str | None = None
     """Which of the ones outside could not be put back, and why, in words."""
     fault: str | None = None

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from shlex import quote
 
 from msgspec import Struct
@@ -228,3 +230,57 @@ def _line_in(path: str) -> str:
             os.close(file)
         return os.fsdecode(text.strip())
     return ""
+
+
+# --- what git obeys -----------------------------------------------------------------------------------
+_OBEYED = ("config", "config.worktree", "commondir", "hooks", "info")
+"""Files and folders of git's own folder that say what git runs, ignores and reads."""
+_MOST_OBEYED, _LARGEST_OBEYED = 500, 1024 * 1024
+
+
+class Obeyed(Struct, frozen=True, array_like=True):
+    """A file that git obeys: its mode and what it holds, of a link where it leads."""
+
+    mode: int
+    content: bytes
+
+
+def obeyed_in(repository: Repository) -> dict[str, Obeyed]:
+    """Return the files that git obeys in a repository, by their path from its own folder. Blocks.
+
+    Large ones are left out, and samples of hooks; links are not followed.
+    """
+    found: dict[str, Obeyed] = {}
+    pending = list(_OBEYED)
+    while pending and len(found) < _MOST_OBEYED:
+        path = pending.pop()
+        with suppress(OSError):
+            place = os.path.join(repository.folder, path)
+            status = os.lstat(place)
+            if stat.S_ISDIR(status.st_mode):
+                pending += [f"{path}/{name}" for name in os.listdir(place) if not name.endswith(".sample")]
+            elif stat.S_ISLNK(status.st_mode):
+                found[path] = Obeyed(stat.S_IFLNK, os.fsencode(os.readlink(place)))
+            elif stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_OBEYED:
+                found[path] = Obeyed(stat.S_IMODE(status.st_mode), Path(place).read_bytes())
+    return found
+
+
+def obey_again(repository: Repository, path: str, was: Obeyed | None) -> None:
+    """Have a file that git obeys as it was, None: gone; a link in place of one of its folders goes, too.
+
+    Raises OSError.
+    """
+    place, parts = repository.folder, path.split("/")
+    for part in parts:
+        place = os.path.join(place, part)
+        is_folder = os.path.isdir(place) and not os.path.islink(place)
+        if os.path.lexists(place) and (part is parts[-1] or not is_folder):
+            shutil.rmtree(place) if is_folder else os.unlink(place)
+        if part is not parts[-1] and was is not None:
+            os.makedirs(place, exist_ok=True)
+    if was is not None and was.mode == stat.S_IFLNK:
+        os.symlink(was.content, os.fsencode(place))
+    elif was is not None:
+        with open(place, "xb", opener=lambda name, flags: os.open(name, flags, was.mode)) as file:
+            file.write(was.content)

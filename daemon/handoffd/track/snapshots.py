@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import msgspec
 import structlog
@@ -45,7 +46,7 @@ from handoffd.git.labels import (
     since_decision,
     since_step,
 )
-from handoffd.git.repository import NO_REPOSITORY, repository_at
+from handoffd.git.repository import NO_REPOSITORY, Obeyed, obey_again, obeyed_in, repository_at
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, shadow_of
 from handoffd.protocol.rules import Rule, RuleBook, outside
@@ -90,6 +91,7 @@ class TrackSnapshots:
             return
         if label.result in {BEGUN, STARTED}:
             before = decision.track  # where the attempt begins: a story may have got its place just now
+            await self._note_obeyed(before)
             if self._unkept or not self._files.settings.snapshots:
                 await self._stamp(before)
         if label.result == STARTED and now - self._made_at < AT_ONCE_S and not self._takes_in(before):
@@ -139,7 +141,11 @@ class TrackSnapshots:
         rule = rules.steps.get(dispatch.step) if dispatch is not None else None
         if rule is None or dispatch is None or not ledger.automatic or dispatch.stop is StopReason.ABORT:
             return None
-        work = partial(self._found, track, rule, run_dir)
+
+        def work() -> Wrote:
+            undone = self._obey_again(track, run_dir)  # first: lists of ignored files are among it
+            return _with_obeyed(self._found(track, rule, run_dir), undone, run_dir)
+
         try:
             return await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
         except StoreError as error:
@@ -202,6 +208,34 @@ class TrackSnapshots:
         )  # fmt: skip
         _note(run_dir, replace(undoing, wrote=wrote, done=True))
         return wrote
+
+    # --- what git obeys ---------------------------------------------------------------------------
+    async def _note_obeyed(self, track: Track) -> None:
+        """Note what hooks, settings and lists of a repository are where an attempt begins."""
+        dispatch = track.ledger.dispatch
+        if dispatch is not None:
+            folder, run_dir = track.works_in(self._key.project).folder, self._services.run_dir(dispatch.id)
+            with suppress(StoreError):
+                await self._making.asked(partial(_noted, folder, run_dir), LIMIT_S)
+
+    def _obey_again(self, track: Track, run_dir: Path) -> tuple[str, ...]:
+        """Undo what an attempt has changed of these; return the names, also what a crash has cut off."""
+        with suppress(OSError, msgspec.DecodeError, StoreError):
+            was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
+            repository = repository_at(track.works_in(self._key.project).folder)
+            now = obeyed_in(repository)
+            (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
+            for path in sorted(one for one in was | now if was.get(one) != now.get(one)):
+                place = os.path.join(repository.folder, path)
+                if os.path.lexists(place) and os.lstat(place).st_ctime_ns > _left_at(run_dir):
+                    continue  # by others, after the attempt
+                with suppress(StoreError):  # its name may be too long
+                    content = now[path].content if path in now else b""
+                    replace_text(run_dir / _UNDONE / quote(path, safe=""), content)
+                obey_again(repository, path, was.get(path))
+        with suppress(OSError):
+            return tuple(sorted(f".git/{unquote(name)}" for name in os.listdir(run_dir / _UNDONE)))
+        return ()
 
     # --- without a repository --------------------------------------------------------------------
     async def _stamp(self, track: Track) -> None:
@@ -318,6 +352,22 @@ MOST_NAMED = 200
 """Files that are named of one step's."""
 _LONGEST = 300
 _UNDOING = "wrote.json"
+
+
+_GIT, _UNDONE = "git.json", "undone"
+
+
+def _noted(folder: str, run_dir: Path) -> None:
+    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(run_dir / _GIT, msgspec.json.encode(obeyed_in(repository_at(folder))), durable=False)
+
+
+def _with_obeyed(wrote: Wrote, undone: tuple[str, ...], run_dir: Path) -> Wrote:
+    """Return what a step has changed, with the files of git's own that were put back."""
+    if not undone:
+        return wrote
+    kept = " and ".join(filter(None, (wrote.kept, str(run_dir / _UNDONE))))
+    return replace(wrote, reverted=(*undone, *wrote.reverted), undone=len(undone) + wrote.undone, kept=kept)
 
 
 class Undoing(Struct, frozen=True, kw_only=True):
