@@ -12,6 +12,7 @@ from tests.support.dying import VARIABLE
 from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
 from tests.support.repositories import git, said
+from tests.support.sandboxes import require_namespaces
 
 ASTRAY = f"""\
 cat > /dev/null
@@ -306,3 +307,29 @@ def test_what_git_obeys_is_put_back(tmp_path: Path, kind: str) -> None:
         assert ".git/hooks/pre-commit" in told["text"]
         kept = Path(found["kept"]) / "hooks%2Fpre-commit"
         assert "#!/bin/sh\nexit 1\n" == kept.read_text()
+
+
+WAITING = f"""\
+cat > /dev/null
+mkdir -p src
+echo begun > src/a.txt
+until test -e src/go; do sleep 0.05; done
+mkdir -p .git/info
+echo docs/hidden.md >> .git/info/exclude
+{HAND_OVER}"""
+
+
+def test_what_a_sandbox_keeps_from_an_agent_stays_as_a_person_has_changed_it(tmp_path: Path) -> None:
+    """The lists of ignored files are within an agent's reach, and are put back."""
+    require_namespaces()
+    project = made(tmp_path, "warn", "root")
+    settings = agent(tmp_path, WAITING) | {"sandbox": {"level": "namespaces"}}
+    with running(tmp_path, settings) as daemon:
+        daemon.verb("start", project, story="US-001")
+        eventually_sync((project / "src/a.txt").exists)
+        assert 0 == git(project, "remote", "add", "upstream", "https://example.org/shop.git")
+        (project / "src/go").touch()
+        daemon.wait_at(project, "done", "pass")
+
+        assert [".git/info/exclude"] == wrote(daemon, project)["reverted"]
+        assert "upstream" == said(project, "remote").strip()

@@ -233,8 +233,11 @@ def _line_in(path: str) -> str:
 
 
 # --- what git obeys -----------------------------------------------------------------------------------
-_OBEYED = ("config", "config.worktree", "commondir", "hooks", "info")
-"""Files and folders of git's own folder that say what git runs, ignores and reads."""
+_OBEYED = (
+    "config", "config.worktree", "commondir", "hooks",
+    "info/exclude", "info/attributes", "info/sparse-checkout", "info/grafts",
+)  # fmt: skip
+"""Files and folders of git's own folder that say what git runs, ignores and reads; `git gc` writes none."""
 _MOST_OBEYED, _LARGEST_OBEYED = 500, 1024 * 1024
 
 

@@ -31,6 +31,8 @@ from handoffd.engine.wording import command_for, first_few, shortened
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.base import EXIT
 from handoffd.execute.checks import Stamp, stamps_below
+from handoffd.execute.run import claimed
+from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import StoryBranch
@@ -223,9 +225,10 @@ class TrackSnapshots:
         with suppress(OSError, msgspec.DecodeError, StoreError):
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             repository = repository_at(track.works_in(self._key.project).folder)
-            now = obeyed_in(repository)
+            now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
+            changed = sorted(one for one in was | now if was.get(one) != now.get(one))
             (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
-            for path in sorted(one for one in was | now if was.get(one) != now.get(one)):
+            for path in (one for one in changed if one.partition("/")[0] not in kept_from):
                 place = os.path.join(repository.folder, path)
                 if os.path.lexists(place) and os.lstat(place).st_ctime_ns > _left_at(run_dir):
                     continue  # by others, after the attempt
@@ -360,6 +363,13 @@ _GIT, _UNDONE = "git.json", "undone"
 def _noted(folder: str, run_dir: Path) -> None:
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_text(run_dir / _GIT, msgspec.json.encode(obeyed_in(repository_at(folder))), durable=False)
+
+
+def _out_of_reach(run_dir: Path) -> Sequence[str]:
+    """Return what the sandbox of a run kept as it was: what has changed of it, a person has changed."""
+    run = claimed(run_dir)
+    start = run.start_record() if run is not None else None
+    return GUARDED if start is not None and start.sandbox in {STRICT, NAMESPACES} else ()
 
 
 def _with_obeyed(wrote: Wrote, undone: tuple[str, ...], run_dir: Path) -> Wrote:
