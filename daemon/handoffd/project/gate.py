@@ -48,7 +48,7 @@ from handoffd.journal.journal import Journal
 from handoffd.journal.records import StoredRun
 from handoffd.project.project import Project
 from handoffd.project.status import waits_at_gate
-from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.rules import DONE, RuleBook, outside
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
@@ -249,12 +249,8 @@ def _changed_file(one: Difference, rules: RuleBook, story: str | None) -> Change
 
 def may_write(rules: RuleBook, step: str, story: str | None, path: str) -> bool:
     """Return whether the step table lets a step write a path; a step that it does not have may write any."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a gate needs it)
-
     rule = rules.steps.get(step)
-    if rule is None:
-        return True
-    return GitIgnoreSpec.from_lines(expand(pattern, story) for pattern in rule.claude_writes).match_file(path)
+    return rule is None or not outside([path], [expand(pattern, story) for pattern in rule.claude_writes])
 
 
 # --- the tests ----------------------------------------------------------------------------------------

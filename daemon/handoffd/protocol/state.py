@@ -187,7 +187,7 @@ class State(BaseModel):
     tests: TestCounts | None = Field(None, description="Test results of the attempt.")
     failing_tests: tuple[str, ...] = Field((), description="Names of the tests that fail.")
     lint_pass: bool | None = Field(None, strict=True, description="Result of the rule's post_check.")
-    files_changed: tuple[str, ...] = Field((), description="Files the attempt changed.")
+    files_changed: tuple[str, ...] = Field((), description="Files the step changed.")
     blocked_by: tuple[str, ...] = Field(
         (), description="Stories that must be done first; max_attempts_exceeded is reserved."
     )

@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 from tests.support.eventually import eventually_sync
 
-from handoffd.errors import Refused
+from handoffd.errors import Refused, StoreError
 from handoffd.execute import module_start
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
+    MAX_STAMPED,
     MAX_TRIES,
     CheckContext,
     check_run,
@@ -29,6 +30,7 @@ from handoffd.execute.checks import (
     ready_test_run,
     report_of,
     runs_of,
+    stamps_below,
     test_run_spec,
     test_words,
     tried_again,
@@ -360,3 +362,39 @@ def test_a_dispatch_has_its_executor_and_all_tries_of_all_checks() -> None:
     assert "d1" == names[0]
     assert {"d1.baseline", "d1.tests", "d1.rest", "d1.second", "d1.post", f"d1.rest.{MAX_TRIES}"} <= {*names}
     assert 1 + 5 * MAX_TRIES == len({*names}) == len(names)
+
+
+# --- what files are ---------------------------------------------------------------------------------
+def test_a_stamp_tells_whether_a_file_has_changed(tmp_path: Path) -> None:
+    """By what it holds, its mode and where it leads; a file that was only touched is the same."""
+    for name in ("same", "changed", "program", "gone"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("same")
+    before = stamps_below(tmp_path, {})
+    os.utime(tmp_path / "same", (0, 0))
+    (tmp_path / "changed").write_text("CHANGED")
+    (tmp_path / "program").chmod(0o755)
+    (tmp_path / "gone").unlink()
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("changed")
+    now = stamps_below(tmp_path, before)
+
+    assert {"changed", "program", "link"} == {
+        name for name, stamp in now.items() if stamp.digest != before[name].digest
+    }
+    assert {"gone"} == {*before} - {*now}
+    assert now == stamps_below(tmp_path, now)
+
+
+def test_what_tools_keep_and_what_is_ignored_has_no_stamp(tmp_path: Path) -> None:
+    """The list of ignored files is the one of the root; a folder of too many files has none at all."""
+    for name in ("src/a.py", "build/a.o", "node_modules/b.js", ".ai/STATE.json", "c.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text("/build\n*.log\n")
+    assert {".gitignore", "src/a.py"} == {*stamps_below(tmp_path, {})}
+
+    for number in range(MAX_STAMPED):
+        (tmp_path / "src" / f"{number}").touch()
+    with pytest.raises(StoreError, match="too much"):
+        stamps_below(tmp_path, {})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.support.repositories import divided, git
 
-from handoffd.git.repository import repository_of, unfinished_in
+from handoffd.git.repository import obey_again, obeyed_in, repository_at, repository_of, unfinished_in
 
 
 @pytest.fixture
@@ -88,3 +89,29 @@ def test_a_folder_without_a_repository_has_none(tmp_path: Path) -> None:
 
     assert repository_of(str(folder)) == repository_of(str(tmp_path))
     assert repository_of("/proc") is None
+
+
+def test_what_git_obeys_is_as_it_was_again(repository: Path, tmp_path: Path) -> None:
+    """Also where links lead elsewhere: what is there stays."""
+    folder, elsewhere = repository / ".git", tmp_path / "elsewhere"
+    (folder / "hooks/pre-push").write_text("exit 0\n")
+    (folder / "info").mkdir(exist_ok=True)
+    (folder / "info/exclude").write_text("*.log\n")
+    elsewhere.mkdir()
+    (elsewhere / "exclude").write_text("theirs\n")
+    before = obeyed_in(repository_at(str(repository)))
+    (folder / "hooks/pre-push").chmod(0o755)
+    (folder / "hooks/post-checkout").mkdir()
+    (folder / "hooks/post-checkout/inside").write_text("exit 1\n")
+    shutil.rmtree(folder / "info")
+    (folder / "info").symlink_to(elsewhere)
+    (folder / "config").unlink()
+    (folder / "config").symlink_to("/dev/null")
+
+    now = obeyed_in(repository_at(str(repository)))
+    for path in sorted(one for one in before | now if before.get(one) != now.get(one)):
+        obey_again(repository_at(str(repository)), path, before.get(path))
+
+    assert before == obeyed_in(repository_at(str(repository)))
+    assert "*.log\n" == (folder / "info/exclude").read_text()
+    assert "theirs\n" == (elsewhere / "exclude").read_text()
