@@ -189,6 +189,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=waits_at_gate(project, track.track),
+        to_land=(following or "").startswith(command_for(project.root, "land")),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
