@@ -213,7 +213,7 @@ class TrackView(Struct, frozen=True, kw_only=True):
     completed_at: Moment | None
     tests: TestCounts | None
     tests_measured: bool | None
-    """Whether the daemon counted `tests`; false: an agent claimed them; null: there are none."""
+    """Whether the daemon counted `tests`, in this step or an earlier one; false: an agent claims them."""
     failing_tests: tuple[str, ...]
     lint_pass: bool | None
     blocked_by: tuple[str, ...]
