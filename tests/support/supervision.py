@@ -61,9 +61,19 @@ def track_view(**changes: Any) -> TrackView:
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
         "blocked_by": (), "backlog": (), "parked": (), "steps": STEPS,
         "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop", "gate": True,
-        "next_by_itself": False, "review_suggested": False,
+        "next_by_itself": False, "review_suggested": False, "to_land": False,
     }  # fmt: skip
     return TrackView(**values | changes)
+
+
+def whereabouts(root: str, **changes: Any) -> Whereabouts:
+    """Return where a story is that waits to be landed, with `changes`."""
+    values: dict[str, Any] = {
+        "branch": "handoffd/US-001", "onto": "main", "commits": 2, "would": "merge", "files": 3,
+        "conflicts": (), "says": "2 commits; landing merges 3 files into main, which has moved on",
+        "command": f"handoffd land {root} --story US-001",
+    }  # fmt: skip
+    return Whereabouts(**values | changes)
 
 
 def gate_view(root: str, **changes: Any) -> GateView:

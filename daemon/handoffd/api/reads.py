@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial, reduce
 from math import inf
@@ -46,7 +47,15 @@ from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import UNITS, Footprint, Scope, Usage
 from handoffd.engine.track import TrackKey, own_story
-from handoffd.engine.views import GateInShort, IdleSchedule, Peek, ProjectView, ScheduleView, TrackView
+from handoffd.engine.views import (
+    GateInShort,
+    IdleSchedule,
+    Peek,
+    ProjectView,
+    ScheduleView,
+    TrackView,
+    Whereabouts,
+)
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.base import EXIT, SPEC, RunSpec
@@ -77,6 +86,10 @@ REPORT_SINCE: Final = "12h"
 """How far a report reaches back if no time is given: one night."""
 _REPORT: Final = "handoffd report --since 12h"
 
+MOST_PLACES: Final = 20
+PLACES_S: Final = 3.0
+"""Of how many finished stories, and for how long, git is asked where they are when many are shown."""
+
 LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
 
@@ -104,7 +117,8 @@ class Reads(Past):
     async def status(self, project: str | None = None) -> StatusAnswer:
         """Return every project's status, or one's."""
         if project is None:
-            shown = [await self.status_of(view) for view in await self._supervision.views()]
+            views = await self._placed(await self._supervision.views())
+            shown = [await self.status_of(view) for view in views]
         else:
             shown = [await self.project_in_full(project)]
         return StatusAnswer(
@@ -186,7 +200,7 @@ class Reads(Past):
 
     async def _reviewed(self, root: str, track: TrackView) -> TrackView:
         if track.step == DONE and track.workspace is not None and track.story is not None:
-            return replace(track, whereabouts=await self._supervision.whereabouts(root, track.story))
+            return _placed_at(track, await self._supervision.whereabouts(root, track.story))
         if not track.gate:
             return track
         try:
@@ -194,6 +208,20 @@ class Reads(Past):
         except Refused:  # it was decided just now
             return track
         return replace(track, review=review)
+
+    async def _placed(self, views: Iterable[ProjectView]) -> list[ProjectView]:
+        """Return the views with where the stories are that wait to be landed, and what that would do.
+
+        Git is asked about a few stories, for a few seconds; of the others a view says as much as before.
+        """
+        views, found = list(views), dict[tuple[str, str], Whereabouts | None]()
+        waiting = [(view.project, track.story) for view in views for track in view.tracks if track.to_land]
+        with anyio.move_on_after(PLACES_S):
+            for root, story in waiting[:MOST_PLACES]:
+                with suppress(HandoffdError):  # removed, or taken up again just now
+                    if story is not None:
+                        found[root, story] = await self._supervision.whereabouts(root, story)
+        return [_placed_in(view, found) if found else view for view in views]
 
     async def _footprints(self, root: str) -> dict[str, Footprint | None]:
         """Return memory and tasks of the latest ended attempt, by track."""
@@ -272,7 +300,8 @@ class Reads(Past):
         if begin >= end:
             raise Refused("the report would end before it begins", code="BAD_ARGUMENT", hint=_REPORT)
         night = await self.journal.past.night(Part(project=root, since=begin, until=end))
-        views = await self._supervision.views() if root is None else (await self._supervision.view(root),)
+        shown = await self._supervision.views() if root is None else (await self._supervision.view(root),)
+        views = await self._placed(shown)
         schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
         fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
@@ -377,6 +406,19 @@ def _gate_in_short(
         step=track.step, since=since.get((view.project, track.track)),
         command=command_for(view.project, "gate", *own),
     )  # fmt: skip
+
+
+def _placed_in(view: ProjectView, found: Mapping[tuple[str, str], Whereabouts | None]) -> ProjectView:
+    tracks = (_placed_at(track, found.get((view.project, track.story or ""))) for track in view.tracks)
+    return replace(view, tracks=tuple(tracks))
+
+
+def _placed_at(track: TrackView, where: Whereabouts | None) -> TrackView:
+    """Return a track with where its work is; what to type follows from that, as landing may have to fail."""
+    if where is None:
+        return track
+    following = where.command if track.to_land else track.next_command
+    return replace(track, whereabouts=where, next_command=following)
 
 
 def _in_short(view: ProjectView) -> ProjectInShort:

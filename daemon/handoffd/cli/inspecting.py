@@ -13,7 +13,7 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
-from handoffd.cli.status_report import whereabouts
+from handoffd.cli.status_report import placed
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place, by_name, in_utf8
@@ -254,7 +254,7 @@ def told(answer: dict[str, Any]) -> list[str]:
     lines += [f"  source: {plain(answer['source'])}"] if answer["source"] else []
     if where := answer.get("whereabouts"):  # older daemons send none
         following = plain(by_name(where["command"], {**answer, "called": answer["name"]}))
-        lines += [f"  branch: {plain(where['branch'])}, {whereabouts(where)}", f"  next: {following}"]
+        lines += [f"  branch: {placed(where)}", f"  next: {following}"]
     if answer["text"] is None:
         gone = "its text is no longer kept; see `handoffd events --json`"
         return [*lines, f"  {gone if answer['title'] else 'it has no text'}"]

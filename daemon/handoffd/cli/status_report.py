@@ -226,6 +226,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
 
         review = plain(by_name(command_for(project["project"], "review"), project))
         yield f"a review of the project is suggested: {review}"
+    if track.get("whereabouts"):  # older daemons send none
+        yield f"branch: {shorten(placed(track['whereabouts']), width)}"
     if whole:
         yield from _details(project, track)
     if whole and track.get("review"):  # older daemons send none
@@ -244,9 +246,8 @@ def _details(project: Json, track: Json) -> Iterator[str]:
         yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}{ask}{session}"
     if track.get("workspace"):
         yield f"works in: {plain(track['workspace'])}"
-    if track.get("branch"):
-        where = track.get("whereabouts")  # older daemons send none
-        yield f"branch: {plain(track['branch'])}{f', {whereabouts(where)}' if where else ''}"
+    if track.get("branch") and not track.get("whereabouts"):
+        yield f"branch: {plain(track['branch'])}"
     if track.get("model"):
         yield f"model: {plain(track['model'])}"
     if took := track.get("footprint"):
@@ -272,22 +273,9 @@ def _details(project: Json, track: Json) -> Iterator[str]:
             yield f"{word}: {', '.join(map(plain, track[key]))}"
 
 
-def whereabouts(where: Json) -> str:
-    """Return what landing the branch of a finished story would do."""
-    from handoffd.engine.wording import counted, first_few
-
-    commits, onto = counted(where["commits"], "commit"), plain(where["onto"] or "")
-    files = counted(where["files"], "file")
-    match where["would"]:
-        case "landed":
-            return f"and all of it is on {onto}"
-        case "forward":
-            return f"{commits}; landing brings {files} to {onto}"
-        case "merge":
-            return f"{commits}; landing merges {files} into {onto}, which has moved on"
-        case "conflict":
-            return f"{commits}; landing on {onto} would conflict in {first_few(where['conflicts'])}"
-    return "and what is checked out is not a branch to land on"
+def placed(where: Json) -> str:
+    """Return where the work of a finished story is, and what landing it would do."""
+    return plain(f"{where['branch']}, {where['says']}")
 
 
 def _backlog(track: Json, width: int) -> str:
@@ -439,7 +427,7 @@ def _group_of(project: Json, track: Json, *, daemon: bool) -> int:
     if track["story"] is None:
         return _RESTS
     if track["step"] == _DONE:
-        return _NEEDS if following.startswith("handoffd land ") else _RESTS
+        return _NEEDS if track.get("to_land", following.startswith("handoffd land ")) else _RESTS
     if following.startswith(("handoffd start ", "handoffd continue ")) and "--force" not in following:
         return _RESTS  # it was aborted
     by_hand = project["level"] < 2 and not track.get("gate") and track["status"] == "pending"
@@ -532,7 +520,7 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
         fixing = command_for(root, "trust" if project.get("held") else "status")
         following = repair_command(root, project["condition"]) or fixing
     elif track["step"] == _DONE:
-        why, following = "not merged yet", track["next_command"]
+        why, following = _unlanded(track.get("whereabouts")), track["next_command"]
     elif track.get("gate"):
         own = ("--story", track["story"]) if len(project["tracks"]) > 1 else ()
         why, following = "your review", command_for(root, "gate", *own)
@@ -541,6 +529,14 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
     since = track["completed_at"] if track is not None else project.get("since")
     age = f"for {_age(since, at)}: " if since and at else ""
     return f"{age}{why}", plain(by_name(following.split("  # ")[0], project))
+
+
+def _unlanded(where: Json | None) -> str:
+    from handoffd.engine.wording import first_few
+
+    if where is None or where["would"] != "conflict":
+        return "not merged yet"
+    return f"conflicts with {where['onto']} in {first_few(where['conflicts'])}"
 
 
 def _at_work(track: Json, at: str | None) -> str:

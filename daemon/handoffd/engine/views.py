@@ -213,7 +213,7 @@ class TrackView(Struct, frozen=True, kw_only=True):
     completed_at: Moment | None
     tests: TestCounts | None
     tests_measured: bool | None
-    """Whether the daemon counted `tests`; false: an agent claimed them; null: there are none."""
+    """Whether the daemon counted `tests`, in this step or an earlier one; false: an agent claims them."""
     failing_tests: tuple[str, ...]
     lint_pass: bool | None
     blocked_by: tuple[str, ...]
@@ -229,6 +229,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The steps of its pipeline in passing order, for progress displays."""
     gate: bool = False
     """Whether it waits at a step that a person decides."""
+    to_land: bool = False
+    """Whether it is done, and its branch waits to be landed by a person."""
     activity: str | None = None
     """What the running executor did last, by its own output; one line."""
     last_output_at: Moment | None = None
@@ -256,7 +258,7 @@ class TrackView(Struct, frozen=True, kw_only=True):
     review: GateView | None = None
     """What a person needs to decide the gate that it waits at, when one project is asked for."""
     whereabouts: Whereabouts | None = None
-    """Where its work is once it is done in a clone, when one project is asked for."""
+    """Where its work is once it is done in a clone; of all projects, while it waits to be landed."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
     paused_by: str | None = None
@@ -405,7 +407,7 @@ class LandingRequest(Struct, frozen=True, kw_only=True):
 class LandedView(Struct, frozen=True, kw_only=True):
     """The outcome of a landing; it goes on while only the story is known. `told` is by a command.
 
-    `onto` is the branch that has it now, and ends at `commit`; `files` have changed there.
+    `onto` has it now and ends at `commit`; `files` changed there, `tests` ran on it. `already`: it had all.
     """
 
     story: str
@@ -413,9 +415,7 @@ class LandedView(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     files: int = 0
     tests: TestCounts | None = None
-    """Of the project's tests on the merged files; null: none were run."""
     already: bool = False
-    """Whether all of it was there before."""
     to: str | None = None
     how: LandedBy = "merge"
     told: str | None = None
@@ -423,24 +423,24 @@ class LandedView(Struct, frozen=True, kw_only=True):
 
 
 Would = Literal["landed", "forward", "merge", "conflict", "unknown"]
-"""What a landing would find: all is there already; nothing but the story is new; both sides have news, which
-fit or conflict; or there is no branch to land on."""
+"""All is there; only the story is new; both sides have news that fit or conflict; or no branch to land on."""
 
 
 class Whereabouts(Struct, frozen=True, kw_only=True):
-    """Where the work of a story is once it is over."""
+    """Where the work of a story is once it is over.
+
+    `onto` is the branch that it would land on: it lacks `commits`, and `files` would change there. `says` is
+    that in words; `command` lands the story, merges it by hand, or throws away what is landed.
+    """
 
     branch: str
     onto: str | None
-    """The branch that it would land on."""
     commits: int
-    """How many commits of it that has not."""
     would: Would
     files: int
-    """How many files would change there."""
     conflicts: tuple[str, ...]
+    says: str
     command: str | None
-    """What to type: it lands the story, merges it by hand, or throws away what is landed."""
 
 
 class SnapshotsView(Struct, frozen=True, kw_only=True):

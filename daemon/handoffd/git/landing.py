@@ -80,6 +80,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     files: int = 0
     """How many files would change there."""
     conflicts: tuple[str, ...] = ()
+    tips: tuple[str, str] = ("", "")
+    """Where the story's branch and the other one ended: the same two are not merged on trial again."""
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -156,8 +158,13 @@ class Landing:
             return merge
 
     @disk_faults()
-    def foreseen(self, story: str, onto: str | None) -> Outlook | None:
-        """Return what a landing would do; None where the story has no branch. Changes nothing."""
+    def foreseen(self, story: str, onto: str | None, known: Outlook | None = None) -> Outlook | None:
+        """Return what a landing would do; None where the story has no branch. Changes nothing.
+
+        `known`: what was found before, which holds while neither branch has moved.
+        """
+        if known is not None and known == self._still(story, onto, known):
+            return known
         with self._worktree.opened(LIMIT_S) as (repository, git), TemporaryDirectory() as git.scratch:
             ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
             branch = branch_of(repository, story)
@@ -167,15 +174,25 @@ class Landing:
             if ref is None or not was or ref == f"{HEADS}{branch}":
                 return Outlook(branch=branch, onto=None, commits=0, would="unknown")
             commits = int(git.run("rev-list", "--count", end, f"^{was}"))
-            known = Outlook(branch=branch, onto=ref.removeprefix(HEADS), commits=commits, would="landed")
+            found = Outlook(
+                branch=branch, onto=ref.removeprefix(HEADS), commits=commits, would="landed", tips=(end, was)
+            )
             if not commits:
-                return known
+                return found
             if git.is_so("merge-base", "--is-ancestor", was, end):
-                return replace(known, would="forward", files=_differing(git, was, end))
+                return replace(found, would="forward", files=_differing(git, was, end))
             tree, conflicts = merged_tree(git, self._worktree, was, end)
             if conflicts:
-                return replace(known, would="conflict", conflicts=tuple(conflicts))
-            return replace(known, would="merge", files=_differing(git, was, tree))
+                return replace(found, would="conflict", conflicts=tuple(conflicts))
+            return replace(found, would="merge", files=_differing(git, was, tree))
+
+    def _still(self, story: str, onto: str | None, known: Outlook) -> Outlook:
+        """Return what is known, with the branches as they are now; reads refs alone."""
+        repository = self._worktree.repository()
+        ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder) or ""
+        branch = branch_of(repository, story)
+        tips = end_of(repository, f"{HEADS}{branch}"), end_of(repository, ref)
+        return replace(known, branch=branch, onto=ref.removeprefix(HEADS), tips=tips)
 
     @disk_faults()
     def news(self, story: str, onto: str | None) -> News:

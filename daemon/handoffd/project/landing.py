@@ -26,7 +26,7 @@ from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEviden
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
-from handoffd.engine.wording import command_for, first_few
+from handoffd.engine.wording import command_for, counted, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
@@ -188,12 +188,16 @@ class Landings:
         Raises StoreError where git cannot say.
         """
         onto = await to_thread.run_sync(self._onto, story)
-        found = await self._asked(partial(self._git.foreseen, story, onto))
+        known = self._services.outlooks.pop((self.project.root, story), None)
+        found = await self._asked(partial(self._git.foreseen, story, onto, known))
         if found is None:
             return None
+        if found.would != "landed":  # a person is waited for
+            self._services.outlooks[self.project.root, story] = found
         return Whereabouts(
             branch=found.branch, onto=found.onto, commits=found.commits, would=found.would, files=found.files,
-            conflicts=found.conflicts[:MOST_LISTED], command=self._to_type(story, found),
+            conflicts=found.conflicts[:MOST_LISTED], says=_in_words(found),
+            command=self._to_type(story, found),
         )  # fmt: skip
 
     def _to_type(self, story: str, found: Outlook) -> str | None:
@@ -458,6 +462,21 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
+
+
+def _in_words(found: Outlook) -> str:
+    """Return what landing a story would do: the same words on every screen."""
+    commits, files = counted(found.commits, "commit"), counted(found.files, "file")
+    match found.would:
+        case "landed":
+            return f"all of it is on {found.onto}"
+        case "forward":
+            return f"{commits}; landing brings {files} to {found.onto}"
+        case "merge":
+            return f"{commits}; landing merges {files} into {found.onto}, which has moved on"
+        case "conflict":
+            return f"{commits}; landing on {found.onto} would conflict in {first_few(found.conflicts)}"
+    return "what is checked out is not a branch to land on"
 
 
 def _is_same(goes_on: LandingRequest, asked: LandingRequest) -> bool:

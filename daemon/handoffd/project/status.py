@@ -189,6 +189,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=waits_at_gate(project, track.track),
+        to_land=(following or "").startswith(command_for(project.root, "land")),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
@@ -293,6 +294,8 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
     state, dispatch, where = track.state, track.ledger.dispatch, track.ledger.workspace
     if state is None:
         return None
+    measured = track.ledger.facts.tests  # a later step that runs no tests repeats them as its own claim
+    tests = measured or state.tests
     return TrackView(
         track=name, story=state.story, task_type=state.task_type, step=state.step,
         attempt=state.attempt, max_attempts=state.max_attempts, status=state.status.value,
@@ -304,8 +307,8 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         session=dispatch.session if dispatch else None,
         pid=None, elapsed_min=None, timeout_min=state.timeout_min,
         dispatched_at=state.dispatched_at, completed_at=state.completed_at,
-        tests=state.tests,
-        tests_measured=None if state.tests is None else state.tests == track.ledger.measured,
+        tests=tests,
+        tests_measured=None if tests is None else measured is not None,
         failing_tests=state.failing_tests, lint_pass=state.lint_pass,
         blocked_by=state.blocked_by, human_note=state.human_note, last_error=state.last_error,
         waits_for=None, next_command=None, steps=(),

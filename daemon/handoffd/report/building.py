@@ -144,19 +144,19 @@ def _why(view: ProjectView, track: TrackView) -> str | None:
     if track.status == Status.RUNNING or track.story is None:
         return None
     if track.step == DONE:
-        lands = (track.next_command or "").startswith(command_for(view.project, "land"))
-        return f"done, to be landed from the branch {track.branch}" if lands else None
+        where, from_branch = track.whereabouts, f"done, to be landed from the branch {track.branch}"
+        return None if not track.to_land else from_branch if where is None else f"done, {where.says}"
     by_hand = view.level < 2 and not track.gate and track.status == Status.PENDING
     return None if by_hand else track.waits_for
 
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
-    called = view.called or view.name
+    called, ours = view.called or view.name, command.startswith("handoffd ")
     return WaitingStory(
         project=view.project, name=called, story=track.story if track else None,
         step=track.step if track and track.step != DONE else None, why=why,
         since=track.completed_at if track else view.since,
-        command=command.replace(quote(view.project), quote(called)),
+        command=command.replace(quote(view.project), quote(called)) if ours else command,
     )  # fmt: skip
 
 

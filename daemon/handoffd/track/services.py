@@ -42,6 +42,7 @@ from handoffd.execute.sandbox.planning import (
     repository_of,
 )
 from handoffd.files.run_removal import bytes_below
+from handoffd.git.landing import Outlook
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import WORKSPACES, top_of_clone
 from handoffd.inspection.own_files import Texts
@@ -176,6 +177,8 @@ class Services(Struct, kw_only=True):
     """What projects want started by the clock."""
     clone_space: CloneSpace = field(default_factory=CloneSpace)
     """How much clones take, where the settings limit that."""
+    outlooks: dict[tuple[str, str], Outlook] = field(default_factory=dict)
+    """What landing the stories would do that wait for a person to land them, by root and story."""
     secret_files: tuple[str, ...] = ()
     """The settings file, and the files that it names for secrets."""
     told_of_disks: set[int] = field(default_factory=set)

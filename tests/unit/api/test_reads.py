@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.support.notices import NOTICE, MemoryDesk
 from tests.support.recorded import spoil
 from tests.support.runs import run_spec
-from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.support.supervision import MemorySupervision, project_view, track_view, whereabouts
 from tests.unit.journal.making import KEY, NOW, dispatch, parcel, record, track
 
 from handoffd.api.answers import HeldBack, HistoryGap, SinkBacklog, WaitingMatter
@@ -34,7 +34,6 @@ from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.notice import Opening, Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.engine.views import Whereabouts
 from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.execute.runner import capture
 from handoffd.journal.journal import Journal
@@ -118,11 +117,8 @@ async def test_the_status_of_one_project_has_the_screen_of_its_gate(
 async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
     supervision: MemorySupervision, asked: Reads
 ) -> None:
-    """Of one in flight nothing is asked; that of all projects has none."""
-    where = Whereabouts(
-        branch="handoffd/US-001", onto="main", commits=2, would="merge", files=3, conflicts=(),
-        command="handoffd land /srv/shop --story US-001",
-    )  # fmt: skip
+    """Of one in flight nothing is asked; nor of one that is landed, where all projects are shown."""
+    where = whereabouts("/srv/shop")
     supervision.where = where
     ended = track_view(step="done", status="pass", gate=False, workspace="/state/US-001")
     supervision.projects["/srv/shop"] = project_view("/srv/shop", ended)
@@ -133,6 +129,23 @@ async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
     in_root = track_view(step="done", status="pass", gate=False)
     supervision.projects["/srv/shop"] = project_view("/srv/shop", in_root)
     assert (await asked.status("shop")).projects[0].tracks[0].whereabouts is None
+
+
+async def test_no_landing_is_offered_that_must_fail(supervision: MemorySupervision, asked: Reads) -> None:
+    """Wherever a story waits to be landed: the conflict is named, and the merge is what to type."""
+    merge = "git -C /srv/shop merge handoffd/US-001"
+    supervision.where = whereabouts("/srv/shop", would="conflict", says="conflicts in a.py", command=merge)
+    ended = track_view(
+        step="done", status="pass", gate=False, workspace="/state/US-001", to_land=True,
+        next_command="handoffd land /srv/shop --story US-001",
+    )  # fmt: skip
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", ended)
+
+    for told in (await asked.status(), await asked.status("shop")):
+        track = told.projects[0].tracks[0]
+        assert (merge, supervision.where) == (track.next_command, track.whereabouts)
+    (waiting,) = (await asked.report("shop")).waiting
+    assert (merge, "done, conflicts in a.py") == (waiting.command, waiting.why)
 
 
 async def test_a_gate_can_be_seen_as_it_was_and_since(asked: Reads, offline: Reads) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 import pytest
 from msgspec.structs import replace
-from tests.support.supervision import project_view, track_view
+from tests.support.supervision import project_view, track_view, whereabouts
 
-from handoffd.cli.status_report import condition_of, report, whereabouts
+from handoffd.cli.status_report import condition_of, report
 from handoffd.cli.wording import moment
 from handoffd.engine.run import Footprint
 from handoffd.engine.views import ProjectView
@@ -311,21 +311,13 @@ def test_undelivered_notifications_are_a_warning(
     assert said == [line for line in report(status, whole=False) if line.startswith("warning")]
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"would": "landed", "commits": 0}, "and all of it is on main"),
-        ({"would": "forward"}, "2 commits; landing brings 3 files to main"),
-        ({"would": "merge", "files": 1}, "2 commits; landing merges 1 file into main, which has moved on"),
-        (
-            {"would": "conflict", "conflicts": ["a.py", "b\x1b.py"]},
-            "2 commits; landing on main would conflict in a.py, b?.py",
-        ),
-        ({"would": "unknown", "onto": None}, "and what is checked out is not a branch to land on"),
-    ],
-)
-def test_where_a_finished_story_is_is_said_beside_its_branch(changes: dict[str, Any], told: str) -> None:
-    """One line; what landing would do is known before it is typed."""
-    where = {"onto": "main", "commits": 2, "files": 3, "conflicts": [], **changes}
+@pytest.mark.parametrize("whole", [False, True])
+def test_where_a_finished_story_is_is_said_beside_its_branch(*, whole: bool) -> None:
+    """One line on every screen; what landing would do is known before it is typed."""
+    where = whereabouts("/srv/shop", would="conflict", says="2 commits; landing would conflict in a\x1b.py")
+    ended = track_view(step="done", status="pass", branch="handoffd/US-001", whereabouts=where)
 
-    assert told == whereabouts(where)
+    lines = [line.strip() for line in report(_status(project_view("/srv/shop", ended)), whole=whole)]
+
+    told = "branch: handoffd/US-001, 2 commits; landing would conflict in a\\x1b.py"
+    assert [told] == [line for line in lines if line.startswith("branch")]

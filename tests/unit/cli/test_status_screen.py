@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.commands import environment
 from tests.support.controlled import Controlled
-from tests.support.supervision import project_view, track_view
+from tests.support.supervision import project_view, track_view, whereabouts
 from tests.support.terminals import at_terminal
 
 from handoffd.cli.status_report import report, screen
@@ -108,7 +108,7 @@ def test_each_story_in_flight_has_a_line() -> None:
     ("changes", "title"),
     [
         ({"waits_for": "a question", "next_command": "note SHOP TEXT"}, "1 needs you:"),
-        ({"step": "done", "next_command": "land SHOP --story US-1"}, "1 needs you:"),
+        ({"step": "done", "to_land": True, "next_command": "land SHOP --story US-1"}, "1 needs you:"),
         ({"waits_for": "paused by handoffd: no disk", "next_command": "resume SHOP"}, "1 needs you:"),
         ({"waits_for": "paused by eve", "next_command": "resume SHOP"}, "1 waiting:"),
         ({"waits_for": "blocked by US-0", "next_command": "start SHOP US-0 --force"}, "1 needs you:"),
@@ -116,7 +116,7 @@ def test_each_story_in_flight_has_a_line() -> None:
         ({"step": "done", "next_command": "continue SHOP"}, "1 at rest:"),
     ],
 )
-def test_who_has_to_act(changes: dict[str, str], title: str) -> None:
+def test_who_has_to_act(changes: dict[str, Any], title: str) -> None:
     """A person's own pause and an aborted story ask for nothing; a question to a person does."""
     command = f"handoffd {changes['next_command'].replace('SHOP', '/srv/shop')}"
     track = track_view(gate=False, **{**changes, "next_command": command})
@@ -163,6 +163,16 @@ def test_what_is_wrong_with_a_project_is_an_entry_of_its_own(
 
     assert ["1 needs you:", *entry] == lines[:3]
     assert ("1 at work:" in lines) == (changes.get("condition") != "missing")
+
+
+def test_a_story_that_cannot_be_landed_names_the_conflict() -> None:
+    """The command is the one that leads on, whole."""
+    merge = "git -C /srv/shop merge handoffd/US-001"
+    where = whereabouts("/srv/shop", would="conflict", conflicts=("basket.py",), command=merge)
+    ended = replace(DONE, to_land=True, whereabouts=where, next_command=merge)
+
+    told = ["  shop  US-001  done  conflicts with main in basket.py", f"        {merge}"]
+    assert ["1 needs you:", *told] == _lines(_project("shop", ended))
 
 
 def test_what_a_dead_daemon_left_is_not_at_work() -> None:

@@ -128,6 +128,8 @@ async def test_where_a_finished_story_is_is_known_with_the_command_for_it(tmp_pa
         assert where is not None
         assert ("conflict", ("work.txt",)) == (where.would, where.conflicts)
         assert f"git -C {root} merge handoffd/US-001" == where.command
+        assert where.says.endswith("landing on main would conflict in work.txt")
+        assert where == await landings.whereabouts("US-001")
 
         assert 0 == git(Path(root), "reset", "--quiet", "--hard", "HEAD~1")
         await land(here, project)

@@ -81,7 +81,7 @@ def test_what_needs_a_person_has_its_command_by_name() -> None:
         ({"story": None, "status": "pending"}, False),
         ({"status": "pending", "gate": False, "next_command": None, "waits_for": "a slot"}, False),
         ({"step": "done", "status": "pass", "next_command": f"handoffd continue {ROOT}"}, False),
-        ({"step": "done", "status": "pass", "next_command": f"handoffd land {ROOT} --story US-1"}, True),
+        ({"step": "done", "status": "pass", "to_land": True}, True),
         (
             {"status": "pending", "next_command": f"handoffd resume {ROOT}", "waits_for": "paused by mei"},
             True,
