@@ -373,6 +373,12 @@ _COMMENTED: Final[Mapping[str, str]] = {
 }
 """What the first settings show of a key that a person has not chosen."""
 
+_CACHES: Final = {
+    "cargo": "cargo", "go": "go", "gradle": "gradle", "gradlew": "gradle", "mvn": "maven", "mvnw": "maven",
+}  # fmt: skip
+"""Programs whose runs take long with an empty cache, and the name that lets in a person's own."""
+_LET_IN: Final = "{}'s caches, shared with you; without them each run begins with empty ones"
+
 
 def settings_text(found: Suites, chosen: Mapping[str, object] | None = None) -> str:
     """Return a first `.ai/handoffd.yaml`, with the detected test command, or a commented place for one.
@@ -389,6 +395,8 @@ def settings_text(found: Suites, chosen: Mapping[str, object] | None = None) -> 
     lines += ["test:", f"  command: {json.dumps(list(test.command or ()))}", f"  report: {test.report}"]
     if test.exclude_argument:
         lines.append(f"  exclude_argument: {json.dumps(test.exclude_argument)}")
+    if cache := _CACHES.get(os.path.basename((test.command or ("",))[0])):
+        lines.append(f"# sandbox: {{let_in: [{cache}]}}  # {_LET_IN.format(cache)}")
     return "\n".join([*lines, ""])
 
 

@@ -275,6 +275,8 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w{0,50}")
 _NO_MODULE: Final = re.compile(r"No module named '?(?P<name>\w+)'?")
 _PACKAGES: Final = {"npm": "npm", "npx": "npm", "pnpm": "pnpm", "yarn": "yarn", "bun": "bun"}
 _NOT_FOUND: Final = "(exit code 127)"
+_NO_CACHE: Final = "initialize build cache"
+"""What go says without a HOME to write in, which Landlock alone does not give a run."""
 
 
 class Terminal(Struct, frozen=True, kw_only=True):
@@ -351,10 +353,8 @@ def judge_tests(tried: Mapping[str, Any], terminal: Terminal, service: Service) 
         why = "someone edited .ai/handoffd.yaml; its commands run once you trust them"
         return warning(TESTS, f"the test command of {name} waits for you", why, command_for(name, "trust"))
     if command is None:
-        action = (
-            f"${{EDITOR:-vi}} {quote(root)}/.ai/handoffd.yaml && {command_for(name, 'trust')}  # test.command"
-        )
         why = "an agent's word counts, since no tests are measured"
+        action = f"{_edit(root, name)}  # test.command"
         return warning(TESTS, f"{name} has no test command", why, action)
     if tried["fault"] is not None:
         return _fault(tried, terminal, service)
@@ -395,13 +395,21 @@ def _fault(tried: Mapping[str, Any], terminal: Terminal, service: Service) -> Fi
     manager = _PACKAGES.get(command[0])
     if manager is not None and _NOT_FOUND in tried["fault"] and not Path(root, "node_modules").exists():
         return fault(TESTS, what, tried["line"], f"cd {quote(root)} && {manager} install")
+    if command[0] == "go" and _NO_CACHE in (tried["line"] or ""):
+        edit = _edit(root, tried.get("called") or root)
+        return fault(TESTS, what, tried["line"], f"{edit}  # sandbox: {{let_in: [go]}}")
     return fault(TESTS, what, tried["line"], _by_hand(root, command))
+
+
+def _edit(root: str, name: str) -> str:
+    """Return what changes the settings of a project that commands call `name`."""
+    return f"${{EDITOR:-vi}} {quote(root)}/.ai/handoffd.yaml && {command_for(name, 'trust')}"
 
 
 def _missing(lack: Lack, terminal: Terminal, service: Service) -> Finding:
     users = lack.projects[0] if len(lack.projects) == 1 else counted(len(lack.projects), "project")
     first = lack.projects[0]
-    edit = f"${{EDITOR:-vi}} {quote(first)}/.ai/handoffd.yaml && {command_for(first, 'trust')}"
+    edit = _edit(first, first)
     here = terminal.has(lack.program)
     if lack.runner is not None:
         why = f"its tests are run with it, and neither node_modules nor the PATH has it: {lack.path}"

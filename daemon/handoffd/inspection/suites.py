@@ -427,9 +427,9 @@ def _go(folder: Path, names: frozenset[str]) -> Tests | None:
         packages = [f"./{os.path.normpath(path)}/..." for path in inside[:50]]
     if not packages:
         return None
-    return ("go", "test", *packages), TestSettings(
-        command=("go", "test", "-json", *packages), report="gotest"
-    )
+    # Where an agent may write go's cache, a result that comes out of it is the agent's word.
+    command = ("go", "test", "-json", "-count=1", *packages)
+    return ("go", "test", *packages), TestSettings(command=command, report="gotest")
 
 
 def _cargo(folder: Path, names: frozenset[str]) -> Tests | None:

@@ -255,6 +255,23 @@ def test_the_test_command_of_existing_settings_stays(tmp_path: Path) -> None:
     assert (None, [("go", "test", "./...")]) == (prepared.test_command, others)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "cache"),
+    [("go.mod", "module x\n", "go"), ("Cargo.toml", "[package]\n", "cargo"), ("conftest.py", "", None)],
+)
+def test_the_cache_that_tests_could_have_is_offered(
+    tmp_path: Path, name: str, text: str, cache: str | None
+) -> None:
+    """As a comment that is a setting without its mark: it is a person's to share."""
+    write(tmp_path, name, text)
+    prepare_project(str(tmp_path))
+    written = (tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8")
+    taken = load_project(written.replace("# sandbox:", "sandbox:"), "handoffd.yaml")
+
+    assert () == load_project(written, "handoffd.yaml").sandbox.let_in
+    assert ((cache,) if cache else ()) == taken.sandbox.let_in
+
+
 def test_missing_documents_are_named(tmp_path: Path) -> None:
     """Here one of two, and with the other no bootstrap is needed."""
     assert not is_bootstrapped(str(tmp_path))

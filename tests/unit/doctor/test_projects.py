@@ -535,11 +535,25 @@ def test_tests_that_could_not_be_run_name_what_is_missing(tmp_path: Path) -> Non
     assert "cd '/srv/a shop' && npm test -- --x=/dev/null" == other.action
 
 
+def test_a_go_without_a_place_for_its_cache_comes_with_the_setting(tmp_path: Path) -> None:
+    """Landlock alone gives a run no HOME of its own; in a terminal the same command works."""
+    path = program(tmp_path, "go")
+    line = (
+        "failed to initialize build cache at /home/a/.cache/go-build: mkdir /home/a/.cache: permission denied"
+    )
+
+    found = judge_tests(
+        tried(command=["go", "test", "-json", "./..."], path=path, fault="no event", line=line), HERE, SERVICE
+    )
+
+    assert (found.action or "").endswith(" trust '/srv/a shop'  # sandbox: {let_in: [go]}")
+
+
 @pytest.mark.parametrize(
     ("command", "text"),
     [
         (["python3", "-m", "pytest", "-q", "x"], "python3 -m pytest"),
-        (["go", "test", "-json", "./..."], "go test"),
+        (["go", "test", "-json", "-count=1", "./..."], "go test"),
         (["make", "test"], "make test"),
         (["sh", "-c", "x"], "sh"),
         (["a" * 100], "a" * 59 + "…"),

@@ -116,6 +116,13 @@ def test_pytest_is_run_so_that_files_can_be_left_out(tmp_path: Path) -> None:
     assert ("junit", "--ignore={file}") == (found.settings.report, found.settings.exclude_argument)
 
 
+def test_go_measures_anew(tmp_path: Path) -> None:
+    """A result out of its cache says nothing about this run."""
+    command = chosen(tmp_path, {"go.mod": ""}).settings.command
+
+    assert ("go", "test", "-json", "-count=1", "./...") == command
+
+
 @pytest.mark.parametrize(
     ("files", "report"),
     [

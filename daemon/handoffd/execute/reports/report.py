@@ -111,7 +111,7 @@ class Collector:
         """Add the output of a failing test to the excerpt, while there is room."""
         room = MAX_EXCERPT_CHARS - len(self.excerpt)
         if room > 0:
-            self.excerpt += "\n".join(map(printable, text[:room].split("\n")))
+            self.excerpt += _in_lines(text, room)
 
     def report(self, *, cut_short: tuple[str, ...] = (), unnamed_failure: str | None = None) -> TestReport:
         """Return the collected results."""
@@ -179,7 +179,12 @@ def bounded_id(text: str) -> str:
 
 def bounded_message(text: str) -> str:
     """Return the beginning of `text` with its line ends, safe to print and to encode."""
-    return "\n".join(map(printable, text[:MAX_MESSAGE_CHARS].split("\n"))).strip()
+    return _in_lines(text, MAX_MESSAGE_CHARS).strip()
+
+
+def _in_lines(text: str, most: int) -> str:
+    """Return the first `most` characters of `text`, each line printable; go indents by tabs."""
+    return "\n".join(map(printable, text[:most].expandtabs(4)[:most].split("\n")))
 
 
 def printable(text: str) -> str:

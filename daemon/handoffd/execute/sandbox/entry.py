@@ -22,6 +22,7 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 if __name__ == "__main__":
@@ -173,6 +174,9 @@ def _enter(plan: Plan, line: socket.socket, program: Program) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kernel.die_with_parent()
     _close_others(line.fileno(), *program[3:])
+    for path in plan.writable:
+        with suppress(FileExistsError):
+            os.makedirs(path, 0o700)
     if plan.level != LANDLOCK:
         if plan.network == "loopback":
             _raise_loopback()

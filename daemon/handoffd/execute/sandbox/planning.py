@@ -36,7 +36,12 @@ class Pass(Struct, frozen=True, kw_only=True):
 
 PASSES: Final[Mapping[str, Pass]] = {
     "cargo": Pass(writable=("${CARGO_HOME:-~/.cargo}/registry", "${CARGO_HOME:-~/.cargo}/git")),
-    "go": Pass(writable=("${GOPATH:-~/go}/pkg/mod", "${XDG_CACHE_HOME:-~/.cache}/go-build")),
+    "go": Pass(
+        variables=("GOCACHE", "GOFLAGS", "GOMODCACHE", "GOPRIVATE", "GOPROXY", "GOSUMDB", "GOTOOLCHAIN"),
+        writable=(
+            "${GOPATH:-~/go}/pkg/mod", "$GOMODCACHE", "${XDG_CACHE_HOME:-~/.cache}/go-build", "$GOCACHE",
+        ),
+    ),
     "gradle": Pass(writable=("~/.gradle/caches", "~/.gradle/wrapper")),
     "maven": Pass(writable=("~/.m2/repository",)),
     "npm": Pass(writable=("~/.npm",)),

@@ -107,9 +107,6 @@ class View:
     def _opened(self) -> Iterator[_Entry]:
         plan = self._plan
         for path in (plan.workspace, *([plan.repository] if plan.repository else []), *plan.writable):
-            if path in plan.writable:
-                with suppress(FileExistsError):
-                    os.makedirs(path, _OWN)
             source = os.open(path, _HANDLE)
             real = _path_of(source)
             if path == plan.workspace and plan.shown is not None:

@@ -58,6 +58,7 @@ def test_texts_are_printable_and_bounded() -> None:
     assert text.encode()
 
     assert "one\ntwo" == bounded_message("one\ntwo\n")
+    assert "one\n    two" == bounded_message("one\n\ttwo\n")
     assert 2000 == len(bounded_message("x" * 10_000))
 
     found = Collector()

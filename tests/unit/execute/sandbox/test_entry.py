@@ -288,6 +288,17 @@ def test_a_home_that_was_never_made_keeps_nothing_from_starting(here: Box) -> No
     assert "started\n" == here.run("echo started", here.plan(private=("/no/such/home",))).stdout
 
 
+@pytest.mark.parametrize("level", ["auto", "landlock"])
+def test_a_writable_folder_that_is_not_there_yet_is_made(here: Box, level: str) -> None:
+    """The cache of a tool that the account has never used."""
+    cache = here.home / ".cache/tool"
+
+    here.run(f"echo a > {cache}/made", here.plan(level=level, writable=(str(cache),)))
+
+    assert "a\n" == (cache / "made").read_text()
+    assert 0o700 == cache.stat().st_mode & 0o777
+
+
 def test_landlock_alone_keeps_to_the_workspace_and_hides_homes(here: Box) -> None:
     """The weakest level: what is in the workspace is not guarded, and processes are seen."""
     done = here.run(

@@ -136,6 +136,17 @@ def test_what_is_let_in_by_name_is_let_in(name: str) -> None:
     assert () == variables_of(SandboxSettings(level="off", let_in=("proxy",)))
 
 
+def test_the_caches_of_go_are_where_its_variables_say() -> None:
+    """They are passed with the name, and the folders can be written."""
+    settings = SandboxSettings(let_in=("go",))
+    own = {"GOCACHE": "/big/build", "GOMODCACHE": "/big/modules"}
+
+    made = planned(settings={"let_in": ["go"]}, environment={"HOME": HOME, **own})
+
+    assert own.keys() <= {*variables_of(settings)}
+    assert {*own.values()} <= {*made.writable}
+
+
 def test_writable_and_visible_paths_of_the_settings_are_expanded() -> None:
     """`~` and variables are the run's own."""
     made = planned(
