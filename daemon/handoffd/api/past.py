@@ -30,6 +30,7 @@ from handoffd.api.events import Names, event_answer, named, run_answer, usage_co
 from handoffd.api.ports import Supervision
 from handoffd.clock import Clock
 from handoffd.engine.run import Moment, Usage
+from handoffd.engine.views import TrackView
 from handoffd.errors import Refused
 from handoffd.execute.meter import noted
 from handoffd.forecast.snapshot import REFERENCE
@@ -42,8 +43,9 @@ from handoffd.journal.records import Part, UsageSum
 class ToldStory(UsageCounts, frozen=True, kw_only=True):
     """A story, what it has come to, and what it cost.
 
-    `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`; `step` and `status` are of an open one's
-    latest run. `onto` and `commit`: where it landed. `unpriced` counts runs without a known cost.
+    `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`. `step` and `status`: where an open one is;
+    set aside, those of its latest run. `onto` and `commit`: where it landed. `unpriced` counts runs without a
+    known cost.
     """
 
     project: str
@@ -214,8 +216,10 @@ class Past:
         """Return the stories of which something happened, the latest first."""
         part = self.part(project, Narrowed(story=story, since=since, until=until))
         found = await self.journal.past.stories(part, limit)
-        names = self.names()
-        return StoriesAnswer(stories=[story_answer(one, names) for one in found])
+        names, views = self.names(), await self._supervision.views()
+        flying = {(view.project, track.story): track for view in views for track in view.tracks}
+        told = [story_answer(one, names, flying.get((one.project, one.story))) for one in found]
+        return StoriesAnswer(stories=told)
 
     async def usage(
         self, project: str | None = None, by: str | None = None, since: str | None = None
@@ -228,13 +232,14 @@ class Past:
         return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
 
 
-def story_answer(story: StoredStory, names: Names) -> ToldStory:
-    """Return a story with its outcome."""
+def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> ToldStory:
+    """Return a story with its outcome; `track` is the one in which it is in flight."""
     end = story.end
+    step, status = (story.step, story.status) if track is None else (track.step, track.status)
     return ToldStory(
         project=story.project, name=named(story.project, names), story=story.story,
         outcome="open" if end is None else end.kind,
-        step=story.step if end is None else None, status=story.status if end is None else None,
+        step=step if end is None else None, status=status if end is None else None,
         onto=None if end is None else end.onto, commit=None if end is None else end.commit,
         began_at=story.began_at, latest_at=story.latest_at, ended_at=None if end is None else end.at,
         runs=story.runs, unpriced=story.unpriced, **asdict(usage_counts(story.usage)),

@@ -94,6 +94,16 @@ async def test_a_wrong_part_is_refused(past: Past) -> None:
 
 
 # --- stories -----------------------------------------------------------------------------------------
+async def test_an_open_story_is_where_its_track_is(journal: Journal, past: Past) -> None:
+    """Its latest run has passed, and a person is waited for since; one set aside has no other place."""
+    await worked(journal, "US-001", "d1", 0)
+    await worked(journal, "US-2", "d2", 1)
+
+    found = {one.story: (one.outcome, one.step, one.status) for one in (await past.stories()).stories}
+
+    assert {"US-001": ("open", "review", "needs_human"), "US-2": ("open", "bdd", "pass")} == found
+
+
 async def test_stories_have_their_outcome_cost_and_commit(journal: Journal, past: Past) -> None:
     """The latest first. A story of which something ran after its end is open again."""
     for number, story in enumerate(("US-1", "US-2", "US-3", "US-4")):
