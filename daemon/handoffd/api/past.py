@@ -44,7 +44,7 @@ class ToldStory(UsageCounts, frozen=True, kw_only=True):
     """A story, what it has come to, and what it cost.
 
     `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`. `step` and `status`: where an open one is;
-    set aside, those of its latest run. `onto` and `commit`: where it landed. `unpriced` counts runs without a
+    set aside, where its last run was. `onto` and `commit`: where it landed. `unpriced` counts runs without a
     known cost.
     """
 

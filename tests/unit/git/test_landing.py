@@ -119,6 +119,11 @@ def test_what_is_there_already_is_not_landed_again(root: Path, landing: Landing)
     assert merge.was == merge.commit == said(root, "rev-parse", "main").strip()
 
 
+def ends(root: Path, one: str, other: str) -> tuple[str, str]:
+    """Return where two branches end."""
+    return said(root, "rev-parse", one).strip(), said(root, "rev-parse", other).strip()
+
+
 def test_what_a_landing_would_do_is_foreseen_and_nothing_is_written(root: Path, landing: Landing) -> None:
     """Neither an object, nor a ref, nor an index: a look at the status changes nothing."""
     (root / "kept").write_text("kept\n\nmine\n")
@@ -129,7 +134,10 @@ def test_what_a_landing_would_do_is_foreseen_and_nothing_is_written(root: Path, 
 
     forward = landing.foreseen("US-1", None)
 
-    assert forward == Outlook(branch="handoffd/US-1", onto="main", commits=1, would="forward", files=2)
+    tips = ends(root, "handoffd/US-1", "main")
+    assert forward == Outlook(
+        branch="handoffd/US-1", onto="main", commits=1, would="forward", files=2, tips=tips
+    )
     assert landing.foreseen("US-9", None) is None
     unknown = landing.foreseen("US-1", "nowhere")
     assert unknown is not None
@@ -146,7 +154,8 @@ def test_a_merge_and_its_conflicts_are_foreseen_as_they_come(root: Path, landing
 
     merge = landing.foreseen("US-1", None)
 
-    assert merge == Outlook(branch="handoffd/US-1", onto="main", commits=1, would="merge", files=2)
+    tips = ends(root, "handoffd/US-1", "main")
+    assert merge == Outlook(branch="handoffd/US-1", onto="main", commits=1, would="merge", files=2, tips=tips)
     assert before == sorted((root / ".git/objects").rglob("*"))
     landed(landing)
     there, conflict = landing.foreseen("US-1", "main"), landing.foreseen("US-2", "main")
