@@ -16,7 +16,7 @@ import click
 from handoffd.api.verbs import Parameter, VerbSpec
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, first_few
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import Answer, ask, give
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
@@ -109,8 +109,7 @@ def _tests_of(answer: Json) -> Iterator[str]:
     elif command is None:
         yield f"  tests: none {'chosen' if others else 'found'}; {UNMEASURED}"
     if others:
-        more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
-        found = ", ".join(others[:_TOLD]) + more
+        found = first_few(others, _TOLD)
         ready = "; .ai/handoffd.yaml has a commented line for them" if written and not command else ""
         yield f"  found, but not run: {plain(found)}{ready}"
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from handoffd.capacity.machine import HEADROOM, RESERVE
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.wording import counted
+from handoffd.engine.wording import counted, first_few
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.journal.database import Glance, glance
 from handoffd.watch.backend import LIMIT_REACHED, Demand
@@ -309,8 +309,6 @@ WATCHES = "watches"
 LASTING = "/etc/sysctl.d/60-handoffd.conf"
 
 _PLENTY: Mapping[str, int] = {"watches": 1_048_576, "instances": 1024, "events": 65_536}
-_NAMED = 5
-"""Most projects that one finding names."""
 
 
 class WatchFacts(Struct, frozen=True, kw_only=True):
@@ -344,9 +342,8 @@ def check_watches(facts: WatchFacts) -> tuple[Finding, ...]:
 
 def _only_swept(roots: Sequence[str], facts: WatchFacts) -> str:
     verb = "is" if len(roots) == 1 else "are"
-    more = f" and {len(roots) - _NAMED} more" if len(roots) > _NAMED else ""
     of, every = f"{len(roots)} of {counted(facts.projects, 'project')}", f"{facts.sweep_s:g} s"
-    return f"{of} {verb} only looked at every {every}: {', '.join(roots[:_NAMED])}{more}"
+    return f"{of} {verb} only looked at every {every}: {first_few(roots)}"
 
 
 def _limits(facts: WatchFacts) -> Iterator[tuple[str, Limit]]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from handoffd.doctor.finding import Finding, Severity, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.wording import command_for, counted, repair_command, shortened
+from handoffd.engine.wording import command_for, counted, first_few, repair_command, shortened
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.files.rooted import open_file
@@ -110,8 +110,7 @@ def check_git(facts: GitFacts) -> tuple[Finding, ...]:
     if not facts.loose:
         return (fine(GIT, facts.version),)
     count = len(facts.loose)
-    named = ", ".join(facts.loose[:_NAMED]) + (f" and {count - _NAMED} more" if count > _NAMED else "")
-    what = f"{named} {'is' if count == 1 else 'are'} in no git repository"
+    what = f"{first_few(facts.loose, _NAMED)} {'is' if count == 1 else 'are'} in no git repository"
     why = "what an agent has changed there can be neither looked at nor taken back"
     return (warning(GIT, what, why, f"git -C {quote(facts.loose[0])} init"),)
 

@@ -70,7 +70,7 @@ class Started(Tagged, frozen=True, kw_only=True):
     keeps_place: bool = False
     """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
-    """Whether the answer names the story, and warns of one that nothing describes; False: as once."""
+    """Whether the answer names the story and warns if nothing describes it; False: of an older release."""
     beside: bool = False
     """Whether the story may have a track of its own while another one is in flight."""
     by: str = "cli"

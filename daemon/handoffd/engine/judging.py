@@ -467,7 +467,7 @@ def _told_of_undone(track: Track, step: str) -> tuple[Notify, ...]:
     if wrote is None or not wrote.undone:
         return ()
     what = counted(wrote.undone, "file was", "files were")
-    text = f"{what} put back that {step} may not write: {first_few(wrote.reverted)}"
+    text = f"{what} put back that {step} may not write: {first_few(wrote.reverted, count=wrote.undone)}"
     why = f"as {step} left them, they are in {wrote.kept}"
     return (notice(track, "warning", text, why=why, action=command("snapshots")),)
 

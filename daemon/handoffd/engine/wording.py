@@ -98,12 +98,14 @@ def counted(count: float, one: str, many: str | None = None) -> str:
     return f"{number} {one if count == 1 else many or f'{one}s'}"
 
 
-def first_few(names: Sequence[str], most: int = 5) -> str:
+def first_few(names: Sequence[str], most: int = 5, *, count: int | None = None) -> str:
     """Return names in one line, and how many more there are: `a, b, c, d, e and 3 more`.
 
-    A file may have any name: what cannot be printed becomes `?`.
+    `count` is how many there are in all, where not all are in `names`. A file may have any name: what cannot
+    be printed becomes `?`.
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
+    left = (len(names) if count is None else count) - len(names[:most])
+    more = f" and {left} more" if left > 0 else ""
     listed = ", ".join(names[:most])
     return "".join(sign if sign.isprintable() else "?" for sign in listed) + more
 
@@ -114,9 +116,8 @@ def strays_in_words(step: str, count: int, paths: Sequence[str], *, shared: bool
     `shared`: nothing tells the edits of others in that folder from an agent's.
     """
     whose = ", by its agent or by others meanwhile" if shared else ""
-    shown = paths[:5]
-    more = f" and {count - len(shown)} more" if count > len(shown) else ""
-    return f"{counted(count, 'file')} changed that {step} may not write{whose}: {first_few(shown)}{more}"
+    named = first_few(paths, count=count)
+    return f"{counted(count, 'file')} changed that {step} may not write{whose}: {named}"
 
 
 def shortened(text: str, most: int) -> str:

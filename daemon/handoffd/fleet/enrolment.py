@@ -19,7 +19,7 @@ import structlog
 from anyio import to_thread
 from msgspec import Struct
 
-from handoffd.engine.wording import command_for, counted
+from handoffd.engine.wording import command_for, counted, first_few
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.fleet.membership import LetGo
 from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of
@@ -120,7 +120,7 @@ class Enrolment:
         members = self._projects.membership
         if entry.offered and (new := arrivals(entry.offered, self._projects.roots(), members.kept_out)):
             waits = "waits" if len(new) == 1 else "wait"
-            yield f"workspaces: {_some(new)} {waits} to be added: `{entry.wanted.scan('--add')}`"
+            yield f"workspaces: {first_few(new, _NAMED)} {waits} to be added: `{entry.wanted.scan('--add')}`"
 
     async def run(self) -> None:
         """Look for new projects until cancelled."""
@@ -229,7 +229,9 @@ class Enrolment:
             return
         if parted.gone:
             self.gone += len(parted.gone)
-            log.info("projects let go", count=len(parted.gone), projects=_some(sorted(parted.gone)))
+            log.info(
+                "projects let go", count=len(parted.gone), projects=first_few(sorted(parted.gone), _NAMED)
+            )
         self._leaving = parted.busy
 
     # --- projects that come ------------------------------------------------------------------------
@@ -284,7 +286,9 @@ class Enrolment:
     def _tell_of(self, brought: Sequence[str], wanted: Wanted) -> None:
         if brought:
             self.brought += len(brought)
-            log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
+            log.info(
+                "projects found", count=len(brought), projects=first_few(brought, _NAMED), entry=wanted.text
+            )
 
 
 def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
@@ -302,7 +306,7 @@ def _noted(wanted: Wanted, found: Discovered, refused: Callable[[str], str | Non
     """Return messages about folders that the walk could not read, or projects it had to refuse."""
     notes = []
     if found.unread:
-        notes.append(f"{wanted.section}: {_some(found.unread)} cannot be listed")
+        notes.append(f"{wanted.section}: {first_few(found.unread, _NAMED)} cannot be listed")
     if found.stopped:
         notes.append(
             f"{wanted.section}: {wanted.text} holds more folders than are looked through; be narrower"
@@ -314,11 +318,6 @@ def _noted(wanted: Wanted, found: Discovered, refused: Callable[[str], str | Non
             )
             break
     return tuple(notes)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 # --- which projects arrive and which leave ------------------------------------------------------------

@@ -21,6 +21,7 @@ from handoffd.clock import Clock
 from handoffd.engine.decide import decide
 from handoffd.engine.events import Restored
 from handoffd.engine.track import TrackKey
+from handoffd.engine.wording import first_few
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.run import Run, living
 from handoffd.files.errors import storage_error
@@ -220,10 +221,9 @@ def _running(runs_dir: Path) -> dict[str, Run]:
 
 
 def _executors_run(strangers: dict[str, Run], file: Path) -> Refused:
-    shown = ", ".join(f"{name} (process {run.pid})" for name, run in sorted(strangers.items())[:5])
-    more = f" and {len(strangers) - 5} more" if len(strangers) > 5 else ""
+    shown = first_few([f"{name} (process {run.pid})" for name, run in sorted(strangers.items())])
     return Refused(
-        f"executors run of which the backup knows nothing: {shown}{more}",
+        f"executors run of which the backup knows nothing: {shown}",
         code=EXECUTORS_RUN,
         hint=f"wait for their end, or end them: handoffd journal restore {file} --end-executors",
     )

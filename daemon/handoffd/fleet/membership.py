@@ -21,7 +21,7 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 
-from handoffd.engine.wording import command_for, repair_command
+from handoffd.engine.wording import command_for, first_few, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, StoreError, remedies
 from handoffd.files.locks import Holder
 from handoffd.files.ownership import leave
@@ -411,9 +411,10 @@ def root_called(name: str, register: Register, state_dir: Path) -> str:
     if len(called) == 1:
         return called[0]
     if called:
-        message = f"{name} is the name of several projects; give a path: {_listed(called, len(called))}"
+        message = f"{name} is the name of several projects; give a path: {first_few(called, MOST_NAMES)}"
         raise Refused(message, hint="handoffd projects")
-    known = _listed(nsmallest(MOST_NAMES, map(register.name_of, register)), len(register))
+    names = nsmallest(MOST_NAMES, map(register.name_of, register))
+    known = first_few(names, MOST_NAMES, count=len(register)) or "none yet"
     message = f"no supervised project named or located at {name} (known: {known})"
     addable = resolved and os.path.isdir(resolved) and unfit(str(resolved), state_dir) is None
     raise NotFound(message, hint=command_for(name, "add") if addable else "handoffd projects")
@@ -425,8 +426,3 @@ def _resolved(path: Path) -> Path | None:
         return path.resolve() if path.is_absolute() else None
     except (OSError, RuntimeError, ValueError):  # links in a circle, and characters that no path can have
         return None
-
-
-def _listed(names: list[str], count: int) -> str:
-    more = f" and {count - MOST_NAMES} more" if count > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more if names else "none yet"

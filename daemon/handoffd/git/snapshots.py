@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
@@ -53,7 +53,6 @@ EDITED = "FILES_EDITED"
 
 _MOST = 5000
 """How many snapshots of a project are known; the oldest are forgotten first, and their refs stay."""
-_MOST_NAMED = 5
 _GITLINK, _FILE, _PROGRAM = 0o160000, 0o100644, 0o100755
 _LIST = msgspec.json.Decoder(list[Snapshot])
 
@@ -497,9 +496,7 @@ def _there(top: bytes, path: bytes) -> Iterator[bytes]:
 
 
 def _few(paths: Sequence[bytes]) -> str:
-    more = len(paths) - _MOST_NAMED
-    names = ", ".join(os.fsdecode(path) for path in paths[:_MOST_NAMED])
-    return f"{names} and {more} more" if more > 0 else names
+    return first_few([*map(os.fsdecode, paths)])
 
 
 # --- refs and what their commits say ------------------------------------------------------------------

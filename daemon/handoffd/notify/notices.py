@@ -25,6 +25,7 @@ from handoffd.engine.wording import (
     approving,
     command_for,
     counted,
+    first_few,
     rejecting,
     repair_command,
     shortened,
@@ -246,9 +247,8 @@ def unpriced_notice(place: str, model: str | None, clock: Clock, machine: str | 
 
 def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Notice:
     """Return the notice for edits that wait for trust; the same edit has the same sign."""
-    more = len(keys) - _MOST_KEYS
-    named = ", ".join(keys[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
     text = "edits of its settings or step table wait for your trust; until then the trusted version applies"
+    named = first_few(keys, _MOST_KEYS)
     why = f"agents can write these files, and this may run commands, spend money or weaken a gate: {named}"
     notice = _warning("trust", root, clock, text=text, why=why, action=command_for(root, "trust"))
     return replace(notice, id=_signed("trust", root, edit), kind="needs_human")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
-from handoffd.engine.wording import counted, shortened, span
+from handoffd.engine.wording import counted, first_few, shortened, span
 from handoffd.report.values import Coming, Cost, Down, EndedStory, Report, TimeSpent
 from handoffd.settings.paths import shared
 
@@ -161,8 +161,7 @@ def _coming(one: Coming, zone: tzinfo | None, near: datetime) -> Line:
     at = f"at {one.step}" if one.step else "starts next"
     at = f"starts {moment(one.at, zone, near)}" if one.at else at
     waits = f", waits for {one.waits_for}" if one.waits_for else ""
-    more = len(one.then) - _FEW
-    rest = ", ".join(one.then[:_FEW]) + (f" and {more} more" if more > 0 else "")
+    rest = first_few(one.then, _FEW)
     return Line(_who(one.name, one.story), printable(f"{at}{waits}{f'; then {rest}' if rest else ''}"))
 
 

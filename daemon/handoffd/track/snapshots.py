@@ -354,10 +354,7 @@ class TrackSnapshots:
 MOST_NAMED = 200
 """Files that are named of one step's."""
 _LONGEST = 300
-_UNDOING = "wrote.json"
-
-
-_GIT, _UNDONE = "git.json", "undone"
+_UNDOING, _GIT, _UNDONE = "wrote.json", "git.json", "undone"
 
 
 def _noted(folder: str, run_dir: Path) -> None:

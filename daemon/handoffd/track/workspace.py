@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from handoffd.capacity.machine import Shortage
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event
+from handoffd.engine.judging import is_known
 from handoffd.engine.run import last_line
 from handoffd.engine.track import Track, TrackKey, Workspace, own_story
 from handoffd.engine.wording import command_for, first_few
@@ -453,10 +454,9 @@ _SUBJECT = 200
 def _files(track: Track) -> str | None:
     """Return which files the step has changed, where that was found out."""
     wrote = track.ledger.wrote
-    if wrote is None or wrote.unknown is not None or not wrote.count:
+    if not is_known(wrote) or not wrote.count:
         return None
-    more = wrote.count - len(wrote.files[:5])
-    return f"{first_few(wrote.files[:5])}{f' and {more} more' if more else ''} (measured)"
+    return f"{first_few(wrote.files, count=wrote.count)} (measured)"
 
 
 def _tests(track: Track) -> str | None:

@@ -202,6 +202,7 @@ def test_names_of_files_are_shown_in_one_line() -> None:
     """They may hold anything: what moves a terminal's cursor, or is not text at all."""
     assert "a?[2J, b?c, ?" == first_few(["a\x1b[2J", "b\nc", "\udcff"])
     assert "a, b and 2 more" == first_few(list("abcd"), 2)
+    assert ("a, b and 7 more", "a, b") == (first_few(["a", "b"], count=9), first_few(["a", "b"], count=2))
 
 
 def test_every_notice_of_the_engine_says_why_and_what_to_type() -> None:

@@ -27,7 +27,7 @@ from handoffd.cli.log import last_lines
 from handoffd.cli.status_report import cost_of, lines_of, tests_of
 from handoffd.cli.verbs import report
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
-from handoffd.engine.wording import command_for, counted, time_in_words
+from handoffd.engine.wording import command_for, counted, first_few, time_in_words
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
 from handoffd.errors import HandoffdError, Json
@@ -184,12 +184,7 @@ def _tests(tests: Json, most: int) -> Iterator[str]:
         ("test files changed", tests["files"]),
     ):
         if names:
-            yield f"{words}: {_few(names, most)}"
-
-
-def _few(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            yield f"{words}: {first_few(names, most)}"
 
 
 def _failures(gate: Json) -> Iterator[str]:
