@@ -6,6 +6,7 @@ import signal
 
 import pytest
 import structlog
+from hypothesis import settings
 from tests.support.leaks import LeakCheck
 
 
@@ -13,6 +14,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the tests start, and what they would wait for in vain."""
     _let_ctrl_c_through()
     _keep_tracebacks_plain()
+    _time_no_example()
     config.pluginmanager.register(LeakCheck(config), "leaks")
 
 
@@ -28,3 +30,9 @@ def _keep_tracebacks_plain() -> None:
     *before, _ = structlog.get_config()["processors"]
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*before, plain])
+
+
+def _time_no_example() -> None:
+    """Let a machine at work take its time: 200 ms for one example is hypothesis' own idea of a fault."""
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")

@@ -299,7 +299,7 @@ class Coming(RuleBasedStateMachine):
 
 
 TestRandomSequences = Coming.TestCase
-TestRandomSequences.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestRandomSequences.settings = settings(max_examples=80, stateful_step_count=40)
 
 
 class Turns(RuleBasedStateMachine):
@@ -349,7 +349,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestTurns.settings = settings(max_examples=80, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("busy", [CLAUDE, CODEX])

@@ -117,7 +117,6 @@ def test_the_instruction_of_a_task_is_without_its_address() -> None:
     assert "fix the header" == directed("[shop] fix the header", NAMES).intent.instruction
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100), st.lists(st.text(max_size=10), max_size=4))
 def test_any_text_and_any_names(text: str, names: list[str]) -> None:
     """Names of projects come from their files."""
@@ -126,7 +125,6 @@ def test_any_text_and_any_names(text: str, names: list[str]) -> None:
     assert found.project is None or found.project in names
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_without_names_a_message_keeps_its_meaning(text: str) -> None:
     """No part is taken for an address."""
@@ -146,7 +144,7 @@ def test_any_spelling_means_the_same(say: str) -> None:
         assert meant == meaning(f"{say}{behind}"), behind
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.sampled_from(SAID), st.sampled_from(sorted(SPELT)), st.sampled_from(BEFORE), st.sampled_from(BEHIND)
 )

@@ -75,7 +75,6 @@ def test_the_corpus_is_large_and_half_chinese() -> None:
     assert len({entry["say"] for entry in CORPUS}) == len(CORPUS)
 
 
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_any_text_means_something(text: str) -> None:
     """A story's id can be a part of a path."""
@@ -90,7 +89,6 @@ def _mentions_cc(text: str) -> bool:
     return "cc" in text.lower() or "claude" in text.lower() or "ｃｃ" in text.lower()
 
 
-@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["? ", "？"]), ANY_TEXT)
 def test_a_question_mark_never_dispatches(before: str, mark: str, after: str) -> None:
     """At any place in a message; only CC can be asked to find something out."""
@@ -99,7 +97,6 @@ def test_a_question_mark_never_dispatches(before: str, mark: str, after: str) ->
     assert _mentions_cc(before + after) or intent.addressed or intent.kind not in DISPATCHING
 
 
-@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from([f" {word} " for word in QUESTION_WORDS]), ANY_TEXT)
 def test_a_question_word_dispatches_only_behind_a_verb_of_work(before: str, mark: str, after: str) -> None:
     """`debug why …` is an order: a question has another form."""
@@ -110,7 +107,7 @@ def test_a_question_word_dispatches_only_behind_a_verb_of_work(before: str, mark
     assert told or intent.addressed or intent.kind not in DISPATCHING
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from(ORDERS),
     st.sampled_from(["what", "why", "how", "whether", "which"]),
@@ -125,14 +122,12 @@ def test_an_order_with_a_question_word_is_an_order(verb: str, word: str, polite:
     assert ("start_custom", "query") == (classify(text).kind, classify(f"{text}?").kind)
 
 
-@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
 def test_a_question_never_approves(before: str, mark: str, after: str) -> None:
     """Also if it begins like an approval."""
     assert classify(f"{before}{mark}{after}").kind not in {"approve", "reject"}
 
 
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_text_without_consent_never_approves(text: str) -> None:
     """Consent has its own words, at the beginning of a message."""
@@ -141,7 +136,6 @@ def test_text_without_consent_never_approves(text: str) -> None:
         assert any(word in begins for word in ("approve", "lgtm", "核准", "批准", "通過", "通过", "ｌｇｔｍ"))
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["approve", "LGTM", "核准", "通過"]),
     st.sampled_from(["flow", "button", "users", "流程", "按鈕"]),
@@ -151,7 +145,7 @@ def test_words_after_a_decision_are_not_a_note(decision: str, noun: str) -> None
     assert "unclear" == classify(f"{decision} {noun} is slow").kind
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.sampled_from(DECISIONS), st.sampled_from(SET_OFF), st.lists(st.sampled_from(SOFTENERS), max_size=3),
     st.sampled_from(PROVISOS), st.sampled_from(TAILS),
@@ -166,7 +160,6 @@ def test_a_decision_that_is_put_off_or_forbidden_decides_nothing(
     assert intent.near in {"approve", "skip", "retry", "reopen"}
 
 
-@settings(deadline=None)
 @given(st.sampled_from(APPROVALS), st.sampled_from(SET_OFF[:8]), ANY_TEXT, st.sampled_from(PROVISOS[:10]))
 def test_a_note_that_begins_with_a_proviso_approves_nothing(
     decision: str, sign: str, text: str, proviso: str
@@ -200,7 +193,6 @@ def test_commands_questions_and_orders_to_cc_are_the_same_at_a_gate(text: str) -
     assert classify(text) == settled(classify(text), at_gate=True)
 
 
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_only_an_approval_approves_at_a_gate(text: str) -> None:
     """A gate gives no other text that meaning."""
@@ -250,7 +242,6 @@ def test_one_ideograph_is_chinese() -> None:
     assert (True, False) == (is_chinese("start story 了"), is_chinese("start, s'il vous plaît"))
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_folding_keeps_places(text: str) -> None:
     """A place found in the folded text is a place in the text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handoffd.chat.project_names import compares, named_project
@@ -78,7 +78,6 @@ def test_two_things_are_put_side_by_side() -> None:
     assert (True, True, False) == (compares("compare a and b"), compares("a 跟 b 的比較"), compares("status"))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     """A name is a part of the text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chat_tables import DISPATCHING
 
@@ -39,21 +39,18 @@ ORDERS = ("fix the login", "add a footer", "修好登入", "把頁尾改成藍�
 SPELT: tuple[Callable[[str], str], ...] = (str, str.upper, str.title, "\u200b".join)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(STOPS), st.sampled_from(SPELT), st.sampled_from("! .。"))
 def test_a_stop_pauses(stop: str, spelt: Callable[[str], str], sign: str) -> None:
     """In any spelling."""
     assert "pause" == classify(spelt(stop) + sign).kind
 
 
-@settings(deadline=None)
 @given(st.sampled_from(FORBIDDING), st.sampled_from(ACTS), st.sampled_from(SPELT))
 def test_a_forbidden_act_starts_nothing(forbidding: str, act: str, spelt: Callable[[str], str]) -> None:
     """The reply asks back."""
     assert "unclear" == classify(spelt(f"{forbidding} {act}")).kind
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(FORBIDDING),
     st.sampled_from(("commit", "touch the tests", "碰測試")),
@@ -112,7 +109,6 @@ def test_remarks_order_nothing() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.sampled_from(["stop ", "不要", "CC ", "停 ", "全部" * 50, "please " * 40]))
 def test_any_text_is_read(text: str, before: str) -> None:
     """A message that holds back starts no executor."""

@@ -203,7 +203,7 @@ def test_the_rest_of_a_cut_line_is_text() -> None:
     assert ["text", "text"] == [line.kind for line in lines(output)]
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(output=st.lists(st.binary(max_size=80)), whole=st.booleans(), plain=st.booleans())
 @example(output=[b"\r", b"", b"x"], whole=False, plain=True)
 def test_no_output_is_fatal_and_nothing_is_lost(output: list[bytes], whole: bool, plain: bool) -> None:
@@ -241,7 +241,7 @@ types = st.sampled_from(
 )
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(kind=types, inner=types, value=json_values, more=st.dictionaries(words, json_values, max_size=4))
 def test_no_line_of_a_stream_is_fatal(kind: str, inner: str, value: object, more: dict[str, object]) -> None:
     """Whatever is in the place of an expected value."""

@@ -406,7 +406,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 TestEngineMachine = EngineMachine.TestCase
 TestEngineMachine.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, stateful_step_count=50, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -450,7 +450,7 @@ def let_fail(play: Playbook, failure: dict[str, Any]) -> None:
             play.fails(failure["reason"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     start=st.sampled_from([step for step, rule in shipped_rules().steps.items() if not rule.requires_human]),
     failures=st.lists(FAILURES, min_size=1, max_size=12),
@@ -480,7 +480,7 @@ def test_every_endless_run_of_failures_ends_with_a_person(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     passing=st.lists(st.booleans(), min_size=1, max_size=6), claims=st.lists(HANDOFFS, min_size=1, max_size=6)
 )

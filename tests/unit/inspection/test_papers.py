@@ -81,7 +81,7 @@ def test_a_link_and_a_huge_file_are_not_read(tmp_path: Path, subject: Subject) -
     assert subject == "history" or quoted(str(root), subject)[0].problem is not None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.sampled_from(SUBJECTS), st.text(max_size=2000) | st.binary(max_size=2000))
 def test_any_paper_is_quoted_with_few_short_lines(
     tmp_path: Path, subject: Subject, text: str | bytes

@@ -36,7 +36,7 @@ CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "decode"), CASES, ids=[kind.__name__ for kind, _ in CASES])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_is_written_is_read_back_equal(
     kind: type[Any], decode: Callable[[str], Any], data: st.DataObject

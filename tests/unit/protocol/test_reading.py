@@ -329,7 +329,7 @@ BYTES = (
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(handoff=st.none() | BYTES, result=st.none() | BYTES)
 def test_no_bytes_raise(handoff: bytes | None, result: bytes | None) -> None:
     """Whatever an agent leaves, there is a reading; and it can say why."""

@@ -273,7 +273,7 @@ ODD = ["_layout", "with_", "model_config", "tests\0a", "__class__", "passed"]
 KEY = st.text(max_size=12) | st.sampled_from(ODD)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(unknown=st.dictionaries(KEY, JSON, max_size=6), order=st.randoms(use_true_random=False))
 def test_unknown_keys_survive_untouched_and_in_place(unknown: dict[str, Any], order: Any) -> None:
     """Whatever other tools keep in the file is there afterwards: same place, same value."""

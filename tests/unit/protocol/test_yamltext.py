@@ -158,7 +158,7 @@ def test_nesting_bombs_are_refused(sign: str) -> None:
     problem_of(sign * (MAX_BYTES // len(sign)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from("ab:-[]{}&*!?|>'\"#%@,\n\t 0~<"), max_size=60) | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text ends in anything but data or an InvalidFile."""

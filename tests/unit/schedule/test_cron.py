@@ -127,7 +127,7 @@ def test_around_a_change_of_clocks_each_start_is_found_from_both_sides(
 
 
 @pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/7 8-18 * * 1-5", "0 0 29 2 *", "30 2 * * *"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(back_h=st.floats(0.01, 24 * 60), now=st.integers(0, 365 * 24 * 60))
 def test_the_latest_time_is_the_last_one_that_follows(cron: str, back_h: float, now: int) -> None:
     """Found from behind, it is the same; and none is none."""

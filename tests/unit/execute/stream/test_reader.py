@@ -253,7 +253,7 @@ stream_lines = st.one_of(
 )
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.lists(stream_lines, max_size=8),
     st.lists(st.integers(0, 60), max_size=30),
