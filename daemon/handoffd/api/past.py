@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
+from itertools import islice
 from operator import add
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, get_args
 
+import anyio
 from anyio import to_thread
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import (
     EventsAnswer,
@@ -30,8 +33,8 @@ from handoffd.api.events import Names, event_answer, named, run_answer, usage_co
 from handoffd.api.ports import Supervision
 from handoffd.clock import Clock
 from handoffd.engine.run import Moment, Usage
-from handoffd.engine.views import TrackView
-from handoffd.errors import Refused
+from handoffd.engine.views import TrackView, Whereabouts
+from handoffd.errors import HandoffdError, Refused
 from handoffd.execute.meter import noted
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
@@ -39,13 +42,17 @@ from handoffd.journal.history import StoredStory
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, UsageSum
 
+MOST_PLACES: Final = 20
+PLACES_S: Final = 3.0
+"""Of how many finished stories, and for how long, git is asked where they are when many are shown."""
+
 
 class ToldStory(UsageCounts, frozen=True, kw_only=True):
     """A story, what it has come to, and what it cost.
 
     `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`. `step` and `status`: where an open one is;
-    set aside, where its last run was. `onto` and `commit`: where it landed. `unpriced` counts runs without a
-    known cost.
+    set aside, where its last run was. `onto` and `commit`: where it landed. `whereabouts`: of a done one that
+    has a branch. `unpriced` counts runs without a known cost.
     """
 
     project: str
@@ -56,6 +63,7 @@ class ToldStory(UsageCounts, frozen=True, kw_only=True):
     status: str | None
     onto: str | None
     commit: str | None
+    whereabouts: Whereabouts | None
     began_at: Moment
     latest_at: Moment
     ended_at: Moment | None
@@ -218,8 +226,25 @@ class Past:
         found = await self.journal.past.stories(part, limit)
         names, views = self.names(), await self._supervision.views()
         flying = {(view.project, track.story): track for view in views for track in view.tracks}
+        done = [(one.project, one.story) for one in found if one.end is not None and one.end.kind == "done"]
+        places = await self.places(done)
         told = [story_answer(one, names, flying.get((one.project, one.story))) for one in found]
-        return StoriesAnswer(stories=told)
+        return StoriesAnswer(
+            stories=[replace(one, whereabouts=places.get((one.project, one.story))) for one in told]
+        )
+
+    async def places(self, stories: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Whereabouts]:
+        """Return where finished stories that have a branch are, by root and story.
+
+        Git is asked about a few stories, for a few seconds: a screen of many must not wait for all of them.
+        """
+        found = dict[tuple[str, str], Whereabouts]()
+        with anyio.move_on_after(PLACES_S):
+            for root, story in islice(stories, MOST_PLACES):
+                with suppress(HandoffdError):  # removed, or taken up again just now
+                    if (where := await self._supervision.whereabouts(root, story)) is not None:
+                        found[root, story] = where
+        return found
 
     async def usage(
         self, project: str | None = None, by: str | None = None, since: str | None = None
@@ -240,7 +265,7 @@ def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> T
         project=story.project, name=named(story.project, names), story=story.story,
         outcome="open" if end is None else end.kind,
         step=step if end is None else None, status=status if end is None else None,
-        onto=None if end is None else end.onto, commit=None if end is None else end.commit,
+        onto=None if end is None else end.onto, commit=None if end is None else end.commit, whereabouts=None,
         began_at=story.began_at, latest_at=story.latest_at, ended_at=None if end is None else end.at,
         runs=story.runs, unpriced=story.unpriced, **asdict(usage_counts(story.usage)),
     )  # fmt: skip

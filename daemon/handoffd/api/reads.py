@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial, reduce
 from math import inf
@@ -85,10 +84,6 @@ ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...],
 REPORT_SINCE: Final = "12h"
 """How far a report reaches back if no time is given: one night."""
 _REPORT: Final = "handoffd report --since 12h"
-
-MOST_PLACES: Final = 20
-PLACES_S: Final = 3.0
-"""Of how many finished stories, and for how long, git is asked where they are when many are shown."""
 
 LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
@@ -210,17 +205,10 @@ class Reads(Past):
         return replace(track, review=review)
 
     async def _placed(self, views: Iterable[ProjectView]) -> list[ProjectView]:
-        """Return the views with where the stories are that wait to be landed, and what that would do.
-
-        Git is asked about a few stories, for a few seconds; of the others a view says as much as before.
-        """
-        views, found = list(views), dict[tuple[str, str], Whereabouts | None]()
+        """Return the views with where the stories are that wait to be landed, and what that would do."""
+        views = list(views)
         waiting = [(view.project, track.story) for view in views for track in view.tracks if track.to_land]
-        with anyio.move_on_after(PLACES_S):
-            for root, story in waiting[:MOST_PLACES]:
-                with suppress(HandoffdError):  # removed, or taken up again just now
-                    if story is not None:
-                        found[root, story] = await self._supervision.whereabouts(root, story)
+        found = await self.places((root, story) for root, story in waiting if story is not None)
         return [_placed_in(view, found) if found else view for view in views]
 
     async def _footprints(self, root: str) -> dict[str, Footprint | None]:
@@ -408,7 +396,7 @@ def _gate_in_short(
     )  # fmt: skip
 
 
-def _placed_in(view: ProjectView, found: Mapping[tuple[str, str], Whereabouts | None]) -> ProjectView:
+def _placed_in(view: ProjectView, found: Mapping[tuple[str, str], Whereabouts]) -> ProjectView:
     tracks = (_placed_at(track, found.get((view.project, track.story or ""))) for track in view.tracks)
     return replace(view, tracks=tuple(tracks))
 

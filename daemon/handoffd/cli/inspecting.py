@@ -13,7 +13,7 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
-from handoffd.cli.status_report import placed
+from handoffd.cli.status_report import placed, ways
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place, by_name, in_utf8
@@ -253,8 +253,10 @@ def told(answer: dict[str, Any]) -> list[str]:
     lines = [f"{head}: {plain(answer['title'])}" if answer["title"] else head]
     lines += [f"  source: {plain(answer['source'])}"] if answer["source"] else []
     if where := answer.get("whereabouts"):  # older daemons send none
-        following = plain(by_name(where["command"], {**answer, "called": answer["name"]}))
-        lines += [f"  branch: {placed(where)}", f"  next: {following}"]
+        project = {**answer, "called": answer["name"]}
+        lines += [
+            f"  {line}" for line in (f"branch: {placed(where)}", *ways(where, project, answer["story"]))
+        ]
     if answer["text"] is None:
         gone = "its text is no longer kept; see `handoffd events --json`"
         return [*lines, f"  {gone if answer['title'] else 'it has no text'}"]

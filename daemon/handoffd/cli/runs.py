@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
 
 from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument, project_names
+from handoffd.cli.status_report import placed, ways
 from handoffd.cli.wording import (
     called,
     fitting,
@@ -166,7 +168,9 @@ def stories(place: Place, /, project: str | None, as_json: bool, **part: Any) ->
     if as_json:
         print_json(found)
     elif found["stories"]:
-        click.echo("\n".join(stories_report(found["stories"], screen_width())))
+        click.echo(
+            "\n".join([*stories_report(found["stories"], screen_width()), *_unlanded(found["stories"])])
+        )
     else:
         click.echo("Nothing of such a story has run." if part["story"] else "No story has run yet.")
 
@@ -186,6 +190,15 @@ def stories_report(found: list[dict[str, Any]], width: int | None = None) -> lis
         for story in found
     ]
     return fitting(_STORIES_HEAD, rows, _STORIES_SPARE, width)
+
+
+def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield where the finished stories are that have not landed, with the commands for each."""
+    for story in found:
+        if where := story.get("whereabouts"):  # older daemons send none
+            project = {"project": story["project"], "called": story["name"]}
+            yield f"{called(story)} {plain(story['story'])}: {placed(where)}"
+            yield from (f"    {line}" for line in ways(where, project, story["story"]))
 
 
 def _outcome(story: dict[str, Any]) -> str:

@@ -232,7 +232,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from _details(project, track)
     if whole and track.get("review"):  # older daemons send none
         yield from brief(track["review"], project)
-    if track["next_command"]:
+    if track.get("to_land") and track.get("whereabouts"):
+        yield from ways(track["whereabouts"], project, track["story"])
+    elif track["next_command"]:
         yield f"next: {plain(by_name(track['next_command'], project))}"
 
 
@@ -276,6 +278,16 @@ def _details(project: Json, track: Json) -> Iterator[str]:
 def placed(where: Json) -> str:
     """Return where the work of a finished story is, and what landing it would do."""
     return plain(f"{where['branch']}, {where['says']}")
+
+
+def ways(where: Json, project: Mapping[str, object], story: str) -> Iterator[str]:
+    """Yield the commands to type for a finished story: what throws it away, and `next:`."""
+    from handoffd.engine.wording import addressed, throwing_away
+
+    discarding = addressed(throwing_away(story), str(project["project"]))
+    if discarding != where["command"]:
+        yield f"to throw it away: {plain(by_name(discarding, project))}"
+    yield f"next: {plain(by_name(where['command'], project))}"
 
 
 def _backlog(track: Json, width: int) -> str:

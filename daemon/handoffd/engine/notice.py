@@ -59,7 +59,7 @@ class Notice(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     """What a digest lists, ready to be shown one below the other."""
     facts: tuple[str, ...] = ()
-    """Of an open gate: what a person needs to decide it, and both answers. Of a done story: its branch."""
+    """Of an open gate: what a person needs to decide it, and both answers. Of a done story: where it is."""
     more: int = 0
     """How many notices a digest does not list; its last line reports them."""
 

@@ -60,6 +60,11 @@ def rejecting(story: str | None, reason: str) -> str:
     return command("reject", reason, *(() if story is None else ("--story", story)))
 
 
+def throwing_away(story: str) -> str:
+    """Return what throws away what a finished story has done; a ref keeps it."""
+    return command("discard", story)
+
+
 def showing_gate(own: str | None) -> str:
     """Return what shows the gate a story waits at; `own` is one with a track of its own."""
     return command("gate", *(() if own is None else ("--story", own)))

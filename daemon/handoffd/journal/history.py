@@ -108,6 +108,8 @@ class StoryEnd(Struct, frozen=True, kw_only=True):
     how: LandedBy = "merge"
     told: str | None = None
     """The last line of the command that has taken the story."""
+    kept: str | None = None
+    """Of a discarded one: the ref that keeps its work."""
 
 
 class StoredStory(Struct, frozen=True, kw_only=True):
@@ -134,6 +136,7 @@ class _Landing(Struct, frozen=True):
     up_to: str | None = None
     how: LandedBy = "merge"
     told: str | None = None
+    kept: str | None = None
 
 
 _landing = msgspec.json.Decoder(_Landing)
@@ -189,7 +192,8 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
     known = "story" if has_column(db, "events", "story") else "NULL"
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, coalesce({known}, {STORY_GUESSED}),
-        iif(kind = 'landed', event, NULL) FROM events WHERE {STORY_ENDS} AND {" AND ".join(asked)}
+        iif(kind IN ('landed', 'discarded'), event, NULL) FROM events
+        WHERE {STORY_ENDS} AND {" AND ".join(asked)}
         ORDER BY +seq""",  # noqa: S608  (fixed texts)
         values,
     )
@@ -202,6 +206,7 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
                 seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), story=story,
                 kind=kind if kind in {"landed", "discarded", "aborted"} else "done",
                 onto=told_of.onto, commit=told_of.commit, how=told_of.how, told=told_of.told,
+                kept=told_of.kept,
             )  # fmt: skip
 
 

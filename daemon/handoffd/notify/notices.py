@@ -30,6 +30,7 @@ from handoffd.engine.wording import (
     repair_command,
     shortened,
     showing_gate,
+    throwing_away,
     usage_in_words,
 )
 from handoffd.errors import Problem
@@ -92,7 +93,8 @@ def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:
     if state is None or (state.story, state.step) != (order.story, order.step):
         return ()
     if order.notice == "done" and where is not None and where.kind == "clone" and where.branch is not None:
-        return (f"Branch: {where.branch}, begun at {where.onto or 'a commit'}",)
+        begun = f"Branch: {where.branch}, begun at {where.onto or 'a commit'}"
+        return (begun, f"To throw it away: {throwing_away(order.story)}") if order.story else (begun,)
     return _gate_lines(track, own) if order.action == approving(order.story) else ()
 
 

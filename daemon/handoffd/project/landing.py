@@ -34,6 +34,7 @@ from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import repository_at
+from handoffd.journal.records import Part
 from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
 from handoffd.protocol.rules import DONE
@@ -218,12 +219,24 @@ class Landings:
         try:
             self._result = await self._landed(request, self._meant(request))
         except HandoffdError as error:
-            self._result = error
+            self._result = await self._explained(error, request.story)
             if request.by == ITSELF and request.story is not None and error.code != "NOT_DONE":
                 await self._refused(request.story, error)
         finally:
             over.set()
             self.project.stirred()
+
+    async def _explained(self, error: HandoffdError, story: str | None) -> HandoffdError:
+        """Return why a story cannot be landed: of one that was discarded, that, and how it comes back."""
+        if story is None or error.code not in {"NO_BRANCH", "NOT_DONE"}:
+            return error
+        known = await self._services.journal.past.stories(Part(project=self.project.root, story=story), 1)
+        kept = known[0].end.kept if known and known[0].end is not None else None
+        if kept is None:
+            return error
+        branch = kept.removeprefix("refs/").rpartition("/")[0]
+        hint = f"git -C {quote(self.project.root)} branch {quote(branch)} {quote(kept)}"
+        return Refused(f"{story} was discarded, and {kept} keeps what it did", code=error.code, hint=hint)
 
     async def _refused(self, story: str, error: HandoffdError) -> None:
         """Report that the daemon could not land a story, and to an agent how it can help.

@@ -6,10 +6,12 @@ flight by then.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -154,11 +156,22 @@ class _Flight(Struct, frozen=True):
     attempt: tuple[object, ...]
     elapsed_min: float | None = None
     live: Live | None = None
+    gone: bool = False
+    """Whether the clone of a story that is over has been removed."""
 
 
 async def _flight_of(project: Project, track: TrackSupervisor) -> _Flight:
     attempt = _attempt_of(track.track)
-    return _Flight(track, attempt, await project.deadlines.elapsed_min(track), await track.live())
+    elapsed, live = await project.deadlines.elapsed_min(track), await track.live()
+    return _Flight(track, attempt, elapsed, live, await _is_gone(track.track))
+
+
+async def _is_gone(track: Track) -> bool:
+    state, where = track.state, track.ledger.workspace
+    over = state is not None and (state.step == DONE or track.ledger.closed)
+    if not over or where is None or where.kind != "clone":
+        return False
+    return not await to_thread.run_sync(os.path.isdir, where.folder)  # it is in our state directory
 
 
 def _attempt_of(track: Track) -> tuple[object, ...]:
@@ -179,6 +192,9 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
     following, ledger = _following(project, track), track.track.ledger
     going_on = _going_on(project, track)
     upcoming = coming(ledger, **going_on)
+    lands = (following or "").startswith(command_for(project.root, "land"))
+    if flight.gone:  # by gc, or with the branch by `discard`
+        recorded = replace(recorded, workspace=None, branch=recorded.branch if lands else None)
     return replace(
         recorded,
         **_of_output(flight.live, recorded.session),
@@ -189,7 +205,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=waits_at_gate(project, track.track),
-        to_land=(following or "").startswith(command_for(project.root, "land")),
+        to_land=lands,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,

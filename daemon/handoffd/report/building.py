@@ -19,7 +19,7 @@ from msgspec import Struct
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView
-from handoffd.engine.wording import command_for, first_few, repair_command
+from handoffd.engine.wording import addressed, command_for, first_few, repair_command, throwing_away
 from handoffd.journal.history import Claimed, Counts, Happened, Measured, Night, Ran, StoryEnd
 from handoffd.journal.records import LeftOut, Life
 from handoffd.protocol.rules import DONE
@@ -151,12 +151,22 @@ def _why(view: ProjectView, track: TrackView) -> str | None:
 
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
-    called, ours = view.called or view.name, command.startswith("handoffd ")
+    called = view.called or view.name
+    discarding = (
+        addressed(throwing_away(track.story), view.project)
+        if track and track.to_land and track.story
+        else None
+    )
+
+    def by_name(text: str) -> str:
+        return text.replace(quote(view.project), quote(called)) if text.startswith("handoffd ") else text
+
     return WaitingStory(
         project=view.project, name=called, story=track.story if track else None,
         step=track.step if track and track.step != DONE else None, why=why,
         since=track.completed_at if track else view.since,
-        command=command.replace(quote(view.project), quote(called)) if ours else command,
+        command=by_name(command),
+        instead=by_name(discarding) if discarding not in {None, command} else None,
     )  # fmt: skip
 
 

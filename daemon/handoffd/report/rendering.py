@@ -32,6 +32,13 @@ class Line(Struct, frozen=True):
     who: str
     said: str
     command: str | None = None
+    instead: str | None = None
+    """Another command, for the opposite."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to type, one or the other."""
+        return tuple(one for one in (self.command, self.instead) if one is not None)
 
 
 class Section(Struct, frozen=True):
@@ -107,7 +114,9 @@ def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.waiting:
         since = f"since {moment(one.since, zone, report.since)}, " if one.since else ""
         step = f"{one.step}: " if one.step else ""
-        yield Line(_who(one.name, one.story), printable(f"{since}{step}{one.why}"), printable(one.command))
+        instead = printable(one.instead) if one.instead else None
+        said = printable(f"{since}{step}{one.why}")
+        yield Line(_who(one.name, one.story), said, printable(one.command), instead)
 
 
 def _failed(report: Report) -> Iterator[Line]:
@@ -219,9 +228,13 @@ def _text_of(line: Line) -> Iterator[str]:
         yield from (f"  {text}" for text in _wrapped(line.said, WIDTH - 2))
         return
     who = line.who if len(line.who) <= _NAME else f"…{line.who[1 - _NAME :]}"  # a path matters at its end
-    yield f"  {who:<{_NAME}}  {shortened(line.said, WIDTH - _NAME - 4)}"
-    if line.command:
-        yield f"      {line.command}"  # whole, however long: half of it would be another command
+    room = WIDTH - _NAME - 4
+    first, *rest = (line.command and _wrapped(line.said, room)) or [shortened(line.said, room)]
+    yield f"  {who:<{_NAME}}  {first}"
+    if rest:  # what a person decides by is worth a second line
+        yield f"  {'':<{_NAME}}  {shortened(' '.join(rest), room)}"
+    # Whole, however long: half of it would be another command.
+    yield from (f"      {command}" for command in line.commands)
 
 
 def _wrapped(text: str, width: int = WIDTH) -> list[str]:
@@ -241,7 +254,7 @@ def as_lines(report: Report, zone: tzinfo | None = None) -> list[str]:
         lines.append(f"{section.title}:")
         for line in section.lines[:_FEW]:
             told = shortened(f"{line.who}: {line.said}" if line.who else line.said, _MOST_LINE)
-            lines.append(f"{ITEM}{told} > {line.command}" if line.command else f"{ITEM}{told}")
+            lines.append(f"{ITEM}{told} > {' or '.join(line.commands)}" if line.command else f"{ITEM}{told}")
         rest = section.count - len(section.lines[:_FEW])
         lines += [f"and {rest} more"] if rest else []
     return lines
@@ -260,8 +273,8 @@ def as_markdown(report: Report, zone: tzinfo | None = None) -> str:
         lines += ["", f"## {section.title}", ""]
         for line in section.lines:
             who = f"**{_escaped(line.who)}** " if line.who else ""
-            command = f": {_code(line.command)}" if line.command else ""
-            lines.append(f"- {who}{_escaped(line.said)}{command}")
+            commands = f": {' or '.join(map(_code, line.commands))}" if line.command else ""
+            lines.append(f"- {who}{_escaped(line.said)}{commands}")
         lines += [f"- and {section.more} more"] if section.more else []
     return "\n".join(lines)
 

@@ -48,6 +48,8 @@ class WaitingStory(Entry, frozen=True, kw_only=True):
     why: str
     since: Moment | None
     command: str
+    instead: str | None = None
+    """Of a story that waits to be landed: the command that throws it away."""
 
 
 class FailedStep(Entry, frozen=True, kw_only=True):

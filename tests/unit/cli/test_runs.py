@@ -8,11 +8,12 @@ import json
 from msgspec.structs import replace
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
+from tests.support.supervision import whereabouts
 from tests.unit.journal.making import NOW, dispatch, record, track
 
 from handoffd.cli.runs import runs_report, usage_report
 from handoffd.cli.wording import moment, unstyled
-from handoffd.engine.events import Advanced, ExecutorExited, Landed
+from handoffd.engine.events import Advanced, Approved, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -91,6 +92,24 @@ def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Comm
         one["outcome"] for one in handoffd("stories", "--story", "US-2", "--json").json["stories"]
     ]
     assert ["Nothing of such a story has run."] == handoffd("stories", "--story", "US-3").lines
+
+
+def test_a_finished_story_that_has_not_landed_says_where_it_is(
+    control: Controlled, handoffd: Commands
+) -> None:
+    """With both commands; one that is landed says that in its row."""
+    control.supervision.where = whereabouts("/srv/shop", command="handoffd land /srv/shop --story US-1")
+    ran(control, "d1", USED)
+    control.commit(record(Approved(), after=track("done", story="US-1", status=Status.PASS)))
+
+    lines = handoffd("stories").lines
+    assert [
+        "shop US-1: handoffd/US-001, 2 commits; landing merges 3 files into main, which has moved on",
+        "    to throw it away: handoffd discard shop US-1",
+        "    next: handoffd land shop --story US-1",
+    ] == lines[2:]
+    control.commit(record(Landed(story="US-1", onto="main", commit="c0ffee" * 7), after=track("done")))
+    assert 2 == len(handoffd("stories").lines)
 
 
 # --- runs -------------------------------------------------------------------------------------------

@@ -80,6 +80,19 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
     assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).facts
 
 
+def test_the_notice_of_a_finished_story_has_its_branch_and_how_to_throw_it_away() -> None:
+    """The command to type next lands it."""
+    order = replace(ORDER, notice="done", step="done", action="handoffd land {project} --story US-001")
+    pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
+    where = Workspace(folder="/clone", kind="clone", branch="handoffd/US-001", onto="main")
+
+    told = notice_of(order, pending, track_of(step="done").with_ledger(workspace=where))
+
+    branch = "Branch: handoffd/US-001, begun at main"
+    assert (branch, "To throw it away: handoffd discard /srv/shop US-001") == told.facts
+    assert "handoffd land /srv/shop --story US-001" == told.action
+
+
 def test_the_commands_about_a_story_in_a_clone_name_it() -> None:
     """Other stories may be in flight beside it when they are typed; a pause is of all of them."""
     gate, retry = "handoffd approve {project} --story US-001", "handoffd retry {project}"

@@ -516,9 +516,15 @@ async def test_a_discarded_story_has_neither_clone_nor_branch_and_a_ref_keeps_it
             at(folder, "late.txt").exists(),
         )
         assert "" == said(project, "fsck", "--strict", "--no-dangling")
-        following = (await view_of(project, here.services.slots)).tracks[0].next_command
-        assert f"handoffd start {project.root} STORY" == following
+        view = (await view_of(project, here.services.slots)).tracks[0]
+        assert f"handoffd start {project.root} STORY" == view.next_command
+        assert (None, None) == (view.workspace, view.branch)
         assert "NO_BRANCH" == (await refused(here, project)).code
+        why = await refused(here, project, story="US-001")
+        assert f"US-001 was discarded, and {kept} keeps what it did" == why.message
+        assert f"git -C {project.root} branch handoffd/US-001 {kept}" == why.hint
+        assert 0 == git(Path(project.root), *str(why.hint).split()[3:])
+        assert "US-001" == (await land(here, project, story="US-001")).story
 
 
 async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> None:
@@ -535,7 +541,7 @@ async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> No
 
 async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
     """It is aborted first; then it can be."""
-    async with done(tmp_path) as (_, project):
+    async with done(tmp_path) as (here, project):
         await project.main.give(Started(story="US-002"))
         await eventually(lambda: shown(project)["step"] == "review")
         landings = project.landings
@@ -547,6 +553,7 @@ async def test_a_story_at_work_is_not_discarded(tmp_path: Path) -> None:
         )
         await project.main.give(Aborted())
         await landings.discard("US-002", "mei")
+        assert "US-002 was discarded" in (await refused(here, project, story="US-002")).message
         assert "handoffd/US-001" == said(project, "branch", "--list", "handoffd/*")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.supervision import project_view, track_view
+from tests.support.supervision import project_view, track_view, whereabouts
 from tests.unit.journal.making import KEY, NOW
 from tests.unit.report.nights import HOUR, ended, happened, night, ran
 
@@ -93,6 +93,18 @@ def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], 
     """A done story waits for its landing only."""
     report = built(project_view(ROOT, track_view(**track)))
     assert waits == bool(report.waiting)
+
+
+def test_a_story_to_land_says_what_that_would_do_and_how_to_throw_it_away() -> None:
+    """A command that is not ours keeps the path."""
+    merge = f"git -C {ROOT} merge handoffd/US-001"
+    where = whereabouts(ROOT, says="2 commits; landing on main would conflict in a.py", command=merge)
+    ended = track_view(step="done", status="pass", to_land=True, next_command=merge, whereabouts=where)
+
+    (waiting,) = built(project_view(ROOT, ended, called="corner")).waiting
+
+    assert "done, 2 commits; landing on main would conflict in a.py" == waiting.why
+    assert (merge, "handoffd discard corner US-001") == (waiting.command, waiting.instead)
 
 
 def test_a_story_done_by_hand_is_not_listed() -> None:

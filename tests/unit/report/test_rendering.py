@@ -117,6 +117,25 @@ def test_a_command_is_never_cut() -> None:
     assert "  …aaaaaaaaa/shop US-1  since" in text
 
 
+def test_a_story_that_waits_to_be_landed_has_both_commands() -> None:
+    """And a second line for what a person decides by, which no screen may cut off."""
+    why = "done, 2 commits; landing on main would conflict in basket.py"
+    merge, discard = "git -C /srv/shop merge handoffd/US-1", "handoffd discard shop US-1"
+    waiting = replace(report().waiting[0], step=None, why=why, command=merge, instead=discard)
+    told = report(waiting=(waiting,))
+
+    lines = as_text(told, UTC).splitlines()
+    at = lines.index("Waits for you (1)") + 1
+    assert [
+        "  shop US-1             since 23:15, done, 2 commits; landing on main would",
+        "                        conflict in basket.py",
+        f"      {merge}",
+        f"      {discard}",
+    ] == lines[at : at + 4]
+    assert f": `{merge}` or `{discard}`" in as_markdown(told)
+    assert f"<code>{discard}</code>" in as_html(told)
+
+
 def test_a_time_of_another_day_has_its_date() -> None:
     """Of a report over a week."""
     week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
