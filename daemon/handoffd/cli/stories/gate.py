@@ -25,7 +25,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.status_report import cost_of, lines_of, tests_of
-from handoffd.cli.verbs import report
+from handoffd.cli.verbs import report, way_back
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
 from handoffd.engine.wording import command_for, counted, time_in_words
 from handoffd.entrance.place import Place, by_name
@@ -377,15 +377,11 @@ class Keys:
         answer = give(
             self._place, verb, self._gate["project"], {"story": self._gate["story"], **arguments}
         ).json
-        self._say(answer)
-        taken = answer["type"] != "error"
-        if taken and verb == "approve":
-            undo = by_name(command_for(self._gate["project"], "undo", "--story", self._gate["story"]), answer)
-            click.echo(f"  until the next attempt begins, {plain(undo)} takes it back")
-        return bool(taken)
+        self._say(answer, way_back(answer, self._gate["story"]) if verb == "approve" else [])
+        return bool(answer["type"] != "error")
 
-    def _say(self, answer: Json) -> None:
-        click.echo("\n".join(report(answer)))
+    def _say(self, answer: Json, more: Sequence[str] = ()) -> None:
+        click.echo("\n".join([*report(answer), *more]))
 
 
 def _key(question: str) -> str:
