@@ -107,6 +107,7 @@ def screen(gate: Json, *, whole: bool = False) -> list[str]:
         _files(gate, files),
         _field("Tests", _tests(gate["tests"], points)),
         _field("Attempts", _each_attempt(gate) if whole else _failures(gate)),
+        _field("Rejected", map(_rejection, gate["rejections"] if whole else gate["rejections"][-points:])),
         _points("Unclear", gate["unclear"], points),
         _points("Unticked", gate["unticked"], points),
         _field("Cost", [cost_of(gate)]),
@@ -211,6 +212,11 @@ def _attempt(one: Json) -> str:
     took = f" after {time_in_words(one['seconds'] / 60)}" if one["seconds"] is not None else ""
     why = f": {one['why']}" if one["why"] else ""
     return f"{one['step']} {one['attempt']} by {one['executor']} {one['result'] or 'running'}{took}{why}"
+
+
+def _rejection(one: Json) -> str:
+    reason, note = one["reason"] or "no reason", f": {one['note']}" if one["note"] else ""
+    return f"{one['step']} by {one['by']}, {moment(one['at'])[5:16]}, {reason}{note}"
 
 
 def _points(label: str, points: Sequence[Json], most: int) -> list[str]:
