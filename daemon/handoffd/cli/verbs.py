@@ -101,6 +101,7 @@ def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
+    lines += [line for one in answer.get("post_checks", ()) for line in _found_text("post_check", one)]
     lines += _place_of(answer)
     lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
