@@ -64,6 +64,7 @@ def test_a_review_is_read_and_decided_on_a_terminal(tmp_path: Path) -> None:
             terminal.answer("q quit", "a")
             terminal.answer("type the word approve: ", "approve\n")
             assert 0 == terminal.end()
+            assert "handoffd undo" not in terminal.shown  # with a free slot it would be too late
 
         daemon.wait_at(project, "done", "pass")
         assert_replayed(daemon)
@@ -75,7 +76,7 @@ def test_an_approval_is_taken_back_while_nothing_has_begun(tmp_path: Path) -> No
         project = to_review(daemon, tmp_path)
         assert (1, "NOTHING_APPROVED") == _code(typed(daemon, "undo", "shop", "--json"))
         daemon.verb("pause", project)
-        daemon.verb("approve", project, note="Fine.")
+        assert "handoffd undo shop" in typed(daemon, "approve", "shop", "--note", "Fine.").out
         assert "pass" == daemon.track(project)["status"]
 
         undone = typed(daemon, "undo", "shop", "--story", "US-001")

@@ -119,6 +119,8 @@ def _type(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
         return " ".join(f"`{value}`" for value in schema["enum"])
     if schema["type"] == "array":
         return "list of text"
+    if schema["type"] == "object" and "properties" not in schema:
+        return f"{_type(schema['additionalProperties'], whole)} by name"
     if schema["type"] == "object":
         return f"`{{{', '.join(schema['properties'])}}}`"
     names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "bool"}

@@ -23,6 +23,7 @@ from handoffd.engine.views import (
     Changes,
     GateAnswer,
     GateAttempt,
+    GateRejection,
     GateTests,
     GateView,
     LandedView,
@@ -110,6 +111,12 @@ def gate_view(root: str, **changes: Any) -> GateView:
             GateAttempt(
                 run=f"{run}2", step="bdd", attempt=2, executor="claude", result="pass", seconds=59.0,
                 why=None, sandbox="strict",
+            ),
+        ),
+        "rejections": (
+            GateRejection(
+                step="review", reason="needs_clarification", note="Which\x1b[2J zone?", by="mei",
+                at=datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC),
             ),
         ),
         "unclear": (

@@ -316,9 +316,9 @@ def _check_decision(talk: _Talk) -> None:
     """Refuse a decision that says not which of several stories it is about: a person has seen one of them."""
     if talk.intent.kind not in _DECISIONS or talk.intent.story is not None or len(talk.gates) < 2:
         return
-    waiting = first_few(tuple(track["story"] for track in talk.gates))
-    hint = command_for(talk.project, "status") + "  # then: --story STORY"
-    raise Refused(f"{waiting} wait: say which one is meant", code="AMBIGUOUS", hint=hint)
+    stories = tuple(track["story"] for track in talk.gates)
+    hint = f"{command_for(talk.project, 'status')}  # then again, with the story: {stories[0]}"
+    raise Refused(f"{first_few(stories)} wait: say which one is meant", code="AMBIGUOUS", hint=hint)
 
 
 def _check_story(talk: _Talk) -> None:

@@ -150,15 +150,15 @@ class Past:
         """Return the root of a project; None for None. Raises NotFound."""
         return None if project is None else self._supervision.find(project)
 
-    def part(self, project: str | None, asked: Narrowed) -> Part:
-        """Return the part of the history that is meant. Raises NotFound, Refused (BAD_ARGUMENT)."""
-        now = self.now()
+    def part(self, project: str | None, asked: Narrowed, verb: str) -> Part:
+        """Return the part of the history that `verb` shows. Raises NotFound, Refused (BAD_ARGUMENT)."""
+        now, again = self.now(), f"handoffd {verb} --since 7d"
         return Part(
             project=self.root_of(project),
             story=asked.get("story"),
             step=asked.get("step"),
-            since=moment_of(asked.get("since"), now, "since"),
-            until=moment_of(asked.get("until"), now, "until"),
+            since=moment_of(asked.get("since"), now, "since", again),
+            until=moment_of(asked.get("until"), now, "until", again),
         )
 
     async def _events(self, part: Part, after: int | None, limit: int) -> list[HistoryEvent]:
@@ -181,7 +181,7 @@ class Past:
         `gaps` are numbers among them that are not kept. Without `after`, gaps before the first returned event
         are left out if older events exist, and so are gaps around a part of the history.
         """
-        part = self.part(project, asked)
+        part = self.part(project, asked, "events")
         left_out = await self.journal.left_out()  # first: events removed meanwhile are still in `found`
         found = await self._events(part, after, limit)
         narrow = part != Part(project=part.project)
@@ -201,7 +201,7 @@ class Past:
         self, project: str | None = None, limit: int = 100, **asked: Unpack[Narrowed]
     ) -> RunsAnswer:
         """Return the latest dispatches, newest first; a part of the history has the ones decided in it."""
-        found = await self.journal.runs(limit=limit, part=self.part(project, asked))
+        found = await self.journal.runs(limit=limit, part=self.part(project, asked, "runs"))
         names, usage = self.names(), self._supervision.usage()
         if not self.daemon:
             usage = await to_thread.run_sync(
@@ -222,7 +222,7 @@ class Past:
         limit: int = 100,
     ) -> StoriesAnswer:
         """Return the stories of which something happened, the latest first."""
-        part = self.part(project, Narrowed(story=story, since=since, until=until))
+        part = self.part(project, Narrowed(story=story, since=since, until=until), "stories")
         found = await self.journal.past.stories(part, limit)
         names, views = self.names(), await self._supervision.views()
         flying = {(view.project, track.story): track for view in views for track in view.tracks}
@@ -275,9 +275,9 @@ def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> T
 STORY_REFERENCE: Final = (15_000, 40_000)
 """Expected tokens of a whole story: low and high."""
 
-_AGO = re.compile(r"(\d{1,4})([hdw])")
+_AGO = re.compile(r"(\d{1,4})([mhdw])")
 _UNITS: Final[Mapping[str, timedelta]] = {
-    "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1),
+    "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1),
 }  # fmt: skip
 
 
@@ -293,13 +293,11 @@ def grouping(text: str | None) -> Grouping:
     raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --by step")
 
 
-WHEN: Final = "7d, 12h, 2w, yesterday, today, a date like 2026-01-31, or an RFC 3339 time"
+WHEN: Final = "30m, 12h, 7d, 2w, yesterday, today, a date like 2026-01-31, or an RFC 3339 time"
 
 
-def moment_of(
-    text: str | None, now: datetime, name: str, again: str = "handoffd events --since 7d"
-) -> datetime | None:
-    """Return the moment for `7d` (ago), `12h`, `2w`, `yesterday` or a date (its local midnight), or a time.
+def moment_of(text: str | None, now: datetime, name: str, again: str) -> datetime | None:
+    """Return the moment for `30m` (ago), `12h`, `7d`, `2w`, `yesterday`, a date (local midnight) or a time.
 
     Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and what to type `again`.
     """

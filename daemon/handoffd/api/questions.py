@@ -101,7 +101,7 @@ _LANGUAGE: Final = UrlParameter(
     name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
 )
 _BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="what to sum up by; `step` without it")
-_WHEN: Final = "^([0-9]{1,4}[hdw]|yesterday|today|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
+_WHEN: Final = "^([0-9]{1,4}[mhdw]|yesterday|today|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
 """The check accepts more."""
 _SINCE: Final = UrlParameter(name="since", pattern=_WHEN, help=WHEN)
 _UNTIL: Final = UrlParameter(name="until", pattern=_WHEN, help="the end; as `since`")

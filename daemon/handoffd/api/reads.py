@@ -331,7 +331,7 @@ class Reads(Past):
         running = reduce(add, self._supervision.usage().values(), Usage())
         found: dict[Scope, Usage] = {}
         for scope in self._supervision.caps():
-            since = moment_of("today", now, "since") if scope == "day" else None
+            since = moment_of("today", now, "since", _REPORT) if scope == "day" else None
             booked = (one.usage for one in await self.journal.usage("day", since=since))
             found[scope] = reduce(add, booked, running)
         return found
@@ -340,7 +340,7 @@ class Reads(Past):
         """Return what is spent of the caps that all projects share, by what is booked."""
         found = []
         for scope, cap in self._supervision.caps().items():
-            since = moment_of("today", now, "since") if scope == "day" else None
+            since = moment_of("today", now, "since", _REPORT) if scope == "day" else None
             used = reduce(add, (one.usage for one in await self.journal.usage("day", since=since)), Usage())
             for unit in UNITS:
                 spent = (used.cost_usd or 0.0) if unit == "usd" else used.tokens

@@ -138,11 +138,15 @@ def _usable(facts: Facts) -> list[str]:
 
 
 def _best_agent(facts: Facts) -> str:
-    """Return the daemon's choice if it can be used, or else the first agent that can."""
+    """Return the daemon's choice if it can be used, or else the first agent that can.
+
+    Where none can: the daemon's choice if it only lacks a login, or else `auto`, never one that is missing.
+    """
     default, usable = facts.default_executor, _usable(facts)
-    if not usable or default in {"auto", *usable} or default.split(",")[0] in usable:
+    first = facts.agents.get(default.split(",")[0])
+    if first is None or default.split(",")[0] in usable:
         return default
-    return default if default not in facts.agents else usable[0]
+    return usable[0] if usable else default if first.found is not None else "auto"
 
 
 def _executor(answer: str, facts: Facts) -> str | list[str] | None:

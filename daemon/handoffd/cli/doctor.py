@@ -14,7 +14,7 @@ from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, styled, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import account, either
+from handoffd.entrance.requests import account, ask, either
 from handoffd.errors import HandoffdError, InvalidFile, NotFound
 
 if TYPE_CHECKING:
@@ -272,6 +272,16 @@ def judged_tests(place: Place, tried: Json) -> Finding:
 
     service = service_of(_pid(place), installed(place.environ, place.config))
     return judge_tests(tried, Terminal(path=place.environ.get("PATH", "")), service)
+
+
+def judged_post_checks(place: Place, project: str) -> tuple[Finding, ...]:
+    """Return which programs that a project's step table starts are not there for the daemon."""
+    from handoffd.doctor.examination import path_of_checks
+    from handoffd.doctor.projects import check_post_checks
+
+    (view,) = ask(place, "status", project=project).json["projects"]
+    path = path_of_checks(place.environ, place.settings(), _pid(place))
+    return check_post_checks({project: view["post_checks"]}, path)
 
 
 def _tried(place: Place, project: str) -> Json:

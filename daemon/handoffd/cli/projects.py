@@ -275,6 +275,7 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
     if green is False and found is not None and found["tests"]:
         found["remedy"] = "have the tests pass in the project's own folder first"
         found["command"] = command_for(initialised["project"], "init", "--workspace", "auto")
+    initialised["post_checks"] = _post_checks(place, initialised["project"])
     initialised["sandbox"] = _sandbox(place)
 
 
@@ -348,6 +349,14 @@ def _tests(
         click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
     found, green = try_tests(place, initialised["project"])
     return _plain_finding(to_builtins(found)), green
+
+
+def _post_checks(place: Place, project: str) -> list[Json]:
+    from msgspec import to_builtins
+
+    from handoffd.cli.doctor import judged_post_checks
+
+    return [_plain_finding(to_builtins(one)) for one in judged_post_checks(place, project)]
 
 
 def _sandbox(place: Place) -> Json:

@@ -223,7 +223,9 @@ _BESIDE: Final = {"step": ("NEW PER RUN", "REFERENCE", ""), "story": ("NEW", "RE
     "--by", type=click.Choice(GROUPINGS), default="step", show_default=True, help="What to sum up by."
 )
 @click.option(
-    "--since", metavar="WHEN", help="Only runs that ended since then: 7d, 12h, 2w, or a date like 2026-01-31."
+    "--since",
+    metavar="WHEN",
+    help="Only runs that ended since then: 7d, 30m, 12h, or a date like 2026-01-31.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @json_option

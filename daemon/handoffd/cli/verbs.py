@@ -7,7 +7,7 @@ parameters are words, the others are options; the project comes first and can be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +41,17 @@ def report(answer: Json) -> list[str]:
     if answer.get("next_command"):
         lines.append(f"  next: {plain(by_name(answer['next_command'], answer))}")
     return lines
+
+
+def way_back(answer: Json, story: str | None) -> list[str]:
+    """Return how an approval is taken back, while something keeps the next attempt from beginning.
+
+    Where nothing does, it would be too late by the time that the command is typed.
+    """
+    if answer["type"] == "error" or not answer.get("waits_for"):
+        return []
+    undo = command_for(answer["project"], "undo", *(("--story", story) if story else ()))
+    return [f"  to take it back until the next attempt begins: {plain(by_name(undo, answer))}"]
 
 
 def _accepted(answer: Json) -> list[str]:
@@ -90,6 +101,7 @@ def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
+    lines += [line for one in answer.get("post_checks", ()) for line in _found_text("post_check", one)]
     lines += _place_of(answer)
     lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
@@ -232,7 +244,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
             from handoffd.cli.projects import look_into
 
             look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
-        say(answer, as_json)
+        say(answer, as_json, way_back(answer.json, given.get("story")) if spec.name == "approve" else [])
         if chosen is not None:
             chosen.conclude(place, silent=as_json)
         if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
@@ -453,8 +465,8 @@ def _as_json_value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def say(answer: Any, as_json: bool) -> None:
-    """Print an answer; the exit code is 1 after a refusal."""
+def say(answer: Any, as_json: bool, more: Sequence[str] = ()) -> None:
+    """Print an answer, for people with `more` lines; the exit code is 1 after a refusal."""
     failed = answer.json["type"] == "error" or answer.json.get("passed") is False
     prompt = answer.json.get("prompt")
     if as_json:
@@ -462,7 +474,7 @@ def say(answer: Any, as_json: bool) -> None:
     else:
         by_hand = answer.json["type"] in BY_HAND or prompt is not None
         closing = [] if answer.daemon or failed or by_hand else [no_daemon()]
-        click.echo("\n".join([*report(answer.json), *closing]), err=failed or prompt is not None)
+        click.echo("\n".join([*report(answer.json), *more, *closing]), err=failed or prompt is not None)
         if prompt is not None:
             click.echo(prompt)
     if failed:

@@ -86,6 +86,7 @@ class _Looks(Struct, frozen=True, kw_only=True):
     hooks: Begun[projects.HookFacts]
     sandbox: Begun[sandbox.SandboxFacts]
     tests: Begun[tuple[projects.Lack, ...]]
+    post_checks: Begun[tuple[Finding, ...]]
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
@@ -182,6 +183,7 @@ def _rest(
     )
     yield from _executors(begun, settings, seen, service)
     yield from _tests(begun, subject, seen, service)
+    yield from begun.post_checks.within(subject.answer_s).get("post_checks", ())
     yield from _notices(begun, settings)
     yield from _surroundings(begun, subject, asked.pid, service)
 
@@ -214,7 +216,7 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
     there = subject.environ if pid is None else executors.environment_of(pid)
     sinks = settings.notify.named()
     roots = [one["project"] for one in seen.projects if one["project"] not in seen.silent]
-    home = default_home(subject.environ)
+    home, path = default_home(subject.environ), path_of_checks(subject.environ, settings, pid)
     return _Looks(
         executors=Begun(_executor_looks(subject, settings, seen, pid)),
         notices=Begun(
@@ -223,13 +225,8 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
         git=Begun({"git": partial(projects.git_facts, roots, subject.environ)}),
         hooks=Begun({"hooks": partial(projects.hook_facts, home, roots)}),
         sandbox=Begun({"sandbox": partial(sandbox.sandbox_facts, settings.sandbox)}),
-        tests=Begun(
-            {
-                "tests": partial(
-                    projects.missing_for_tests, _test_commands(seen), _path(subject, settings, pid)
-                )
-            }
-        ),
+        tests=Begun({"tests": partial(projects.missing_for_tests, _test_commands(seen), path)}),
+        post_checks=Begun({"post_checks": partial(projects.check_post_checks, _post_checks(seen), path)}),
     )
 
 
@@ -239,9 +236,14 @@ def _test_commands(seen: _Seen) -> dict[str, list[str]]:
     return {one["project"]: one["test_command"] for one in there if one.get("test_command")}
 
 
-def _path(subject: Subject, settings: Settings, pid: int | None) -> str:
+def _post_checks(seen: _Seen) -> dict[str, dict[str, str]]:
+    there = (one for one in seen.projects if one["project"] not in seen.silent)
+    return {one["project"]: one["post_checks"] for one in there if one.get("post_checks")}
+
+
+def path_of_checks(environ: Mapping[str, str], settings: Settings, pid: int | None) -> str:
     """Return the PATH that the daemon gives checks; while none runs, that its service would give them."""
-    of_unit = path_in(unit_file_of(subject.environ)) if pid is None else None
+    of_unit = path_in(unit_file_of(environ)) if pid is None else None
     source = {"PATH": of_unit} if of_unit is not None else executors.environment_of(pid)
     return child_environment(source, settings.execute.env_allow)["PATH"]
 

@@ -143,7 +143,7 @@ def too_late(situation: Situation) -> Decision:
     behind = steps[: max(situation.index_of(step), 0)]
     gates = [name for name in behind if situation.rules.steps[name].requires_human]
     if not gates:
-        return refuse(situation, "NOTHING_APPROVED", "no approval was given before", _way_on(situation))
+        return refuse(situation, "NOTHING_APPROVED", "no approval was given before", command("status"))
     message = f"{step} has begun: the approval of {gates[-1]} cannot be taken back any more"
     runs = situation.state.status is Status.RUNNING
     advice = _way_on(situation) if runs else command("rollback", gates[-1])

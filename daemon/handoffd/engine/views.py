@@ -18,16 +18,9 @@ from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
 Condition = Literal[
-    "ok",
-    "not_initialized",
-    "invalid_state",
-    "invalid_rules",
-    "invalid_journal",
-    "unfinished_git",
-    "missing",
-    "io_error",
-    "locked",
-]
+    "ok", "not_initialized", "invalid_state", "invalid_rules", "invalid_journal", "unfinished_git", "missing",
+    "io_error", "locked",
+]  # fmt: skip
 """Whether a project can be worked on; everything but `ok` comes with a `detail`."""
 
 WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
@@ -39,8 +32,6 @@ WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
 # not known is null, and `unknown` has the reason.
 MOST_LISTED: Final = 200
 """Files, tests, attempts and open points in one answer; of files, `more` counts the rest."""
-MOST_CLAIMED: Final = 2000
-"""Characters of an agent's summary."""
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
@@ -112,6 +103,16 @@ class GateAttempt(Struct, frozen=True, kw_only=True):
     """The level that held it: strict, namespaces, landlock, or off; null: its records are gone."""
 
 
+class GateRejection(Struct, frozen=True, kw_only=True):
+    """A time that a person sent the story back from one of its gates."""
+
+    step: str
+    reason: str | None
+    note: str | None
+    by: str
+    at: Moment
+
+
 class OpenPoint(Struct, frozen=True, kw_only=True):
     """A line of the story's files that is still open: an unclear point, or an unticked box."""
 
@@ -153,6 +154,8 @@ class GateView(Struct, frozen=True, kw_only=True):
     changes: Changes | None
     tests: GateTests
     attempts: tuple[GateAttempt, ...]
+    rejections: tuple[GateRejection, ...]
+    """Where people sent it back since it was started, the oldest first."""
     unclear: tuple[OpenPoint, ...]
     """The lines that are marked `[NEEDS CLARIFICATION]`."""
     unticked: tuple[OpenPoint, ...]
@@ -293,6 +296,8 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     """The keys of edits to its settings and rules that wait for a person's trust."""
     called: str | None = None
     """What to call it in a command: its name, or its root where several share the name."""
+    post_checks: dict[str, str] = {}
+    """The command that each step of its table is checked with, by step."""
 
 
 class QueuedView(Struct, frozen=True, kw_only=True):
@@ -470,14 +475,9 @@ class SettingsView(Struct, frozen=True, kw_only=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know while it is so, in words."""
-        refused = (
-            f"the settings cannot be used, the last good ones still apply: {problem}"
-            for problem in self.problems
-        )
-        if not self.restart:
-            return tuple(refused)
-        keys = ", ".join(self.restart)
-        return (*refused, f"changed in the settings, takes effect after a restart of the daemon: {keys}")
+        why, keys = "the settings cannot be used, the last good ones still apply", ", ".join(self.restart)
+        later = f"changed in the settings, takes effect after a restart of the daemon: {keys}"
+        return (*(f"{why}: {problem}" for problem in self.problems), *([later] if keys else ()))
 
 
 class Renewed(Struct, frozen=True, kw_only=True):

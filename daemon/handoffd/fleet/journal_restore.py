@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 
 import anyio
 from anyio import to_thread
@@ -225,5 +226,5 @@ def _executors_run(strangers: dict[str, Run], file: Path) -> Refused:
     return Refused(
         f"executors run of which the backup knows nothing: {shown}",
         code=EXECUTORS_RUN,
-        hint=f"wait for their end, or end them: handoffd journal restore {file} --end-executors",
+        hint=f"handoffd journal restore {quote(str(file))} --end-executors  # or wait for their end",
     )

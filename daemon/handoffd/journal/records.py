@@ -78,6 +78,8 @@ class Part(Struct, frozen=True, kw_only=True):
     """A root."""
     story: str | None = None
     step: str | None = None
+    kind: str | None = None
+    """Of the events only: the ones of this kind."""
     since: datetime | None = None
     until: datetime | None = None
 

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from handoffd.engine.decision import Situation, is_unrouted, to_review
 from handoffd.engine.track import Track, TrackKey, own_story, text_of
 from handoffd.engine.views import (
-    MOST_CLAIMED,
     MOST_LISTED,
     ChangedFile,
     Changes,
     GateAnswer,
     GateAttempt,
+    GateRejection,
     GateTests,
     GateView,
     OpenPoint,
@@ -45,7 +45,7 @@ from handoffd.files.rooted import read_project_file
 from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import StoredRun
+from handoffd.journal.records import Part, StoredEvent, StoredRun
 from handoffd.project.project import Project
 from handoffd.project.status import waits_at_gate
 from handoffd.protocol.rules import DONE, RuleBook, outside
@@ -59,6 +59,8 @@ from handoffd.track.track import TrackSupervisor
 NO_GATE = "NO_GATE"
 
 _MOST_RUNS: Final = 200
+_MOST_CLAIMED: Final = 2000
+"""Characters of an agent's summary."""
 _MOST_TEXT: Final = 300
 """Characters of a path, a test's id, a line or an error."""
 _MOST_FILE: Final = 1024 * 1024
@@ -85,7 +87,9 @@ async def gate_of(
     tests, unmeasured = await _tests(key, journal, situation, runs)
     if project.files.settings.test.command is None:
         unmeasured = (_UNMEASURED, *unmeasured)
-    view = replace(_recorded(key, situation, runs, attempts), changes=changes, tests=tests)
+    rejections = await _rejections(journal, key, runs)
+    recorded = _recorded(key, situation, runs, attempts)
+    view = replace(recorded, rejections=rejections, changes=changes, tests=tests)
     unknown = (*unknown, *unmeasured)
     try:
         look = partial(_open_points, view.folder, situation, changes)
@@ -142,10 +146,10 @@ def _recorded(
         folder=situation.track.works_in(root).folder, story=state.story or "", step=state.step,
         title=told.title if told is not None else None, text=text.text if text is not None else None,
         asked=_asked(situation), why=_why_asked(situation), done=path[:here], ahead=path[here + 1 :],
-        scenarios=_scenarios(situation), changes=None, tests=GateTests(), attempts=attempts,
+        scenarios=_scenarios(situation), changes=None, tests=GateTests(), attempts=attempts, rejections=(),
         unclear=(), unticked=(), tokens=used.tokens or None, cost_usd=used.cost_usd,
         seconds=sum(run.exit.seconds for run in runs if run.exit is not None),
-        sandbox=_weakest(attempts), claim=_cut(ledger.facts.summary, MOST_CLAIMED), note=state.human_note,
+        sandbox=_weakest(attempts), claim=_cut(ledger.facts.summary, _MOST_CLAIMED), note=state.human_note,
         answers=tuple(_addressed(answer, root) for answer in _answers(situation)), at=situation.now,
     )  # fmt: skip
 
@@ -349,6 +353,25 @@ def _attempt(run: StoredRun, runs_dir: Path) -> GateAttempt:
         why=None if passed or run.why is None else shortened(run.why, _MOST_TEXT),
         seconds=None if run.exit is None else round(run.exit.seconds, 1),
         sandbox=_held_by(runs_dir / run.id),
+    )  # fmt: skip
+
+
+async def _rejections(
+    journal: Journal, key: TrackKey, runs: Sequence[StoredRun]
+) -> tuple[GateRejection, ...]:
+    """Return how people sent the story of these runs back, the oldest first; `runs`: newest first."""
+    if not runs:
+        return ()
+    life = Part(project=key.project, story=runs[-1].story, since=runs[-1].decided_at, kind="rejected")
+    found = await journal.latest(MOST_LISTED, life)
+    return tuple(_rejection(one) for one in found if one.key == key and one.result.get("type") == "accepted")
+
+
+def _rejection(event: StoredEvent) -> GateRejection:
+    told, (step, _) = event.event, event.before or ("", "")
+    return GateRejection(
+        step=step, reason=told.get("reason"), note=_cut(told.get("note")), by=_cut(told.get("by")) or "",
+        at=event.at,
     )  # fmt: skip
 
 

@@ -267,7 +267,7 @@ class Landings:
         tracks = [one.track for one in self.project.tracks.values()]
         known = [one.state.story for one in tracks if one.state is not None and one.state.story is not None]
         if request.story is None and len(known) > 1:
-            raise self._unsaid(None, known)
+            raise self._unsaid(known, "are in hand")
         return request.story or (known[0] if known else self._story(None))
 
     def _story(self, story: str | None) -> str:
@@ -280,17 +280,28 @@ class Landings:
             story = (unlanded or ended)[0]
         if story is not None and (story in ended or story in self.project.stories_done()):
             return story
-        raise self._unsaid(story, [name for name in unlanded if name is not None])
+        named = [name for name in unlanded if name is not None]
+        raise self._unsaid(named, "are done") if named and story is None else self._not_done(story)
 
-    def _unsaid(self, story: str | None, unlanded: Sequence[str]) -> Refused:
-        why = f"{story} is not done" if story is not None else "no story is done"
-        flying = self.project.track_of(story).track.state
-        if unlanded and story is None:
-            why = f"{first_few(tuple(unlanded))} are done"
-        elif flying is not None and flying.step != DONE and flying.story and story in {None, flying.story}:
-            why = f"{flying.story} is in flight"
-        hint = command_for(self.project.root, "land", "--story", "STORY")
-        return Refused(f"{why}: say which story to land", code="NOT_DONE", hint=hint)
+    def _unsaid(self, stories: Sequence[str], are: str) -> Refused:
+        """Return the refusal of a landing that could mean several stories."""
+        hint = command_for(self.project.root, "land", "--story", stories[0])
+        return Refused(
+            f"{first_few(tuple(stories))} {are}: say which story to land", code="NOT_DONE", hint=hint
+        )
+
+    def _not_done(self, story: str | None) -> Refused:
+        """Return the refusal to land a story before its end, or any while none has come to it."""
+        state = self.project.track_of(story).track.state
+        flying = state.story if state is not None and state.step != DONE else None
+        where = (
+            f"{flying} is in flight, at {state.step}" if state is not None and flying is not None else None
+        )
+        if story is None:
+            why = f"no story is done: {where}" if where else "no story is done"
+        else:
+            why = where if where and flying == story else f"{story} is not done"
+        return Refused(why, code="NOT_DONE", hint=command_for(self.project.root, "status"))
 
     async def _landed(self, request: LandingRequest, story: str) -> LandedView:
         settings = self.project.files.settings.stories

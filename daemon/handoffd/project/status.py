@@ -64,6 +64,9 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         since=project.since,
         auto_continue=project.main.continues,
         held=project.files.held,
+        post_checks={
+            name: rule.post_check for name, rule in project.files.rules.steps.items() if rule.post_check
+        },
     )
 
 

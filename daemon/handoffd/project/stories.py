@@ -267,7 +267,8 @@ class Stories:
             stories = [track.track.state.story or "" for track in fits if track.track.state is not None]
             raise Refused(
                 f"{first_few(tuple(stories))} are in flight: say which one is meant",
-                code="AMBIGUOUS", hint=command_for(self._project.root, "status") + "  # then: --story STORY",
+                code="AMBIGUOUS",
+                hint=f"{command_for(self._project.root, 'status')}  # then again, with --story {stories[0]}",
             )  # fmt: skip
         return fits[0] if fits else self._desk
 

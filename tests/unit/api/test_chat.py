@@ -186,6 +186,7 @@ async def test_a_decision_that_could_be_about_several_stories_is_asked_back(
     answer = await answered(supervision, journal, text)
 
     assert ("error", "AMBIGUOUS", []) == (answer["action"], answer["result"]["code"], supervision.given)
+    assert answer["result"]["hint"].endswith("  # then again, with the story: US-001")
 
 
 @pytest.mark.parametrize(

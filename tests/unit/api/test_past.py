@@ -18,7 +18,6 @@ from handoffd.clock import SystemClock
 from handoffd.engine.events import Aborted, Advanced, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import TrackKey
-from handoffd.errors import Refused
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
@@ -132,6 +131,7 @@ async def test_stories_have_their_outcome_cost_and_commit(journal: Journal, past
 
 # --- usage -------------------------------------------------------------------------------------------
 AT = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
+AGAIN = "handoffd runs --since 7d"
 USED = Usage(
     input_tokens=4000, output_tokens=5000, cache_read_tokens=90_000, cache_write_tokens=3000, cost_usd=0.5,
     priced="table",
@@ -195,34 +195,34 @@ def test_a_grouping_is_asked_for_by_name() -> None:
         grouping("month")
 
 
-@pytest.mark.parametrize(("text", "ago"), [("7d", 7 * 24), ("12h", 12), ("2w", 14 * 24)])
-def test_a_span_is_counted_back_from_now(text: str, ago: int) -> None:
-    """Hours, days and weeks."""
-    assert AT - timedelta(hours=ago) == moment_of(text, AT, "since")
+@pytest.mark.parametrize(("text", "ago"), [("30m", 0.5), ("7d", 7 * 24), ("12h", 12), ("2w", 14 * 24)])
+def test_a_span_is_counted_back_from_now(text: str, ago: float) -> None:
+    """Minutes, hours, days and weeks."""
+    assert AT - timedelta(hours=ago) == moment_of(text, AT, "since", AGAIN)
 
 
 @pytest.mark.usefixtures("taipei")
 def test_a_date_is_its_midnight_here() -> None:
     """Told in UTC, as all times are. A time with a zone is that time."""
-    here = moment_of("2026-01-30", AT, "since")
+    here = moment_of("2026-01-30", AT, "since", AGAIN)
     assert here is not None
     assert "2026-01-29T16:00:00+00:00" == here.isoformat()
-    assert datetime(2026, 1, 30, 12, tzinfo=UTC) == moment_of("2026-01-30T20:00:00+08:00", AT, "until")
-    assert moment_of(None, AT, "since") is None
+    assert datetime(2026, 1, 30, 12, tzinfo=UTC) == moment_of("2026-01-30T20:00:00+08:00", AT, "until", AGAIN)
+    assert moment_of(None, AT, "since", AGAIN) is None
 
 
 @pytest.mark.usefixtures("taipei")
 def test_yesterday_begins_at_midnight_here() -> None:
     """It is the first of February there already."""
-    assert datetime(2026, 1, 30, 16, tzinfo=UTC) == moment_of("yesterday", AT, "since")
-    assert datetime(2026, 1, 31, 16, tzinfo=UTC) == moment_of("today", AT, "since")
+    assert datetime(2026, 1, 30, 16, tzinfo=UTC) == moment_of("yesterday", AT, "since", AGAIN)
+    assert datetime(2026, 1, 31, 16, tzinfo=UTC) == moment_of("today", AT, "since", AGAIN)
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
 def test_a_wrong_time_is_refused(text: str) -> None:
-    """The refusal has examples."""
-    with pytest.raises(Refused, match="since must be like 7d, 12h, 2w, yesterday"):
-        moment_of(text, AT, "since")
+    """The refusal has examples, and the command that was meant."""
+    with refused("BAD_ARGUMENT", AGAIN, match="since must be like 30m, 12h, 7d, 2w, yesterday"):
+        moment_of(text, AT, "since", AGAIN)
 
 
 # --- the end of a night -------------------------------------------------------------------------------

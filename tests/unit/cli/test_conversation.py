@@ -94,6 +94,22 @@ def test_enter_takes_what_is_found(here: Here) -> None:
     assert not here.own.exists()
 
 
+def test_enter_takes_no_agent_that_is_missing(here: Here) -> None:
+    """Without any, it is the first that will be there."""
+    programs = here.shop.parent / "bin"
+    for name in ("claude", "codex"):
+        (programs / name).unlink()
+    here.env["PATH"] = str(programs)
+    with here.asked() as terminal:
+        terminal.answer(ASKED[0], "none\n")
+        terminal.wait_for("claude     not installed")
+        terminal.wait_for("Agent [auto]")
+        for answer in (ENTER, *(ENTER for _ in ASKED[2:])):
+            terminal.type(answer)
+        assert 0 == terminal.end()
+    assert "auto" == load_project(here.settings.read_text(), "x").executor
+
+
 def test_a_wrong_answer_is_asked_again_with_what_is_allowed(here: Here) -> None:
     """Until one fits; then each is in the settings."""
     with here.asked() as terminal:
@@ -221,6 +237,22 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
     assert (1, True) == (said.code, message in said.err), said.err
     assert "next: handoffd init --help" in said.err
     assert before == here.files()
+
+
+def test_programs_that_the_step_table_starts_are_looked_for(here: Here) -> None:
+    """The night would find out that they are missing."""
+    (here.shop.parent / "bin/tsc").write_text("#!/bin/sh\n")
+    (here.shop.parent / "bin/tsc").chmod(0o755)
+    here.env["PATH"] = str(here.shop.parent / "bin")
+
+    said = program(*here.words("--preset", "web"), env=here.env)
+
+    assert 0 == said.code, said.err
+    assert (
+        "  post_check: eslint is not in the daemon's PATH\n    why: the post_check of impl and v" in said.out
+    )
+    assert f"next: ${{EDITOR:-vi}} {here.shop}/.ai/step-rules.yaml && handoffd trust" in said.out
+    assert "tsc is not in" not in said.out
 
 
 def test_when_to_decide_can_be_said_of_any_project(here: Here) -> None:

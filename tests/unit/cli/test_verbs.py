@@ -268,6 +268,7 @@ def test_the_answer_has_the_next_command(control: Controlled, handoffd: Commands
         "taken",
         "  waits for: a person's decision",
         "  next: handoffd approve /srv/shop",
+        "  to take it back until the next attempt begins: handoffd undo /srv/shop",
     ] == handoffd("approve", "shop").lines
     answer = handoffd("approve", "shop", "--json").json
     assert ("accepted", "/srv/shop") == (answer["type"], answer["project"])

@@ -96,6 +96,15 @@ def test_a_daemon_answers_for_its_projects(folder: Path) -> None:
     assert "there is no executor no-such, which /srv/b uses" == of(found, "executors").what
 
 
+def test_programs_of_post_checks_are_looked_up(folder: Path) -> None:
+    """Where the daemon runs them; a step table without any needs none."""
+    lacking = project_view("/srv/b", track_view(), post_checks={"impl": "true && no-such-linter ."})
+    with controlled(MemorySupervision(project_view("/srv/a", track_view()), lacking)) as lent:
+        found = examine(subject(folder, socket=lent.socket, look=never))
+
+    assert "no-such-linter is not in the daemon's PATH" == of(found, "post_check").what
+
+
 async def test_without_a_daemon_the_journal_is_read(folder: Path) -> None:
     """And the folders that answer are read."""
     await remember(folder / "state/journal.db", folder / "a")

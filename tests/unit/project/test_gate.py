@@ -146,7 +146,8 @@ async def test_a_gate_that_is_seen_again_shows_what_came_since(tmp_path: Path) -
         assert any("was never decided before" in one for one in first.unknown)
         at(project.root, "mine.txt").write_text("by a person\n")
 
-        await project.main.give(Rejected(reason=Reason.NEEDS_CLARIFICATION, by="mei"))
+        assert () == first.rejections
+        await project.main.give(Rejected(reason=Reason.NEEDS_CLARIFICATION, note="UTC?", by="mei"))
         await eventually(
             lambda: (shown(project)["step"], shown(project)["status"]) == ("review", "needs_human")
         )
@@ -154,6 +155,9 @@ async def test_a_gate_that_is_seen_again_shows_what_came_since(tmp_path: Path) -
         again = await seen(here, project, since_last=True)
         assert again.changes is not None
         assert ("review-1", True, 0) == (again.changes.since, again.changes.again, again.changes.count)
+        assert [("review", "needs_clarification", "UTC?", "mei")] == [
+            (one.step, one.reason, one.note, one.by) for one in again.rejections
+        ]
         whole = await seen(here, project)
         assert whole.changes is not None
         # A person's own file belongs to no step.

@@ -212,7 +212,11 @@ async def test_only_what_is_done_is_landed(tmp_path: Path) -> None:
     async with done(tmp_path) as (here, project):
         await project.main.give(Started(story="US-002"))
         error = await refused(here, project, story="US-002")
-        assert ("NOT_DONE", "US-002 is in flight: say which story to land") == (error.code, error.message)
+        assert f"handoffd status {project.root}" == error.hint
+        assert ("NOT_DONE", f"US-002 is in flight, at {shown(project)['step']}") == (
+            error.code,
+            error.message,
+        )
         assert ("US-001", "main") == ((told := await land(here, project)).story, told.onto)
 
 
@@ -345,7 +349,7 @@ async def test_a_story_that_was_set_aside_is_not_landed(tmp_path: Path) -> None:
         await project.main.give(Started(story="US-003", force=True))
         error = await refused(here, project, story="US-002")
 
-        assert ("NOT_DONE", "US-002 is not done: say which story to land") == (error.code, error.message)
+        assert ("NOT_DONE", "US-002 is not done") == (error.code, error.message)
 
 
 async def test_a_story_that_is_reopened_while_it_is_tested_can_be_landed_again(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ async def test_a_verb_is_for_the_story_that_is_named_or_the_only_one_it_fits(tmp
         with pytest.raises(Refused) as caught:
             await given(project, Approved())
         assert ("AMBIGUOUS", True) == (caught.value.code, "US-001, US-002" in caught.value.message)
+        assert f"handoffd status {project.root}  # then again, with --story US-001" == caught.value.hint
         assert isinstance(await given(project, Noted(text="cents"), "US-002"), Accepted)
         own = project.tracks["US-002"].track.state
         assert own is not None

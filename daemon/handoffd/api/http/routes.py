@@ -187,7 +187,9 @@ async def _events(asked: Asked) -> EventsAnswer | Response:
     sent = asked.given["stream"] or EVENT_STREAM in asked.request.headers.get("accept", "")
     if sent or asked.given["follow"]:
         seen = asked.given["Last-Event-ID"] if sent else None  # EventSource sends it when it reconnects
-        coming = _coming(asked, after if seen is None else seen, asked.service.part(project, narrowed))
+        coming = _coming(
+            asked, after if seen is None else seen, asked.service.part(project, narrowed, "events")
+        )
         return EventStream(coming) if sent else StreamingResponse(_lines(coming), media_type=NDJSON)
     return await asked.service.events(project, after, asked.given["limit"], **narrowed)
 

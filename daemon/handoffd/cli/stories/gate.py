@@ -25,7 +25,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.status_report import cost_of, lines_of, tests_of
-from handoffd.cli.verbs import report
+from handoffd.cli.verbs import report, way_back
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
 from handoffd.engine.wording import command_for, counted, first_few, time_in_words
 from handoffd.entrance.place import Place, by_name
@@ -107,6 +107,7 @@ def screen(gate: Json, *, whole: bool = False) -> list[str]:
         _files(gate, files),
         _field("Tests", _tests(gate["tests"], points)),
         _field("Attempts", _each_attempt(gate) if whole else _failures(gate)),
+        _field("Rejected", map(_rejection, gate["rejections"] if whole else gate["rejections"][-points:])),
         _points("Unclear", gate["unclear"], points),
         _points("Unticked", gate["unticked"], points),
         _field("Cost", [cost_of(gate)]),
@@ -206,6 +207,11 @@ def _attempt(one: Json) -> str:
     took = f" after {time_in_words(one['seconds'] / 60)}" if one["seconds"] is not None else ""
     why = f": {one['why']}" if one["why"] else ""
     return f"{one['step']} {one['attempt']} by {one['executor']} {one['result'] or 'running'}{took}{why}"
+
+
+def _rejection(one: Json) -> str:
+    reason, note = one["reason"] or "no reason", f": {one['note']}" if one["note"] else ""
+    return f"{one['step']} by {one['by']}, {moment(one['at'])[5:16]}, {reason}{note}"
 
 
 def _points(label: str, points: Sequence[Json], most: int) -> list[str]:
@@ -372,15 +378,11 @@ class Keys:
         answer = give(
             self._place, verb, self._gate["project"], {"story": self._gate["story"], **arguments}
         ).json
-        self._say(answer)
-        taken = answer["type"] != "error"
-        if taken and verb == "approve":
-            undo = by_name(command_for(self._gate["project"], "undo", "--story", self._gate["story"]), answer)
-            click.echo(f"  until the next attempt begins, {plain(undo)} takes it back")
-        return bool(taken)
+        self._say(answer, way_back(answer, self._gate["story"]) if verb == "approve" else [])
+        return bool(answer["type"] != "error")
 
-    def _say(self, answer: Json) -> None:
-        click.echo("\n".join(report(answer)))
+    def _say(self, answer: Json, more: Sequence[str] = ()) -> None:
+        click.echo("\n".join([*report(answer), *more]))
 
 
 def _key(question: str) -> str:

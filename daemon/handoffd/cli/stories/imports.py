@@ -19,7 +19,7 @@ from handoffd.cli.wording import no_daemon, plain, shorten, table
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import give
-from handoffd.errors import HandoffdError, InvalidFile, Json, NotFound, Problem
+from handoffd.errors import HandoffdError, InvalidFile, Json, NotFound, Problem, with_remedy
 from handoffd.protocol.story_text import WrittenStory, stories_in
 
 _ENDINGS: Final = (".md", ".markdown")
@@ -90,7 +90,8 @@ def found_in(name: str) -> list[WrittenStory]:
             stories.append((file, one))
     problems += _twice(stories)
     if problems:
-        raise InvalidFile(tuple(problems), hint="correct them and import again; nothing was added")
+        fix = with_remedy(InvalidFile(tuple(problems)), os.getcwd()).hint
+        raise InvalidFile(tuple(problems), hint=f"{fix}  # then import again; nothing was added")
     if not stories:
         raise NotFound(f"there is no story in {name}", hint="handoffd backlog import --help")
     return [story for _, story in stories]

@@ -87,7 +87,7 @@ def _run_editor(argv: list[str]) -> None:
         code = subprocess.call(argv)
     except OSError as error:
         message = f"the editor {argv[0]} does not start: {error.strerror}"
-        raise StoreError(message, hint="export EDITOR=nano; or use --file") from error
+        raise StoreError(message, hint="export EDITOR=nano  # or name a file with --file") from error
     if code:
         raise StoreError(f"the editor ended with exit code {code}, so nothing was started ({join(argv)})")
 

@@ -78,7 +78,7 @@ def test_the_word_approve_approves_that_story_and_no_other_word_does(control: Co
 
         terminal.type("a")
         terminal.answer("type the word approve: ", "approve\n")
-        terminal.wait_for("until the next attempt begins, handoffd undo ")
+        terminal.wait_for("to take it back until the next attempt begins: handoffd undo ")
         assert 0 == terminal.end()
 
     [(root, verb)] = control.supervision.given

@@ -105,7 +105,7 @@ def test_every_problem_is_listed_and_nothing_is_added(
         "d.md: the text of the story cannot be used: line 2 is not UTF-8",
         "e.md:1: the text of the story cannot be used: it is empty",
         f"f.md:1: 'b-refunds' is another story, too, in {folder}/b-refunds.md:1",
-        "next: correct them and import again; nothing was added",
+        "c.md # then import again; nothing was added",
     ):
         assert part in said.err
     assert [] == control.supervision.given
