@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
+.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -51,6 +51,9 @@ bench-stream: $(READY)  ## Memory of the daemon after 1 GiB of an agent's stream
 
 bench-hook: $(READY)  ## How long Claude Code waits for a hook of ours, beside a Python that does nothing
 	@$(BIN)/python -m tests.benchmarks.hook_latency $(ARGS)
+
+bench-first-step: $(READY)  ## From `pipx install` to the end of an agent's first step, as the README is typed
+	@$(BIN)/python -m tests.benchmarks.first_step $(ARGS)
 
 bench-snapshots: $(READY)  ## What a snapshot of 1,000 and 50,000 files costs, beside git status
 	@$(BIN)/python -m tests.benchmarks.snapshots --check $(ARGS)

@@ -30,6 +30,7 @@ from handoffd.errors import HandoffdError, Json, NotFound
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
+from handoffd.journal.database import is_begun
 from handoffd.notify.sinks import try_sinks
 from handoffd.project.status import peek_at
 from handoffd.protocol.prompt import render_prompt
@@ -139,7 +140,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
         async with reading(settings, silent) as parts:
             return await _named(_service(settings, parts), work)
 
-    if settings.journal.exists():
+    if is_begun(settings.journal):
         return _run(run)
     # No journal exists yet: a question must not create folders in the user's home.
     # Once, on a busy machine, a file came into the folder during its removal; the answer was right.

@@ -126,6 +126,20 @@ class Glance(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
 
 
+def is_begun(path: Path) -> bool:
+    """Return whether there is a journal with tables; a daemon that is starting may be about to make them.
+
+    Raises StoreError like `glance`.
+    """
+    if not path.exists():
+        return False
+    try:
+        with closing(open_reader(path)) as db:
+            return version_of(db, str(path)) > 0
+    except (OSError, sqlite3.Error) as error:
+        raise storage_error("open the journal", path, error) from error
+
+
 def glance(path: Path) -> Glance | None:
     """Return what the journal at `path` holds; None when there is none.
 

@@ -119,6 +119,15 @@ def test_a_look_needs_no_lock_and_changes_nothing(begun: Path, settings: Setting
     assert "bdd" == told.projects[0].tracks[0].step
 
 
+def test_a_look_at_a_daemon_that_starts_for_the_first_time_finds_nothing_yet(settings: Settings) -> None:
+    """Its journal is a file before it has tables."""
+    settings.state_dir.mkdir(parents=True)
+    settings.journal.touch()
+
+    assert [] == [*offline.look(settings, lambda service: service.status()).projects]
+    assert 0 == settings.journal.stat().st_size
+
+
 def test_a_verb_keeps_nothing_open(begun: Path, settings: Settings) -> None:
     """A process may give many, one after the other."""
     before = set(os.listdir("/proc/self/fd"))

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support import golang
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal.assignment import Assignment
@@ -291,9 +292,10 @@ def test_cargo_runs_them(tmp_path: Path) -> None:
     assert (True, False) == failures(tmp_path, plan, "cargo", "test", "--offline")
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
-def test_go_runs_them(tmp_path: Path) -> None:
+def test_go_runs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Red and green for real."""
+    for name, value in golang.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     plan = planned(tmp_path, {"go.mod": "module example\n\ngo 1.21\n"})
 
     assert (True, False) == failures(tmp_path, plan, "go", "test", "./...")

@@ -56,7 +56,8 @@ class _Reader:
     def __init__(self) -> None:
         self._found = Collector()
         self._packages: dict[str, _Package] = {}
-        self._complaints: dict[str, list[tuple[str, str]]] = {}
+        self._complaints: dict[str, list[tuple[str, str, str]]] = {}
+        """By build: the file, what is wrong with it, and the compiler's whole line."""
         self._complaint_count = 0
         self._text_build = ""
         self._events = 0
@@ -120,8 +121,8 @@ class _Reader:
             self._text_build = header.group("build").strip("[]")  # vet adds a line "# [package]"
         elif (complaint := _COMPLAINT.match(text)) and self._complaint_count < MAX_BUILD_ERRORS:
             self._complaint_count += 1
-            pair = (_tidy(complaint.group("file")), complaint.group("message"))
-            self._complaints.setdefault(build or self._text_build, []).append(pair)
+            found = (_tidy(complaint.group("file")), complaint.group("message"), f"{text}\n")
+            self._complaints.setdefault(build or self._text_build, []).append(found)
 
     def _settle(self, name: str) -> bool:
         """Judge a package at the end of the stream; return whether its run was cut short."""
@@ -142,9 +143,11 @@ class _Reader:
         own = [build for build in self._complaints if _belongs(build, name)]
         builds = [state.failed_build] if state.failed_build in self._complaints else own
         # Before Go 1.24 no event names the build that broke a package: then every broken build counts.
-        complaints = [pair for build in builds or self._complaints for pair in self._complaints[build or ""]]
-        for file, message in complaints or [(name, "the package could not be built")]:
+        complaints = [one for build in builds or self._complaints for one in self._complaints[build or ""]]
+        for file, message, line in complaints or [(name, "the package could not be built", "")]:
             self._found.add_load_error(file, message)
+            if line not in self._found.excerpt:  # one build can break several packages
+                self._found.explain(line)
 
 
 def _event(line: bytes) -> dict[str, str] | None:

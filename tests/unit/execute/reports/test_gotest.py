@@ -70,6 +70,15 @@ def test_a_package_that_does_not_build_is_one_load_error_a_file(
     assert report.cut_short == ()
 
 
+def test_what_the_compiler_says_is_kept_with_its_lines() -> None:
+    """Once, whatever it keeps from being built."""
+    lines = [f"./lib/lib.go:{number}:1: undefined: X\n" for number in (3, 7)]
+    broken = [{"Action": "build-output", "ImportPath": "m/lib", "Output": line} for line in lines]
+    packages = [{"Action": "fail", "Package": name, "FailedBuild": "m/lib"} for name in ("m/app", "m/tool")]
+
+    assert "".join(lines) == gotest.read(stream(*broken, *packages)).excerpt
+
+
 @pytest.mark.parametrize(
     ("events", "file"),
     [
