@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from handoffd.engine.decision import Decision, Situation, accept, ground, refuse, to_land
+from handoffd.engine.decision import Decision, Situation, accept, ground, is_unlanded, refuse, to_land
 from handoffd.engine.events import (
     Discarded,
     Landed,
@@ -29,8 +29,8 @@ from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 
 Standing = Literal["free", "works", "waits", "over"]
-"""Of a track: it has no story in flight; it works on one; the story waits for a person, a limit, a budget or
-another story; or it is over, but for its landing."""
+"""Of a track: it has no story in flight; it works on one; the story waits for a person (who also lands it if
+the daemon could not), a limit, a budget or another story; or it is over, but for its landing."""
 
 _FOR_A_PERSON = frozenset({Status.NEEDS_HUMAN, Status.TIMEOUT})
 
@@ -50,6 +50,8 @@ def standing_of(track: Track, *, held_up: bool = False) -> Standing:
         return "works"
     if state is None or state.story is None:
         return "free"
+    if is_unlanded(track):
+        return "waits"
     if state.step == DONE or ledger.closed:
         return "free" if to_land(track) is None else "over"
     waits = ledger.paused_by or ledger.held_edit or ledger.capped or state.status in _FOR_A_PERSON

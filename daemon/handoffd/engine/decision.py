@@ -406,6 +406,11 @@ def to_land(track: Track) -> str | None:
     return None if where.kind == "root" or state.story is None else command("land", "--story", state.story)
 
 
+def is_unlanded(track: Track) -> bool:
+    """Return whether the story of a track is done, and a person has to land it: the daemon could not."""
+    return track.ledger.unlanded is not None and to_land(track) is not None
+
+
 def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:
     if state.step not in rules.steps:
         return CHECK_TABLE

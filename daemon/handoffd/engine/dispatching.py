@@ -24,6 +24,7 @@ from handoffd.engine.decision import (
     accept,
     ask_human,
     ground,
+    is_unlanded,
     notice,
     open_gate,
     refuse,
@@ -89,15 +90,19 @@ def take_turn(
     return replace(taken, why=why).because(*moved.grounds)
 
 
-def wants_turn(track: Track, *, auto_continue: bool = False) -> bool:
-    """Return whether `Advanced` could take the track anywhere by itself."""
+def wants_turn(track: Track, *, auto_continue: bool = False, beside: bool = False) -> bool:
+    """Return whether `Advanced` could take the track anywhere by itself.
+
+    `beside`: the next story can have a track of its own. So a story that could not be landed keeps this one:
+    in no other could a person take it up again.
+    """
     state, ledger = track.state, track.ledger
     if state is None or not ledger.automatic:
         return False
     if ledger.paused_by or ledger.closed or ledger.held_edit:
         return False
     if state.story is None or state.step == DONE:
-        upcoming = unasked(ledger, auto_continue=auto_continue)
+        upcoming = None if beside and is_unlanded(track) else unasked(ledger, auto_continue=auto_continue)
         goes_on = state.status in _RESTED and upcoming is not None
         return goes_on or (state.step == DONE and next_parked(track) is not None)
     return state.status in {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}

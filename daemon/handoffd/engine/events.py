@@ -65,20 +65,22 @@ class Started(Tagged, frozen=True, kw_only=True):
     tells_aside: bool = False
     """Whether the answer says which story is set aside; False: of a release that did so without a word."""
     heeds_begun: bool = False
-    """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
-    in which only a story that was done did."""
+    """Whether a story set aside also shows that the bootstrap is over; False: of an older release."""
     keeps_place: bool = False
     """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
     """Whether the answer names the story and warns if nothing describes it; False: of an older release."""
     beside: bool = False
     """Whether the story may have a track of its own while another one is in flight."""
+    keeps_unlanded: bool = False
+    """Whether it leaves `main` to a story that could not be landed; False: of an older release, or alone."""
     by: str = "cli"
 
 
 class Continued(Tagged, frozen=True, kw_only=True):
-    """Start the next story of the backlog."""
+    """Start the next story of the backlog; `keeps_unlanded` as of a start."""
 
+    keeps_unlanded: bool = False
     by: str = "cli"
 
 
@@ -572,14 +574,12 @@ class LandingRefused(Tagged, frozen=True, kw_only=True):
 
 
 class TrackOpened(Tagged, frozen=True, kw_only=True):
-    """A track begins with a story that was the `entry` of the backlog, in the project of that name.
-
-    `described` is what a person said that it shall bring, `granted` what was granted to the project.
-    """
+    """A track begins with a story that was in the backlog; the project was given what is `granted`."""
 
     project: str
     entry: Queued
     described: StoryText | None = None
+    """What a person said that it shall bring."""
     granted: Mapping[Scope, Cap] = field(default_factory=dict)
 
 

@@ -19,9 +19,11 @@ from handoffd.engine.decision import (
     Situation,
     accept,
     ground,
+    is_unlanded,
     next_command,
     notice,
     refuse,
+    to_land,
     way_on,
 )
 from handoffd.engine.events import (
@@ -94,6 +96,10 @@ def start(situation: Situation, event: Started) -> Decision:
 def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
     running = situation.state.status is Status.RUNNING
     if not situation.in_flight and not running:
+        anew = not event.force and parked_of(situation.ledger, event.story) is None
+        if event.keeps_unlanded and anew and is_unlanded(situation.track):
+            by_itself = event.beside or event.schedule is not None
+            return _queue_beside(situation, entries) if by_itself else _not_landed(situation)
         if (waiting := _waiting_of(situation, event.schedule)) is not None:
             return _start_now(situation, event, waiting)
         return _start_one(situation, event, entries)
@@ -399,6 +405,8 @@ def go_on(situation: Situation, event: Continued) -> Decision:
     if ledger.paused_by and not ledger.self_paused:
         message = f"paused by {ledger.paused_by}"
         return refuse(situation, "PAUSED", message, command("resume"))
+    if event.keeps_unlanded and is_unlanded(situation.track):
+        return _not_landed(situation)
     anew = situation.at(situation.track.unpaused())  # a person asks for another story
     parked = next_parked(situation.track) if situation.done else None
     if parked is not None:
@@ -407,6 +415,12 @@ def go_on(situation: Situation, event: Continued) -> Decision:
     if upcoming is None:
         return _nothing_to_start(situation)
     return start_from_backlog(anew, upcoming)
+
+
+def _not_landed(situation: Situation) -> Decision:
+    """Refuse a story that would take the place of one that a person has to land, or takes up again."""
+    message = f"{situation.state.story} could not be landed: {situation.ledger.unlanded}"
+    return refuse(situation, "STORY_IN_PROGRESS", message, to_land(situation.track))
 
 
 def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from handoffd.capacity.budgets import caps_in_force
 from handoffd.capacity.runqueue import Bid, Entry, RunQueue, entry_of, limits_in
 from handoffd.engine.beside import Room, Standing, next_beside
+from handoffd.engine.decision import is_unlanded
 from handoffd.engine.limits import findings
 from handoffd.engine.routing import behind, first_step, unasked, without, working_on
 from handoffd.engine.run import SHARED, Caps, Finding, Scope, Unit, Usage
@@ -82,7 +83,7 @@ class Course(Struct, kw_only=True, eq=False):
     def standing(self) -> Standing:
         """How it counts among the stories beside it."""
         if self.done_at is not None:
-            return "over" if self.unlanded else "free"
+            return "free" if not self.unlanded else "over" if self.ledger.unlanded is None else "waits"
         return "waits" if self.halt or self.until or self.blocked else "works"
 
 
@@ -404,7 +405,9 @@ def _site(now: ProjectNow, snapshot: Snapshot) -> Site:
 def _in_flight(site: Site, name: str, track: Track) -> Course | None:
     """Return the story of a track on its way; None where none is in flight."""
     state, ledger = track.state, track.ledger
-    if state is None or state.story is None or ledger.closed or (state.step == DONE and name == MAIN):
+    if state is None or state.story is None or ledger.closed:
+        return None
+    if state.step == DONE and name == MAIN and not is_unlanded(track):
         return None
     entry = _entry_of(state, ledger)
     if state.step == DONE:

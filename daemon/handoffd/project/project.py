@@ -192,6 +192,11 @@ class Project:
         """Return that a story, before its first attempt at code, waits for one with the same files."""
         return await self.overlaps.shortage(key.track)
 
+    @property
+    def beside(self) -> bool:
+        """Whether its stories may have tracks of their own."""
+        return self.stories.beside
+
     def lands_first(self, track: Track) -> bool:
         """Return whether the daemon lands the story of a track, which is done, before another one begins."""
         return self.lands_by_itself and may_land(track)

@@ -35,7 +35,6 @@ from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
 from handoffd.project.project import Project
-from handoffd.project.stories import works_beside
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 from handoffd.track.track import TrackSupervisor
@@ -412,8 +411,7 @@ def backlog_of(project: Project) -> BacklogView:
 
 def _going_on(project: Project, track: TrackSupervisor) -> dict[str, bool]:
     """Return how the backlog of a track goes on, as `unasked` has it."""
-    beside = works_beside(project.files.settings, project.main.track)
-    return {"auto_continue": track.continues, "beside": beside}
+    return {"auto_continue": track.continues, "beside": project.beside}
 
 
 def _in_flight(track: Track) -> str | None:

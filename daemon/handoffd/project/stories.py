@@ -19,6 +19,7 @@ from handoffd.engine.events import (
     Aborted,
     Approved,
     BudgetRaised,
+    Continued,
     Discarded,
     EditConfirmed,
     ExecutorChosen,
@@ -47,7 +48,6 @@ from handoffd.failpoints import reached
 from handoffd.files.state_file import MAIN
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.story import same_story
-from handoffd.settings.model import ProjectSettings
 from handoffd.track.services import Files, Services
 from handoffd.track.track import TrackSupervisor
 
@@ -98,7 +98,14 @@ class Stories:
     @property
     def in_play(self) -> bool:
         """Whether more than one story of the project can be in flight."""
-        return bool(self._others) or works_beside(self._project.files.settings, self._desk.track)
+        return bool(self._others) or self.beside
+
+    @property
+    def beside(self) -> bool:
+        """Whether stories of the project may have tracks of their own: each needs a clone."""
+        desk = self._desk.track
+        in_clones = self._project.files.settings.workspace.kind == "clone"
+        return in_clones and desk.state is not None and desk.ledger.automatic
 
     async def tend(self) -> None:
         """Close the tracks of stories that are over, and open those for which there is room now.
@@ -123,7 +130,7 @@ class Stories:
     # --- opening ---------------------------------------------------------------------------------
     def _next(self) -> Queued | None:
         settings, desk = self._project.files.settings, self._desk
-        if not self._project.workable or not works_beside(settings, desk.track):
+        if not self._project.workable or not self.beside:
             return None
         if any(all_wait(track.track) for track in (desk, *self._others)):
             return None
@@ -190,14 +197,21 @@ class Stories:
 
         `story` names the one that is meant. Raises Refused where more than one could be.
         """
-        if isinstance(verb, Started) and self._desk.continues:
-            verb = replace(verb, beside=works_beside(self._project.files.settings, self._desk.track))
+        if isinstance(verb, Started | Continued):
+            verb = self._leaving_room(verb)
         if isinstance(verb, Paused | Resumed):
             verb = replace(verb, alone=story is not None and self.in_play and self.of(story) is self._desk)
         meant = self._meant(verb, story)
         if request is None or len(meant) == 1:
             return _to_show([(await track.give(verb, request)).result for track in meant])
         return _to_show([await self._given_once(track, verb, request) for track in meant])
+
+    def _leaving_room(self, verb: Started | Continued) -> Verb:
+        """Return a start as what it is where the story may have a track of its own."""
+        beside = self.beside
+        if isinstance(verb, Continued):
+            return replace(verb, keeps_unlanded=beside)
+        return replace(verb, beside=beside and self._desk.continues, keeps_unlanded=beside)
 
     async def _given_once(self, track: TrackSupervisor, verb: Verb, request: str) -> Result:
         """Let one of several tracks decide a verb, if it has not done so for the same request before.
@@ -271,11 +285,6 @@ class Stories:
                 hint=f"{command_for(self._project.root, 'status')}  # then again, with --story {stories[0]}",
             )  # fmt: skip
         return fits[0] if fits else self._desk
-
-
-def works_beside(settings: ProjectSettings, desk: Track) -> bool:
-    """Return whether stories of a project may have tracks of their own: each needs a clone."""
-    return settings.workspace.kind == "clone" and desk.state is not None and desk.ledger.automatic
 
 
 def _story_of(verb: Verb) -> str | None:

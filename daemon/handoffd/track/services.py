@@ -296,6 +296,10 @@ class Home(Protocol):
     async def overlap(self, key: TrackKey) -> Shortage | None:
         """Return that a story, before its first attempt at code, waits for one with the same files."""
 
+    @property
+    def beside(self) -> bool:
+        """Whether stories of the project may have tracks of their own."""
+
     def lands_first(self, track: Track) -> bool:
         """Return whether the daemon lands the story of a track, which is done, before another one begins."""
 

@@ -324,7 +324,7 @@ class TrackSupervisor:
                 return
 
     def _may_go_on(self) -> bool:
-        wants = wants_turn(self.track, auto_continue=self.continues)
+        wants = wants_turn(self.track, auto_continue=self.continues, beside=self._home.beside)
         return wants and self._home.workable and self.committed.shown
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,12 @@ from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.beside import Room, Standing, next_beside, standing_of
 from handoffd.engine.decision import Accepted, Refusal, Situation
+from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import (
+    Continued,
     Landed,
     Paused,
+    Reopened,
     Resumed,
     Started,
     StoryClosed,
@@ -22,7 +27,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.routing import give_back, waits_in_words
 from handoffd.engine.run import Cap, Finding, Scope, Usage
-from handoffd.engine.track import BacklogPause, HeldEdit, Ledger, Queued, Track, Workspace, text_of
+from handoffd.engine.track import BacklogPause, HeldEdit, Ledger, Parked, Queued, Track, Workspace, text_of
 from handoffd.protocol.state import Status
 from handoffd.protocol.story_text import StoryText
 
@@ -51,6 +56,53 @@ def test_a_schedule_starts_no_story_while_its_last_one_has_a_track_of_its_own() 
     Playbook(desk).given(replace(again, schedule="weekly")).expect(result="accepted")
 
 
+# --- a story that could not be landed -------------------------------------------------------------------
+def unlanded(*backlog: Queued, **ledger: object) -> Track:
+    """Return a track `main` whose story is done, and a person has to land it."""
+    values = {"automatic": True, "workspace": BRANCH, "unlanded": "a.py", "backlog": backlog, **ledger}
+    return track_at("done", Status.PASS, ledger=Ledger(**values))  # type: ignore[arg-type]
+
+
+def test_a_story_that_could_not_be_landed_keeps_its_track() -> None:
+    """The next one gets its own, and a person can take the first up again; landed, it makes room."""
+    desk = unlanded(Queued(story="US-2"))
+    assert not wants_turn(desk, auto_continue=True, beside=True)
+    assert wants_turn(desk, auto_continue=True), "no other track can be"
+    assert "US-2" == chosen(desk, own=standing_of(desk))
+    Playbook(desk).given(Reopened(step="impl", note="Merge main.")).expect(story="US-1", step="impl")
+    event = Landed(story="US-1", onto="main", commit="0", how="merge")
+    assert wants_turn(Playbook(desk).given(event).track, auto_continue=True, beside=True)
+
+
+def test_what_was_set_aside_for_it_goes_on_all_the_same() -> None:
+    """It has no other track than this one."""
+    aside = Parked(state=state_at("impl", story="US-0"), ledger=Ledger(), give_back=True)
+    assert wants_turn(unlanded(parked=(aside,)), beside=True)
+    back = Playbook(unlanded(parked=(aside,))).given(Started(story="US-0", beside=True, keeps_unlanded=True))
+    back.expect(story="US-0", step="impl")
+
+
+@pytest.mark.parametrize("how", [{"beside": True}, {"schedule": "nightly"}])
+def test_a_start_queues_behind_a_story_that_could_not_be_landed(how: dict[str, Any]) -> None:
+    """Where it begins by itself in a track of its own."""
+    play = Playbook(unlanded()).given(Started(story="US-2", keeps_unlanded=True, **how))
+    play.expect(story="US-1", step="done", result="accepted")
+    assert ["US-2"] == [one.story for one in play.ledger.backlog]
+
+
+@pytest.mark.parametrize(
+    "event", [Started(story="US-2", keeps_unlanded=True), Continued(keeps_unlanded=True)]
+)
+def test_a_person_lands_it_first_where_nothing_else_begins_by_itself(event: Started | Continued) -> None:
+    """The refusal names the command; --force takes the place, as a start of an older release did."""
+    play = Playbook(unlanded(Queued(story="US-2"))).refused(event, "STORY_IN_PROGRESS")
+    assert isinstance(play.decision.result, Refusal)
+    assert "US-1 could not be landed: a.py" == play.decision.result.message
+    assert "handoffd land {project} --story US-1" == play.decision.result.next_command
+    for taken in (Started(story="US-2", keeps_unlanded=True, force=True), Started(story="US-2")):
+        Playbook(unlanded()).given(taken).expect(story="US-2", step="bdd")
+
+
 # --- the standing of a track ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("track", "standing"),
@@ -60,6 +112,7 @@ def test_a_schedule_starts_no_story_while_its_last_one_has_a_track_of_its_own() 
         (track_at("done", Status.PASS), "free"),
         (track_at("done", Status.PASS, ledger=Ledger(workspace=BRANCH, landed=True)), "free"),
         (track_at("done", Status.PASS, ledger=Ledger(workspace=BRANCH)), "over"),
+        (track_at("done", Status.PASS, ledger=Ledger(workspace=BRANCH, unlanded="?")), "waits"),
         (track_at("impl", ledger=Ledger(closed=True)), "free"),
         (dispatched("impl"), "works"),
         (track_at("impl"), "works"),

@@ -638,6 +638,30 @@ async def test_after_two_tries_a_person_has_to_land_a_story(tmp_path: Path) -> N
         )
 
 
+async def test_a_person_takes_up_a_story_that_could_not_be_landed_while_others_have_gone_on(
+    tmp_path: Path,
+) -> None:
+    """It has kept its track, also if that was `main`: the next of the backlog got one of its own."""
+    (tmp_path / "contested").touch()
+    async with landing_itself(tmp_path, "US-001", "US-002") as (_, project):
+        await eventually(lambda: any(one.track.ledger.unlanded for one in project.tracks.values()))
+        ((name, left),) = [
+            (key, one.track.state) for key, one in project.tracks.items() if one.track.ledger.unlanded
+        ]
+        assert left is not None
+        assert left.story is not None
+        (tmp_path / "contested").unlink()
+        await given(project, Started(story="US-003"))
+        await eventually(lambda: "US-003.txt" in on_main(project))
+        state = project.tracks[name].track.state
+        assert state is not None
+        assert left.story == state.story
+        (tmp_path / "resolves").touch()
+        merge = f"git merge {said(project, 'rev-parse', 'main')}"
+        await project.stories.give(Reopened(step="impl", note=merge), None, left.story)
+        await eventually(lambda: {"US-001.txt", "US-002.txt"} <= on_main(project))
+
+
 async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent(tmp_path: Path) -> None:
     """The branch stays as a person has left it, who committed meanwhile."""
     (tmp_path / "hold").touch()

@@ -58,6 +58,11 @@ class Yard:
         """Return that there is none."""
         return None
 
+    @property
+    def beside(self) -> bool:
+        """No story has a track of its own."""
+        return False
+
     def lands_first(self, track: Track) -> bool:
         """Return False."""
         return False
