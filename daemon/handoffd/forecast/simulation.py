@@ -290,7 +290,7 @@ class Simulation:
         settings, beside = site.now.settings, course.track != MAIN
         course.done_at = self.now
         by_hand = settings.workspace.kind == "clone" and settings.stories.land == "ask"
-        course.unlanded = by_hand and beside
+        course.unlanded = (by_hand and beside) or course.ledger.unlanded is not None
         if not course.unlanded:
             site.desk = with_done(site.desk, (course.story,))
             site.courses.remove(course)

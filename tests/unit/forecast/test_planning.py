@@ -25,7 +25,7 @@ from tests.unit.forecast.evenings import (
 
 from handoffd.capacity.accounts import AccountView
 from handoffd.engine.run import Cap, Finding, Usage
-from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track, Workspace
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.forecast.plan import MOST_LISTED, Stop, Tonight
 from handoffd.forecast.planning import plan
@@ -140,6 +140,18 @@ def test_a_clone_that_a_person_lands_keeps_what_waits_for_it() -> None:
     assert "waits" == by_story(night)["US-3"].outcome
     (land,) = [one for one in night.stops if one.kind == "land"]
     assert "handoffd land shop --story US-2" == land.command
+
+
+def test_a_story_that_could_not_be_landed_waits_for_a_person_beside_the_next_one() -> None:
+    """Its track is no other story's; one more that waits is as many as may, here."""
+    state = at("done", status=Status.PASS, completed_at=NOW)
+    branch = Workspace(folder="/c", kind="clone", branch="handoffd/US-1", base="0")
+    for waiting, outcome in ((1, "done"), (0, "waits")):
+        settings = {**CLONES, "stories": {"parallel": 1, "land": "auto", "waiting": waiting}}
+        now = project(
+            "US-2", state=state, settings=settings, workspace=branch, unlanded="a.py", stories_done=("US-0",)
+        )
+        assert outcome == by_story(planned(now))["US-2"].outcome
 
 
 def test_a_story_that_was_set_aside_is_taken_up_again() -> None:
