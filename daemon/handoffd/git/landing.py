@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -28,9 +30,9 @@ from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of, end_of, merged_tree
 from handoffd.git.clones import APART
-from handoffd.git.command import Git
+from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import Repository, unfinished_in
-from handoffd.git.worktree import Worktree, disk_faults
+from handoffd.git.worktree import Worktree, disk_faults, is_linked
 
 LIMIT_S = 60.0
 CONFLICT = "CONFLICT"
@@ -42,6 +44,10 @@ FOR_LANDING = f"{APART}landing-"
 """How the name begins of a clone in which merged files are tested."""
 
 _NOTE = "landing.json"
+_INDEX_LOCK, _INDEX_COPY = "index.lock", "handoffd.index"
+_GONE, _FILES = "000000", {"100644", "100755"}
+_LIVES_S = 1.0
+"""A git that moves a branch is done long before."""
 _MOST_NAMED = 10
 _PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
 _MOST_PAPERS, _MOST_READ = 50, 256 * 1024
@@ -286,10 +292,11 @@ class Landing:
             merge = _MERGE.decode(note.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
+        self._let_go(repository, merge)
         at = end_of(repository, merge.ref)
         if self._follows(repository, merge) and at == merge.was:
             with _moving():
-                self._follow(repository, git, merge.was, merge.commit)
+                self._follow(repository, git, merge.was, merge.commit, cut_off=True)
             with _moving():
                 git.move_ref(merge.ref, merge.commit, merge.was)
             at = merge.commit
@@ -315,7 +322,7 @@ class Landing:
             why = f"your checkout of {merge.onto} is in the middle of a {what}"
             raise _in_the_way(repository, why, "status")
         try:
-            self._follow(repository, git, merge.was, merge.commit, "--dry-run")
+            self._try(repository, git, merge)
         except StoreError as error:
             if (busy := _busy(repository, error)) is not None:
                 raise busy from error
@@ -346,10 +353,105 @@ class Landing:
         missing = {*git.run("diff-tree", "-r", *listed, at, merge.commit).split(b"\0")}
         return not ours & unlike and bool(ours & missing)
 
-    def _follow(self, repository: Repository, git: Git, was: str, commit: str, *how: str) -> None:
-        index = os.path.join(repository.folder, "index")
+    def _try(self, repository: Repository, git: Git, merge: Merge) -> None:
+        """Raise StoreError where the checkout cannot follow. Changes nothing of it."""
+        lock = Path(repository.folder, _INDEX_LOCK)
+        if os.path.lexists(lock):
+            raise StoreError(f"{lock} is there", code=FAILED)
+        index = self._index_copied(repository, self._worktree.shadow / "theirs")
         git.run("update-index", "--refresh", index=index, fine=(0, 1))
-        git.run("read-tree", *how, "-m", "-u", was, commit, index=index)
+        git.run("read-tree", "--dry-run", "-m", "-u", merge.was, merge.commit, index=index)
+
+    def _follow(
+        self, repository: Repository, git: Git, was: str, commit: str, *, cut_off: bool = False
+    ) -> None:
+        """Have the checkout go from one commit to another; `cut_off`: part of that may be done."""
+        with self._held(repository) as index:
+            git.run("update-index", "--refresh", index=index, fine=(0, 1))
+            if cut_off:
+                self._take_up(repository, git, was, commit, index)
+            git.run("read-tree", "-m", "-u", was, commit, index=index)
+
+    @contextmanager
+    def _held(self, repository: Repository) -> Iterator[str]:
+        """Lend a copy of the checkout's index, which takes its place in the end.
+
+        Meanwhile the index is locked as git does it, but with a link that names us: a file that a killed git
+        has left could be a person's.
+        """
+        folder, lock = Path(repository.folder), Path(repository.folder, _INDEX_LOCK)
+        try:
+            lock.symlink_to(self._worktree.shadow / "lock")
+        except OSError as error:
+            raise StoreError(f"{lock}: {error.strerror}", code=FAILED) from error
+        copy = folder / _INDEX_COPY
+        try:
+            yield self._index_copied(repository, copy)
+            copy.replace(folder / "index")
+        finally:
+            copy.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
+
+    def _index_copied(self, repository: Repository, copy: Path) -> str:
+        """Return the path of a copy of the index, as old as that: git reads files again that are as young."""
+        for left in (copy, Path(f"{copy}.lock")):
+            left.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copy2(Path(repository.folder, "index"), copy)
+        return str(copy)
+
+    def _let_go(self, repository: Repository, merge: Merge) -> None:
+        """Remove the locks in a repository which a daemon and its git have left that were killed together."""
+        lock = Path(repository.folder, _INDEX_LOCK)
+        if lock.is_symlink() and lock.readlink() == self._worktree.shadow / "lock":
+            lock.unlink()
+        for lock in (Path(repository.folder, "HEAD.lock"), Path(repository.common, f"{merge.ref}.lock")):
+            if _is_left(lock, merge.commit):
+                lock.unlink(missing_ok=True)
+
+    def _take_up(self, repository: Repository, git: Git, was: str, commit: str, index: str) -> None:
+        """Note in the index which files of a commit are there already, and remove those half written."""
+        listed = git.run("diff-tree", "-r", "-z", was, commit).decode(errors="surrogateescape").split("\0")
+        changes = ((*change.split(), path) for change, path in zip(listed[::2], listed[1::2], strict=False))
+        meant = {path: (mode, blob) for _, mode, _, blob, _, path in changes if mode != _GONE}
+        trial = self._index_copied(repository, self._worktree.shadow / "theirs")
+        _enter(git, meant, trial)
+        told = git.run("diff-files", "-z", "--name-only", index=trial)
+        unlike = {os.fsdecode(path) for path in told.split(b"\0")}
+        _enter(git, {path: entry for path, entry in meant.items() if path not in unlike}, index)
+        for path in unlike & meant.keys():
+            mode, blob = meant[path]
+            file = Path(repository.top, path)
+            if mode in _FILES and _is_half_of(file, repository.top, git.run("cat-file", "blob", blob)):
+                file.unlink()
+
+
+def _enter(git: Git, entries: Mapping[str, tuple[str, str]], index: str) -> None:
+    """Write modes and blobs of files into an index, and look at the files."""
+    lines = "".join(f"{mode} {blob}\t{path}\0" for path, (mode, blob) in entries.items())
+    git.run("update-index", "-z", "--index-info", given=os.fsencode(lines), index=index)
+    git.run("update-index", "--refresh", index=index, fine=(0, 1))
+
+
+def _is_half_of(file: Path, top: str, content: bytes) -> bool:
+    """Return whether a file holds the beginning of a content, and no more."""
+    if is_linked(str(file.parent), top) or not file.is_file() or file.is_symlink():
+        return False
+    return file.stat().st_size < len(content) and content.startswith(file.read_bytes())
+
+
+def _is_left(lock: Path, commit: str) -> bool:
+    """Return whether a lock of a ref is a dead git's, which would have written this commit or nothing."""
+    until = time.monotonic() + _LIVES_S
+    try:
+        before = lock.stat()
+        while time.monotonic() < until:
+            if lock.stat() != before:
+                return False
+            time.sleep(_LIVES_S / 20)
+        return lock.read_bytes() in {b"", f"{commit}\n".encode()}
+    except OSError:
+        return False
 
 
 def _differing(git: Git, one: str, other: str) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -419,6 +421,84 @@ def test_one_that_cannot_be_finished_says_what_is_in_the_way(root: Path, landing
     refused = refusal(landing)
 
     assert ("CHECKOUT_BUSY", True) == (refused.code, "index.lock" in refused.message)
+
+
+KILLED = """\
+#!/bin/sh
+case " $* " in *" read-tree -m "*) ulimit -f 8;; esac
+exec {git} "$@"
+"""
+"""A git that the kernel kills while it writes the first file that is not small."""
+
+
+@pytest.fixture
+def half_there(tmp_path: Path, root: Path) -> Iterator[Merge]:
+    """A landing whose git was killed in the middle of the checkout, and the daemon with it."""
+    at = tmp_path / "bin/git"
+    at.parent.mkdir()
+    at.write_text(KILLED.format(git=shutil.which("git")))
+    at.chmod(0o755)
+    branch(root, "US-3", a="new\n", kept="changed\n", large="0123456\n" * 8192, other="too\n")
+    killed = Landing(
+        str(root), tmp_path / "state", {**os.environ, "PATH": f"{at.parent}:{os.environ['PATH']}"}
+    )
+    merge = killed.prepare("US-3", None, MESSAGE, AT)
+    with pytest.raises(StoreError, match="signal"):
+        killed.land(merge)
+    assert ("new\n", True) == ((root / "a").read_text(), 0 < (root / "large").stat().st_size < 65536)
+    shadow = shadow_of(str(root), tmp_path / "state")
+    (root / ".git/index.lock").symlink_to(shadow / "lock")
+    for name in ("handoffd.index", "handoffd.index.lock"):
+        (root / ".git" / name).write_bytes(b"half")
+    yield merge
+    assert () == cut_off(tmp_path / "state")
+    assert not [*(root / ".git").rglob("*.lock"), *(root / ".git").glob("handoffd*")]
+
+
+def test_a_checkout_whose_git_was_killed_in_the_middle_is_finished(
+    root: Path, landing: Landing, half_there: Merge
+) -> None:
+    """Files that are there, that are there in part, and not yet; the lock is known as ours."""
+    assert half_there == landing.finish()
+    assert half_there.commit == said(root, "rev-parse", "main").strip()
+    assert ("", "") == (said(root, "status", "--porcelain"), said(root, "diff", "main", "handoffd/US-3"))
+
+
+def test_what_a_person_has_written_meanwhile_is_not_written_over(
+    root: Path, landing: Landing, half_there: Merge
+) -> None:
+    """It is in the way until they have put it aside; what was there stays there."""
+    (root / "other").write_text("mine\n")
+    refused = refusal(landing, "US-3")
+    assert ("CHECKOUT_IN_THE_WAY", True) == (refused.code, "other" in refused.message)
+    assert ("new\n", "mine\n") == ((root / "a").read_text(), (root / "other").read_text())
+    assert not (root / ".git/index.lock").is_symlink()
+    (root / "other").write_text("other\n")
+    assert half_there == landing.finish()
+
+
+@pytest.mark.parametrize("written", ["", "{commit}\n"])
+def test_locks_of_a_git_that_was_killed_while_it_moved_the_branch_are_removed(
+    root: Path, landing: Landing, half_there: Merge, written: str
+) -> None:
+    """It would have written our commit, or nothing yet."""
+    (root / ".git/refs/heads/main.lock").write_text(written.format(commit=half_there.commit))
+    (root / ".git/HEAD.lock").touch()
+    assert half_there == landing.finish()
+
+
+@pytest.mark.usefixtures("half_there")
+def test_locks_of_a_persons_git_stay(root: Path, landing: Landing) -> None:
+    """A branch that they move elsewhere, and an index at which they are."""
+    ours, theirs = root / ".git/index.lock", root / ".git/refs/heads/main.lock"
+    theirs.write_text(f"{'1' * 40}\n")
+    ours.unlink()
+    ours.touch()
+    for lock in (ours, theirs):
+        with pytest.raises(StoreError, match=r"\.lock"):
+            landing.finish()
+        lock.unlink()
+    assert landing.finish() is not None
 
 
 def test_a_git_of_a_person_is_waited_for_and_nothing_goes_on_behind_their_back(
