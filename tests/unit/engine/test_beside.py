@@ -67,7 +67,7 @@ def test_a_story_that_could_not_be_landed_keeps_its_track() -> None:
     """The next one gets its own, and a person can take the first up again; landed, it makes room."""
     desk = unlanded(Queued(story="US-2"))
     assert not wants_turn(desk, auto_continue=True, beside=True)
-    assert wants_turn(desk, auto_continue=True), "it is the only track"
+    assert wants_turn(desk, auto_continue=True), "there is no other track"
     assert "US-2" == chosen(desk, own=standing_of(desk))
     Playbook(desk).given(Reopened(step="impl", note="Merge main.")).expect(story="US-1", step="impl")
     event = Landed(story="US-1", onto="main", commit="0", how="merge")

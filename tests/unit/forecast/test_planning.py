@@ -143,7 +143,7 @@ def test_a_clone_that_a_person_lands_keeps_what_waits_for_it() -> None:
 
 
 def test_a_story_that_could_not_be_landed_waits_for_a_person_beside_the_next_one() -> None:
-    """Its track is no other story's; one more that waits is as many as may, here."""
+    """No other story takes its track; one that waits is as many as may, here."""
     state = at("done", status=Status.PASS, completed_at=NOW)
     branch = Workspace(folder="/c", kind="clone", branch="handoffd/US-1", base="0")
     for waiting, outcome in ((1, "done"), (0, "waits")):
