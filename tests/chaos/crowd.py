@@ -147,11 +147,10 @@ class Raid(Lives):
             return
         with suppress(sqlite3.Error), closing(self.crowd.reader()) as db:
             stuck = db.execute(
-                "SELECT track FROM tracks WHERE body ->> '$.ledger.unlanded' IS NOT NULL"
+                """SELECT body ->> '$.state.story' FROM tracks
+                WHERE body ->> '$.ledger.unlanded' IS NOT NULL"""
             ).fetchall()
-            state = json.loads((self.crowd.project.root / ".ai/STATE.json").read_text())
-            for (track,) in stuck:
-                story = state["story"] if track == "main" else track
+            for (story,) in stuck:
                 self._give("reopen", story=story, step="impl", note=f"git merge {self._head()}")
 
     def _give(self, verb: str, **arguments: str) -> bool:

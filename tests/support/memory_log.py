@@ -168,6 +168,10 @@ class MemoryLog(Log):
         """Return whether a text was shown."""
         return (key, digest) in self._shown
 
+    async def projected_by_any(self, root: str, digest: str) -> bool:
+        """Return whether a text was shown in a project."""
+        return any(key.project == root and shown == digest for key, shown in self._shown)
+
     async def events(
         self, after: int = 0, project: str | None = None, limit: int = 500
     ) -> tuple[StoredEvent, ...]:

@@ -8,7 +8,8 @@ story's track, and after its last, it has no STATE.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ Standing = Literal["free", "works", "waits", "over"]
 the daemon could not), a limit, a budget or another story; or it is over, but for its landing."""
 
 _FOR_A_PERSON = frozenset({Status.NEEDS_HUMAN, Status.TIMEOUT})
+_NOT_YET, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -65,6 +67,28 @@ def all_wait(track: Track) -> bool:
     """
     capped = track.ledger.capped
     return capped is not None and capped.scope not in {"story", "attempt"}
+
+
+def on_desk(tracks: Mapping[str, Track]) -> str:
+    """Return the track that STATE.json shows, of several by name, `main` first.
+
+    It is the one that has waited longest for a person, else the one whose attempt began last.
+    """
+    states = {name: one.state for name, one in tracks.items() if one.state is not None}
+    waiting = [name for name in states if _asks(tracks[name])]
+    if waiting:
+        return min(waiting, key=lambda name: states[name].completed_at or _NEVER)
+    return max(states, key=lambda name: states[name].dispatched_at or _NOT_YET)
+
+
+def _asks(track: Track) -> bool:
+    """Return whether a person has to do something about a track's story."""
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or ledger.closed:
+        return False
+    return is_unlanded(track) or (
+        state.step != DONE and bool(ledger.held_edit or state.status in _FOR_A_PERSON)
+    )
 
 
 def may_land(track: Track) -> bool:

@@ -39,12 +39,14 @@ class Seen:
     mtime_ns: int = field(default=0, compare=False)
 
 
-def state_name(track: str) -> str:
+def state_name(track: str, *, beside: bool = False) -> str:
     """Return where a track's STATE file is below the root: `.ai/STATE.json`, or `.ai/states/<track>.json`.
+
+    `beside` other tracks, that of `main` is among theirs, too: then STATE.json is a copy of one of them.
 
     Raises StoreError for a name that no track can have.
     """
-    if track == MAIN:
+    if track == MAIN and not beside:
         return ".ai/STATE.json"
     if not _TRACK_NAME.fullmatch(track) or ".." in track:
         raise unsafe_file(f".ai/states/{track}.json", "a track's name is letters, digits and ._- only")
@@ -62,7 +64,7 @@ def stray_states(root: Path, tracks: Collection[str]) -> tuple[str, ...]:
 
 def set_state_aside(root: Path, track: str) -> None:
     """Rename the STATE file of a track to `<track>.json.aside`. Raises StoreError, like `read_state`."""
-    name = state_name(track)
+    name = state_name(track, beside=True)
     with open_parent(root, name) as folder:
         try:
             if folder is not None:
@@ -73,13 +75,13 @@ def set_state_aside(root: Path, track: str) -> None:
             raise storage_error("rename", root / name, error) from error
 
 
-def read_state(root: Path, track: str = MAIN) -> Seen | None:
-    """Return a track's STATE file as it is on the disk; None when there is none.
+def read_state(root: Path, track: str = MAIN, *, beside: bool = False) -> Seen | None:
+    """Return a track's STATE file as it is on the disk; None when there is none. `beside` as in `state_name`.
 
     Raises InvalidFile when it is not UTF-8, StoreError when it is not a plain file of at most 1 MiB
     (UNSAFE_FILE), when the root is gone (PROJECT_GONE), or when the disk fails.
     """
-    name = state_name(track)
+    name = state_name(track, beside=beside)
     seen = read_project_file(root, name, LARGEST_STATE)
     if seen is None:
         return None
@@ -98,6 +100,8 @@ def write_state(
     text: str,
     over: Collection[str] | None = None,
     decided_at: datetime | None = None,
+    *,
+    beside: bool = False,
 ) -> str | None:
     """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
 
@@ -108,6 +112,6 @@ def write_state(
     The file is dated `decided_at`, the time of the decision that it shows, however late it is written. So a
     daemon that was killed between a decision and its text can tell our older text from an edit.
     """
-    name = state_name(track)
+    name = state_name(track, beside=beside)
     written = write_project_file(root, name, text, over=over, written_at=decided_at)
     return digest_of(text) if written else None

@@ -10,6 +10,7 @@ and treats differences like any change from outside.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -27,7 +28,7 @@ from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.run import Run, living
 from handoffd.files.errors import storage_error
 from handoffd.files.locks import FileLock, acquire, daemon_lock_path
-from handoffd.files.state_file import read_state
+from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.backup import Progress, discard, exchange, inspect_backup, made_ready
 from handoffd.journal.journal import Journal
@@ -169,12 +170,12 @@ class _Restoring:
         dispatch = one.track.ledger.dispatch
         if dispatch is None or not Path(self._settings.runs_dir, dispatch.id).is_dir():
             return
-        try:
-            seen = read_state(Path(one.key.project), one.key.track)
-        except HandoffdError:
-            return  # an unreadable file proves nothing
-        if seen is not None and seen.digest == one.digest:
-            yield dispatch.id
+        for beside in (True, False) if one.key.track == MAIN else (True,):
+            with suppress(HandoffdError):  # an unreadable file proves nothing
+                seen = read_state(Path(one.key.project), one.key.track, beside=beside)
+                if seen is not None and seen.digest == one.digest:
+                    yield dispatch.id
+                    return
 
     async def _end_strangers(self, kept: set[str], request: Request) -> tuple[str, ...]:
         """End, or refuse, executors that the backup does not know."""

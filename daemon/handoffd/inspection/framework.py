@@ -235,7 +235,7 @@ def _states(root: str) -> Iterator[State]:
         return
     for name in names[:MOST_STORIES]:
         with suppress(HandoffdError):
-            seen = read_state(Path(root), name)
+            seen = read_state(Path(root), name, beside=True)
             if seen is not None:
                 yield parse_state(seen.text).state
 

@@ -200,6 +200,11 @@ class Journal(Log):
         query = partial(queries.projected, key=key, digest=digest)
         return await self._readers.run("read the projections", query)
 
+    async def projected_by_any(self, root: str, digest: str) -> bool:
+        """Return the same of any track of a project."""
+        query = partial(queries.projected_by_any, root=root, digest=digest)
+        return await self._readers.run("read the projections", query)
+
     # --- history ---------------------------------------------------------------------------------
     @property
     def newest(self) -> int:

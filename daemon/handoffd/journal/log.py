@@ -172,6 +172,10 @@ class Log(ABC):
         """Return whether a text with this `digest_of` was one of our latest 200 projections of the track."""
 
     @abstractmethod
+    async def projected_by_any(self, root: str, digest: str) -> bool:
+        """Return the same of any track of a project."""
+
+    @abstractmethod
     async def events(
         self, after: int = 0, project: str | None = None, limit: int = 500
     ) -> tuple[StoredEvent, ...]:

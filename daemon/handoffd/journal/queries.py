@@ -219,6 +219,12 @@ def projected(db: sqlite3.Connection, key: TrackKey, digest: str) -> bool:
     return row is not None
 
 
+def projected_by_any(db: sqlite3.Connection, root: str, digest: str) -> bool:
+    """Return whether a text with this digest was ever our projection of any track of a project."""
+    row = db.execute("SELECT 1 FROM projections WHERE project = ? AND digest = ?", (root, digest)).fetchone()
+    return row is not None
+
+
 def events(db: sqlite3.Connection, after: int, limit: int, part: Part = WHOLE) -> tuple[StoredEvent, ...]:
     """Return at most `limit` events of a part with a number above `after`, in order."""
     return _events(db, f"AND seq > {after:d}", "ASC", limit, part)

@@ -7,7 +7,8 @@ understood is raised, and becomes the project's condition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,16 +17,19 @@ from anyio import to_thread
 from msgspec import Struct
 
 from handoffd.clock import Clock
+from handoffd.engine.beside import on_desk
 from handoffd.engine.events import HandoffArrived, StateEdited
 from handoffd.engine.track import Dispatch, Track, own_story
 from handoffd.errors import HandoffdError, InvalidFile
-from handoffd.files.state_file import Seen, read_state
+from handoffd.files.atomic import digest_of
+from handoffd.files.rooted import visiting
+from handoffd.files.state_file import MAIN, Seen, read_state, write_state
 from handoffd.inspection.framework import finished_before
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import Status, parse_state
+from handoffd.protocol.state import ParsedState, Status, parse_state
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.services import Services
@@ -78,6 +82,8 @@ class ExternalChanges:
         self._edits: deque[float] = deque(maxlen=AT_ONCE)
         """When the latest edits were taken, by the clock that only goes forward."""
         self._calming = False
+        self.desk: str | None = None
+        """The digest of the STATE.json that several tracks share, as it was shown last."""
 
     async def at(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Tell a track what others have written: `seen` is its STATE.json, read after `before`.
@@ -103,7 +109,8 @@ class ExternalChanges:
         committed = track.committed
         if seen is None:
             if track.track.state is not None:
-                await self._files.bring_back()  # deleted: the journal has it
+                if not committed.beside:
+                    await self._files.bring_back()  # deleted: the journal has it
                 committed.saw(None)
                 await committed.project()
             return
@@ -115,22 +122,33 @@ class ExternalChanges:
             await self._later(track)
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
+        others = not ours and await self._is_of_another(track, seen.digest)
         if committed.behind or committed.digest != before.digest:
             await self._later(track)
             return
         unshown = committed.failed_over(seen.digest) or committed.overtook(seen.mtime_ns)
-        if ours and unshown and track.track.state is not None:
+        if ((ours and unshown) or others) and track.track.state is not None:
             committed.saw(seen.digest)
             await committed.project()  # but old: it was not written over, or a crash came before that
             return
+        if self._is_calm(track):
+            overtaken = committed.overtook(seen.mtime_ns)
+            await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
+
+    async def _is_of_another(self, track: TrackSupervisor, digest: str) -> bool:
+        """Return whether STATE.json is what a track has left there that was beside this one."""
+        alone = track.key.track == MAIN and not track.committed.beside
+        return alone and await self._services.journal.projected_by_any(self._root, digest)
+
+    def _is_calm(self, track: TrackSupervisor) -> bool:
+        """Return whether an edit may be taken now, and count it; if not, another look follows."""
         if track.lasting and (wait_s := self._storm()) > 0:
             if not self._calming:
                 self._calming = True
                 track.begin(f"calm down at {track.key.track}", lambda: self._calm(wait_s))
-            return
+            return False
         self._edits.append(self._services.clock.monotonic())
-        overtaken = committed.overtook(seen.mtime_ns)
-        await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
+        return True
 
     def _storm(self) -> float:
         """Return for how many seconds edits are ignored, after too many recent ones."""
@@ -166,6 +184,17 @@ class ExternalChanges:
                 await track.committed.project()  # while an executor runs, edits are undone
             raise  # at rest it stays for a person to fix, and the project is marked
         track.committed.saw(seen.digest)
+        await self._tell(track, parsed, dispatch, overtaken=overtaken)
+        read = partial(read_state, Path(self._root), track.key.track, beside=track.committed.beside)
+        latest = await to_thread.run_sync(read)
+        if latest is None or latest.digest == seen.digest != track.committed.digest:
+            await track.committed.project()
+        elif latest.digest != track.committed.digest:
+            self._again()  # edited again meanwhile
+
+    async def _tell(
+        self, track: TrackSupervisor, parsed: ParsedState, dispatch: Dispatch | None, *, overtaken: bool
+    ) -> None:
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
         if track.track.state is None:
@@ -183,11 +212,60 @@ class ExternalChanges:
                 own=own_story(track.key),
             )
         )
-        latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
-        if latest is None or latest.digest == seen.digest != track.committed.digest:
-            await track.committed.project()
-        elif latest.digest != track.committed.digest:
-            self._again()  # edited again meanwhile
+
+    # --- the STATE.json of several tracks --------------------------------------------------------
+    async def at_desk(
+        self, tracks: Mapping[str, TrackSupervisor], seen: Seen | None, before: Mapping[str, Before]
+    ) -> None:
+        """Have STATE.json show the track that comes first, by `on_desk`, once an edit of it is taken.
+
+        Raises InvalidFile and StoreError.
+        """
+        if seen is None:
+            await self._files.bring_back()
+        elif not await self._is_known(seen):
+            await self._take_from_desk(tracks, seen, before)
+        text = tracks[on_desk({name: one.track for name, one in tracks.items()})].committed.text
+        if seen is not None and seen.digest == digest_of(text):
+            self.desk = seen.digest
+            return
+
+        def write() -> str | None:
+            root = Path(self._root)
+            with visiting(root):
+                return write_state(root, MAIN, text, () if seen is None else (seen.digest,))
+
+        self.desk = await to_thread.run_sync(write)
+        if self.desk is None:
+            self._again()  # edited meanwhile
+
+    async def _is_known(self, seen: Seen) -> bool:
+        """Return whether STATE.json is a text of ours, of whatever track, and however old."""
+        return seen.digest == self.desk or await self._services.journal.projected_by_any(
+            self._root, seen.digest
+        )
+
+    async def _take_from_desk(
+        self, tracks: Mapping[str, TrackSupervisor], seen: Seen, before: Mapping[str, Before]
+    ) -> None:
+        """Take an edit of STATE.json for the story that it names, for `main` where no other track has it."""
+        try:
+            parsed = await to_thread.run_sync(parse_state, seen.text)
+        except InvalidFile:
+            if all(one.track.ledger.dispatch is None for one in tracks.values()):
+                raise  # it stays for a person to fix
+            return
+        track = tracks.get(parsed.state.story or MAIN, tracks[MAIN])
+        known = before.get(track.key.track)
+        if self._is_calm(track):
+            await self._tell(track, parsed, known.dispatch if known is not None else None, overtaken=False)
+
+    async def differs(self, seen: Seen | None) -> bool:
+        """Return whether STATE.json was edited; change nothing. Raises InvalidFile."""
+        if seen is None or await self._is_known(seen):
+            return False
+        await to_thread.run_sync(parse_state, seen.text)
+        return True
 
     async def _for_external(self, track: TrackSupervisor) -> None:
         """Begin to take in a hand-off for an attempt that a person or another tool started (Level 1)."""

@@ -11,7 +11,7 @@ reading a few small files, and a daemon that starts looks at all its projects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -115,12 +115,14 @@ class Found(Struct, kw_only=True):
     """What a visit found. `lock` guards the folder that is at the root now; `texts` is None if not read.
 
     `halves`: whether a write that a crash cut off has left its file. `strays`: the names of STATE files in
-    `.ai/states` of which there is no track.
+    `.ai/states` of which there is no track. `beside`: there are several; then STATE.json is the `desk`.
     """
 
     lock: Path
     texts: Texts | None = None
     states: dict[str, Seen | None] = field(default_factory=dict)
+    beside: bool = False
+    desk: Seen | None = None
     strays: tuple[str, ...] = ()
     halves: bool = False
     owner: str | None = None
@@ -129,7 +131,7 @@ class Found(Struct, kw_only=True):
     """Why there is not more: what comes after it was not looked at."""
 
 
-def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, first: bool) -> Found:
+def visit(state_dir: Path, root: Path, tracks: Collection[str], *, texts: bool, first: bool) -> Found:
     """Return what is in a project's folder: its own files if asked for, the STATE file of every track.
 
     What cannot be read is part of what was found: the rest still counts.
@@ -143,9 +145,11 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
         with visiting(root):
             if texts:
                 found.texts = read_texts(root)
+            found.beside = len(tracks) > 1
             for track in tracks:
-                found.states[track] = read_state(root, track)
-            found.strays = stray_states(root, found.states) if first else ()
+                found.states[track] = read_state(root, track, beside=found.beside)
+            found.desk = read_state(root) if found.beside else None
+            found.strays = stray_states(root, tracks if found.beside else ()) if first else ()
     except HandoffdError as error:
         found.error = error
     return found

@@ -50,7 +50,7 @@ from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.landing import Landings
 from handoffd.project.overlap import Overlaps
 from handoffd.project.reconciler import Reconciler
-from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
+from handoffd.project.rest import DESK, Activity, Row, TrackActivity, trace_of
 from handoffd.project.stories import Stories
 from handoffd.protocol.state import Status
 from handoffd.track.attempts import content_bytes, is_at_rest
@@ -103,6 +103,7 @@ class Project:
         known = {entry.key.track: entry for entry in stored}
         self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
         """By name; `main` is first. Others come and go with their stories."""
+        self._make_room()
         self.stories = Stories(proxy(self), services)
         self.landings = Landings(proxy(self), services)
         self.overlaps = Overlaps(root, self.files, self.tracks, services)
@@ -286,6 +287,7 @@ class Project:
         track = self._track(name, None)
         await track.give(first)
         self.tracks[name] = track
+        self._make_room()
         if self._tasks is not None:
             await self._tasks.start(self._attend, track, (), name=self._loop_of(track))
 
@@ -298,7 +300,13 @@ class Project:
             loop.cancel()
         track.close()
         del self.tracks[name]
-        await self.reconciler.remove_state(name)
+        self._make_room()
+        for gone in (name, *((MAIN,) if len(self.tracks) == 1 else ())):
+            await self.reconciler.remove_state(gone)
+
+    def _make_room(self) -> None:
+        """Have `main` show its state beside the other tracks, while there are any."""
+        self.main.committed.beside = len(self.tracks) > 1
 
     def stirred(self) -> None:
         """Take note that a track has decided something: another one may begin or end with that."""
@@ -361,6 +369,8 @@ class Project:
         """Return what is kept of it. From now on it keeps its claim on its folder and nothing else."""
         folder = self.reconciler.rest()
         states = {name: track.committed.digest for name, track in self.tracks.items()}
+        if len(self.tracks) > 1:
+            states[DESK] = self.reconciler.desk
         return Row(
             name=name,
             automatic=self.main.track.state is None or self.main.track.ledger.automatic,

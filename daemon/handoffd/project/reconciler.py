@@ -63,6 +63,7 @@ class Reconciler:
         self._files = files
         self._tracks = tracks
         self._changes = ExternalChanges(root, files, services, again)
+        self._again = again
         self._reach, self._git = Reach(root, services.asking), Reach(root, services.asking)
         self._asking_git = asyncio.Lock()
         self.folder = Folder(root, services.settings.state_dir, services.claims)
@@ -114,6 +115,9 @@ class Reconciler:
         found = await self._found()
         if self.over:  # meanwhile: nothing would release a lock that is taken now
             return
+        if found.beside != self._tracks[MAIN].committed.beside:
+            self._again()  # a track has begun or ended meanwhile
+            return
         if not await self._hold(found):
             return
         if self.unsound is not None:  # after the lock: what may still run there is ours
@@ -132,6 +136,8 @@ class Reconciler:
         for name, seen in found.states.items():
             if (track := self._tracks.get(name)) is not None and name in before:
                 await self._changes.at(track, seen, before[name])
+        if found.beside and found.error is None:
+            await self._changes.at_desk(self._tracks, found.desk, before)
         if found.error is not None:
             raise found.error
         await self._mark_as_found()
@@ -218,7 +224,9 @@ class Reconciler:
                 await track.give(event)
             if seen is not None and seen.digest != ours:
                 await self._changes.take_edit(track, seen)
-                there = await to_thread.run_sync(read_state, Path(self._root), name)
+                there = await to_thread.run_sync(
+                    partial(read_state, Path(self._root), name, beside=found.beside)
+                )
                 track.committed.saw(None if there is None else there.digest)  # the event may be there by now
                 await track.committed.project()
         await self._reach.asked(partial(own, self._root, self._services.settings.state_dir))
@@ -235,11 +243,17 @@ class Reconciler:
             await self._take_files(found)
             for name, seen in found.states.items():
                 self.edited |= await self._changes.inspect(self._tracks[name], seen)
+            self.edited |= found.beside and await self._changes.differs(found.desk)
             if found.error is not None:
                 raise found.error
             await self._mark_as_found()
         except HandoffdError as error:
             self.health.mark_error(error)
+
+    @property
+    def desk(self) -> str | None:
+        """The digest of the STATE.json that several tracks share."""
+        return self._changes.desk
 
     @property
     def unsound(self) -> StoreError | None:
@@ -276,7 +290,8 @@ class Reconciler:
 
     def _is_bare(self, found: Found) -> bool:
         """Return whether the STATE.json is missing that the journal says was written there."""
-        return self._tracks[MAIN].track.state is not None and found.states.get(MAIN, found) is None
+        there = found.desk or found.error if found.beside else found.states.get(MAIN, found)
+        return self._tracks[MAIN].track.state is not None and there is None
 
     # --- changes of the project itself ----------------------------------------------------------
     async def _take_files(self, found: Found) -> None:
@@ -293,7 +308,8 @@ class Reconciler:
     async def remove_state(self, track: str) -> None:
         """Remove the STATE file of a track that has ended; one that stays says nothing any more."""
         with suppress(StoreError):
-            await self._reach.asked(partial(remove_project_file, Path(self._root), state_name(track)))
+            name = state_name(track, beside=True)
+            await self._reach.asked(partial(remove_project_file, Path(self._root), name))
 
     async def _clear(self, strays: tuple[str, ...]) -> None:
         """Remove the STATE files of no track; one that the journal does not know is kept aside.
@@ -303,7 +319,7 @@ class Reconciler:
         root = Path(self._root)
         for name in strays:
             with suppress(HandoffdError):  # it says nothing, and the next daemon tries again
-                seen = await self._reach.asked(partial(read_state, root, name))
+                seen = await self._reach.asked(partial(read_state, root, name, beside=True))
                 key = TrackKey(self._root, name)
                 if seen is not None and await self._services.journal.projected_before(key, seen.digest):
                     await self.remove_state(name)

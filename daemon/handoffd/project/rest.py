@@ -169,9 +169,14 @@ def _parts(named: Mapping[str, str | None]) -> Iterable[tuple[str, str | None]]:
     return sorted(named.items())
 
 
+DESK = "STATE.json"
+"""Where digests are by track: of the copy for people, which several tracks share."""
+
+
 def states_in(found: Found) -> Digests:
-    """Return the digests of the STATE files that a visit found."""
-    return {track: None if seen is None else seen.digest for track, seen in found.states.items()}
+    """Return the digests of the STATE files that a visit found, that of the desk under a name of its own."""
+    seen = {**found.states, **({DESK: found.desk} if found.beside else {})}
+    return {name: None if one is None else one.digest for name, one in seen.items()}
 
 
 def trace_in(found: Found) -> bytes | None:

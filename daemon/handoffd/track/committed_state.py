@@ -51,6 +51,8 @@ class CommittedState:
     ) -> None:
         self.key = key
         self.track = track
+        self.beside = False
+        """Whether the project has other tracks: then its STATE file is among theirs."""
         self.digest = digest
         self.error: str | None = None
         """Why STATE.json could not be written, until it could."""
@@ -194,6 +196,12 @@ class CommittedState:
             assert event.exit.usage is not None  # what else changes it was booked when it was used
             self._services.budgets.book(event.exit.usage, event.exit.model)
 
+    @property
+    def text(self) -> str:
+        """The text of its STATE file; there has to be a state."""
+        assert self.track.state is not None
+        return self._text_of(self.track.state)
+
     def saw(self, digest: str | None) -> None:
         """Note the STATE.json that was read, or that there is none: only that may be overwritten.
 
@@ -204,8 +212,7 @@ class CommittedState:
     async def project(self) -> None:
         """Write STATE.json as the journal has it."""
         async with self._writing_text():  # a look, beside the consumer: the last to write writes the latest
-            assert self.track.state is not None
-            await self._write(self._text_of(self.track.state), freely=self._runs)
+            await self._write(self.text, freely=self._runs)
 
     def _text_of(self, state: State) -> str:
         """Return a state's text; many a decision leaves the state as it is."""
@@ -268,7 +275,7 @@ class CommittedState:
         def write() -> str | None:
             root = Path(self.key.project)
             with visiting(root):
-                written = write_state(root, self.key.track, text, over, self.decided_at)
+                written = write_state(root, self.key.track, text, over, self.decided_at, beside=self.beside)
                 if then is not None:
                     then()
             return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
-from handoffd.engine.beside import Room, Standing, next_beside, standing_of
+from handoffd.engine.beside import Room, Standing, next_beside, on_desk, standing_of
 from handoffd.engine.decision import Accepted, Refusal, Situation
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import (
@@ -133,6 +134,39 @@ def test_a_track_that_something_holds_up_waits() -> None:
     """But not one whose attempt runs."""
     assert "waits" == standing_of(track_at("impl"), held_up=True)
     assert "works" == standing_of(dispatched("impl"), held_up=True)
+
+
+# --- the state that a person sees first -----------------------------------------------------------------
+def at_moment(minute: int, step: str = "impl", status: Status = Status.RUNNING, **ledger: Any) -> Track:
+    """Return a track whose attempt began at a minute, and ended a minute later if it has."""
+    began = datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
+    ended = None if status is Status.RUNNING else began + timedelta(minutes=1)
+    return track_at(step, status, dispatched_at=began, completed_at=ended, ledger=Ledger(**ledger))
+
+
+ASKS = Status.NEEDS_HUMAN
+
+
+@pytest.mark.parametrize(
+    ("tracks", "shown"),
+    [
+        ((track_at("bdd"), track_at("bdd")), "main"),
+        ((at_moment(1), at_moment(2), at_moment(0)), "b"),
+        ((at_moment(9), at_moment(2, "review", ASKS), at_moment(1, "review", ASKS)), "c"),
+        ((at_moment(1), at_moment(2, status=Status.TIMEOUT), at_moment(3)), "b"),
+        ((at_moment(1), at_moment(2), at_moment(0, held_edit=HeldEdit(state=state_at(), why="?"))), "c"),
+        ((at_moment(1), at_moment(0, "done", Status.PASS, workspace=BRANCH, unlanded="?")), "b"),
+        (
+            (at_moment(3), at_moment(0, "review", ASKS, closed=True), at_moment(1, "done", Status.PASS)),
+            "main",
+        ),
+        ((Track(), at_moment(1)), "b"),
+        ((track_at("review", ASKS), at_moment(1, "review", ASKS)), "b"),
+    ],
+)
+def test_the_desk_shows_who_waits_longest_else_what_began_last(tracks: tuple[Track, ...], shown: str) -> None:
+    """For a person: at a gate, after a failure, with an edit or a landing to decide on; not aborted."""
+    assert shown == on_desk(dict(zip(("main", "b", "c"), tracks, strict=False)))
 
 
 # --- which story is next --------------------------------------------------------------------------------

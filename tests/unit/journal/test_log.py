@@ -93,6 +93,8 @@ async def test_records_are_numbered_in_their_order(log: Log) -> None:
     assert (True, False) == (
         await log.projected_before(KEY, digest_of("{}")), await log.projected_before(BLOG, digest_of("{}"))
     )  # fmt: skip
+    for root, shown in ((KEY.project, True), (BLOG.project, False)):
+        assert shown is await log.projected_by_any(root, digest_of("{}"))
     (last,) = await log.events(after=1, project=KEY.project)
     assert (3, ("bdd", "pending"), ("bdd", "pass")) == (last.seq, last.before, last.after)
     assert 1 == len(await log.tracks([BLOG.project]))

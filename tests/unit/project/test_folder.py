@@ -155,8 +155,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def visited(root: Path, *, texts: bool = True, first: bool = True) -> Found:
-    """Return the result of a visit for the main track and another one."""
-    return visit(root.parent, root, ("main", "US-007"), texts=texts, first=first)
+    """Return the result of a visit for the main track alone."""
+    return visit(root.parent, root, ("main",), texts=texts, first=first)
 
 
 def test_a_visit_reads_everything_for_a_look(root: Path) -> None:
@@ -165,8 +165,22 @@ def test_a_visit_reads_everything_for_a_look(root: Path) -> None:
 
     assert project_lock_path(root.parent, root) == found.lock
     assert {SETTINGS: None, TABLE: "steps: {}\n"} == found.texts
-    assert ["{}\n", None] == [seen and seen.text for seen in found.states.values()]
-    assert (False, None) == (found.halves, found.error)
+    assert {"main": "{}\n"} == {name: seen and seen.text for name, seen in found.states.items()}
+    assert (False, None, ()) == (found.halves, found.error, found.strays)
+
+
+def test_of_several_tracks_all_have_a_file_of_their_own(root: Path) -> None:
+    """And STATE.json is what they share; alone, `main` has that, and the file of its own is a stray."""
+    own = root / ".ai/states/main.json"
+    own.parent.mkdir()
+    own.write_text("[]\n")
+    found = visit(root.parent, root, ("main", "US-007"), texts=True, first=True)
+    assert [("main", "[]\n"), ("US-007", None)] == [
+        (key, one and one.text) for key, one in found.states.items()
+    ]
+    assert found.desk is not None
+    assert ("{}\n", ()) == (found.desk.text, found.strays)
+    assert (None, ("main",)) == (visited(root).desk, visited(root).strays)
 
 
 def test_later_visits_read_less(root: Path) -> None:

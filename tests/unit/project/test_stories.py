@@ -107,7 +107,7 @@ async def all_at(project: Project, step: str, *stories: str) -> None:
 
 
 async def test_stories_are_worked_on_at_once_in_clones_of_their_own(tmp_path: Path) -> None:
-    """Each agent finds its story alone; the backlog is empty, and STATE.json is the first story's."""
+    """Each agent finds its story alone; the backlog is empty, and each has a STATE file."""
     async with beside(tmp_path, AT_ONCE) as (_, project):
         at_work = [tmp_path / f"at-US-{number:03}-bdd" for number in (1, 2, 3)]
         await eventually(lambda: all(file.exists() for file in at_work))
@@ -415,6 +415,94 @@ async def test_the_state_file_of_a_storys_own_track_stays_that_storys(tmp_path: 
             project.touched()
             await eventually(lambda: file.exists() and json.loads(file.read_text()) == said)
         assert own is project.tracks["US-002"]
+
+
+# --- the STATE.json that several stories share ----------------------------------------------------------
+async def one_behind_the_other_at_review(project: Project) -> None:
+    """Have the first story wait at its review for longer than the second, and STATE.json show that."""
+    await project.main.give(Initialised(project="shop"))
+    await given(project, Started(story="US-001"))
+    await eventually(lambda: project.main.track.ledger.gate == "review")
+    await given(project, Started(story="US-002"))
+    await all_at(project, "review", "US-002")
+    await eventually(lambda: ("US-001", "review") == (desk(project)["story"], desk(project)["step"]))
+
+
+def desk(project: Project) -> dict[str, Any]:
+    """Return what STATE.json says."""
+    found: dict[str, Any] = json.loads(at(project.root, ".ai/STATE.json").read_text())
+    return found
+
+
+async def test_state_json_shows_the_story_that_has_waited_longest(tmp_path: Path) -> None:
+    """Each has a file of its own, the first one too while there are several; alone, that is STATE.json."""
+    async with house(tmp_path, FREELY) as here, living(here, in_git(tmp_path, SIDE_BY_SIDE)) as project:
+        await one_behind_the_other_at_review(project)
+        own = at(project.root, ".ai/states/main.json")
+        await eventually(lambda: own.exists() and desk(project) == json.loads(own.read_text()))
+        await given(project, Approved(story="US-001", by="mei"))
+        await eventually(lambda: "US-002" == desk(project)["story"])
+        assert desk(project) == json.loads(at(project.root, ".ai/states/US-002.json").read_text())
+        assert "US-001" == json.loads(own.read_text())["story"]
+        await given(project, Aborted(), "US-002")
+        await eventually(lambda: ["main"] == list(project.tracks) and "US-001" == desk(project)["story"])
+        await eventually(lambda: [] == [*own.parent.iterdir()])
+        assert main_state(project).story == "US-001"
+
+
+async def test_an_edit_of_state_json_is_for_the_story_that_it_names(tmp_path: Path) -> None:
+    """Whichever it shows; what is not about a story of the others is for the first one; nonsense stays."""
+    async with house(tmp_path, FREELY) as here, living(here, in_git(tmp_path, SIDE_BY_SIDE)) as project:
+        await one_behind_the_other_at_review(project)
+        file, said = at(project.root, ".ai/STATE.json"), desk(project)
+
+        def write(text: str) -> None:
+            file.write_text(text)
+            project.touched()
+
+        held = json.loads(at(project.root, ".ai/states/US-002.json").read_text())
+        write(json.dumps(held | {"human_note": "cents, please"}))
+        second = project.tracks["US-002"]
+        await eventually(lambda: second.track.state and "cents, please" == second.track.state.human_note)
+        assert project.main.track.state is not None
+        assert project.main.track.state.human_note is None
+        await eventually(lambda: said == desk(project))
+        assert (
+            "cents, please"
+            == json.loads(at(project.root, ".ai/states/US-002.json").read_text())["human_note"]
+        )
+
+        write(json.dumps(said | {"human_note": "no dialogs"}))
+        await eventually(lambda: "no dialogs" == main_state(project).human_note)
+        write("{")
+        await eventually(lambda: "invalid_state" == project.condition)
+        assert "{" == file.read_text()
+        file.unlink()
+        project.touched()
+        await eventually(lambda: "ok" == project.condition and "no dialogs" == desk(project)["human_note"])
+
+
+async def test_what_a_crash_has_left_in_state_json_is_no_edit(tmp_path: Path) -> None:
+    """Neither an old text of any story, nor that of one whose track has ended since."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await one_behind_the_other_at_review(project)
+            second = at(root, ".ai/states/US-002.json").read_text()
+        file = at(root, ".ai/STATE.json")
+        before = len(await here.journal.events(project=root))
+        file.write_text(second)
+        async with living(here, root, await here.journal.tracks([root])) as project:
+            await eventually(lambda: "US-001" == desk(project)["story"])
+            assert before == len(await here.journal.events(project=root))
+        offline = Project(root, here.services, await here.journal.tracks([root]))
+        await offline.close_track("US-002", TrackClosed(why="?"))
+        await offline.main.give(StoryClosed(story="US-002", done=False))
+        offline.dismiss()
+        file.write_text(second)
+        async with living(here, root, await here.journal.tracks([root])) as project:
+            await eventually(lambda: "US-001" == desk(project)["story"])
+            assert ("US-001", "review") == (main_state(project).story, main_state(project).step)
 
 
 async def test_a_state_file_of_no_track_goes_with_the_first_look(tmp_path: Path) -> None:
