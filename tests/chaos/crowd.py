@@ -147,7 +147,7 @@ class Raid(Lives):
             return
         with suppress(sqlite3.Error), closing(self.crowd.reader()) as db:
             stuck = db.execute(
-                """SELECT body ->> '$.state.story' FROM tracks
+                """SELECT body ->> '$.state.$state.document.story' FROM tracks
                 WHERE body ->> '$.ledger.unlanded' IS NOT NULL"""
             ).fetchall()
             for (story,) in stuck:
