@@ -78,7 +78,7 @@ def on_desk(tracks: Mapping[str, Track]) -> str:
     waiting = [name for name in states if _asks(tracks[name])]
     if waiting:
         return min(waiting, key=lambda name: states[name].completed_at or _NEVER)
-    return max(states, key=lambda name: states[name].dispatched_at or _NOT_YET)
+    return max(states, key=lambda name: states[name].dispatched_at or _NOT_YET)  # that of `main` is there
 
 
 def _asks(track: Track) -> bool:

@@ -223,21 +223,25 @@ class ExternalChanges:
         """
         if seen is None:
             await self._files.bring_back()
-        elif not await self._is_known(seen):
-            await self._take_from_desk(tracks, seen, before)
+        elif not await self._is_known(seen) and not await self._took_from_desk(tracks, seen, before):
+            return  # it stays until the storm is over
         text = tracks[on_desk({name: one.track for name, one in tracks.items()})].committed.text
         if seen is not None and seen.digest == digest_of(text):
             self.desk = seen.digest
-            return
+        else:
+            await self._show(text, over=() if seen is None else (seen.digest,))
+
+    async def _show(self, text: str, *, over: tuple[str, ...]) -> None:
+        """Write STATE.json for all tracks, unless it was edited meanwhile. Raises StoreError."""
 
         def write() -> str | None:
             root = Path(self._root)
             with visiting(root):
-                return write_state(root, MAIN, text, () if seen is None else (seen.digest,))
+                return write_state(root, MAIN, text, over)
 
         self.desk = await to_thread.run_sync(write)
         if self.desk is None:
-            self._again()  # edited meanwhile
+            self._again()
 
     async def _is_known(self, seen: Seen) -> bool:
         """Return whether STATE.json is a text of ours, of whatever track, and however old."""
@@ -245,20 +249,26 @@ class ExternalChanges:
             self._root, seen.digest
         )
 
-    async def _take_from_desk(
+    async def _took_from_desk(
         self, tracks: Mapping[str, TrackSupervisor], seen: Seen, before: Mapping[str, Before]
-    ) -> None:
-        """Take an edit of STATE.json for the story that it names, for `main` where no other track has it."""
+    ) -> bool:
+        """Take an edit of STATE.json for the story that it names, for `main` where no other track has it.
+
+        Returns False where it is to be taken later. Raises InvalidFile.
+        """
         try:
             parsed = await to_thread.run_sync(parse_state, seen.text)
-        except InvalidFile:
+        except InvalidFile as error:
             if all(one.track.ledger.dispatch is None for one in tracks.values()):
                 raise  # it stays for a person to fix
-            return
+            log.warning("edit of STATE.json undone", project=self._root, why=str(error))
+            return True
         track = tracks.get(parsed.state.story or MAIN, tracks[MAIN])
         known = before.get(track.key.track)
-        if self._is_calm(track):
-            await self._tell(track, parsed, known.dispatch if known is not None else None, overtaken=False)
+        if not self._is_calm(track):
+            return False
+        await self._tell(track, parsed, known.dispatch if known is not None else None, overtaken=False)
+        return True
 
     async def differs(self, seen: Seen | None) -> bool:
         """Return whether STATE.json was edited; change nothing. Raises InvalidFile."""

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from handoffd.engine.track import Track
 from handoffd.engine.verbs import MOST_RESOLVES
 from handoffd.engine.views import LandingRequest
 from handoffd.errors import HandoffdError, Refused
+from handoffd.project.external_changes import AT_ONCE as MOST_EDITS
 from handoffd.project.landing import AGAIN_S, MOST_PUT_OFF, MOST_TRIES
 from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
@@ -480,6 +482,34 @@ async def test_an_edit_of_state_json_is_for_the_story_that_it_names(tmp_path: Pa
         file.unlink()
         project.touched()
         await eventually(lambda: "ok" == project.condition and "no dialogs" == desk(project)["human_note"])
+
+
+async def test_an_edit_in_a_storm_of_edits_is_taken_when_that_is_over(tmp_path: Path) -> None:
+    """STATE.json stays as it is until then."""
+    async with house(tmp_path, FREELY) as here, living(here, in_git(tmp_path, SIDE_BY_SIDE)) as project:
+        await one_behind_the_other_at_review(project)
+        file, said = at(project.root, ".ai/STATE.json"), desk(project)
+        for number in range(MOST_EDITS + 2):
+            file.write_text(json.dumps(said | {"human_note": str(number)}))
+            project.touched()
+            await eventually(partial(is_noted, project, str(number)))
+
+
+def is_noted(project: Project, note: str) -> bool:
+    """Return whether a note was taken for the first story."""
+    return note == main_state(project).human_note
+
+
+async def test_while_an_agent_works_nonsense_in_state_json_is_undone(tmp_path: Path) -> None:
+    """It would stop the stories of a whole night."""
+    async with beside(tmp_path, AT_ONCE, stories=2) as (_, project):
+        await eventually((tmp_path / "at-US-002-bdd").exists)
+        at(project.root, ".ai/STATE.json").write_text("{")
+        project.touched()
+        await eventually(lambda: "{" != at(project.root, ".ai/STATE.json").read_text())
+        assert "ok" == project.condition
+        (tmp_path / "go").touch()
+        await all_at(project, "review", "US-002")
 
 
 async def test_what_a_crash_has_left_in_state_json_is_no_edit(tmp_path: Path) -> None:
