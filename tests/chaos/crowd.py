@@ -7,8 +7,10 @@ checked at the end is read by SQL and by git alone.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -19,10 +21,11 @@ from random import Random
 
 from tests.chaos.branches import look_at
 from tests.chaos.clones import BASE, CHANGED, DRAFT, MINE, UNKNOWN, Cloned, Flavour, tested_at
-from tests.chaos.house import House, Zygote
+from tests.chaos.house import House, Life, Zygote
 from tests.chaos.judging import replayed, until_gone
 from tests.chaos.kills import ALONE, OF_CLONES, OF_STORIES, Plan, Toll, plans
 from tests.chaos.lives import Lives
+from tests.chaos.processes import children
 from tests.chaos.stories import Story
 from tests.support.agents import shell_agent
 from tests.support.house import HAND_OVER
@@ -133,6 +136,15 @@ class Raid(Lives):
                 break
             self.live(plan)
         self.drain()
+
+    def slay(self, plan: Plan, life: Life) -> None:
+        """Kill most of the daemons together with each git that they wait for, as a service is killed."""
+        if plan.waits:
+            life.signal(signal.SIGSTOP)  # it starts no other one meanwhile
+            for pid in children(life.pid, "git"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        super().slay(plan, life)
 
     def is_over(self) -> bool:
         """Return whether all stories are landed, and their tracks have ended."""

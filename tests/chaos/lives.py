@@ -70,6 +70,10 @@ class Lives(ABC):
         """Yield what is killed beside the daemon."""
         yield from ()
 
+    def slay(self, plan: Plan, life: Life) -> None:
+        """Kill a daemon, at this instant."""
+        life.signal(signal.SIGKILL)
+
     def abandon(self) -> None:
         """End everything of the house, whatever state it is in."""
         end_all(self.house.base, self.house.runs)
@@ -96,7 +100,7 @@ class Lives(ABC):
 
     def _set(self, plan: Plan, life: Life) -> list[threading.Timer]:
         """Have the kills happen whatever a person is waiting for at that moment."""
-        deeds = [(plan.after_s, lambda: life.signal(signal.SIGKILL)), *self.more_deeds(plan)]
+        deeds = [(plan.after_s, lambda: self.slay(plan, life)), *self.more_deeds(plan)]
         timers = [threading.Timer(after_s, deed) for after_s, deed in deeds if after_s is not None]
         for timer in timers:
             timer.start()

@@ -49,6 +49,12 @@ def alive(base: Path, runs: Path) -> list[Process]:
     return [_with_run(all_seen[pid], all_seen, claims) for pid in sorted(mine)]
 
 
+def children(parent: int, name: str) -> list[int]:
+    """Return the processes of a name that another one has started."""
+    every = (_look(int(pid)) for pid in os.listdir("/proc") if pid.isdigit())
+    return [one.pid for one in every if one is not None and (one.parent, one.name) == (parent, name)]
+
+
 def launchers(base: Path, runs: Path) -> list[Process]:
     """Return the launchers of a house: the current one, and former ones that have shims left."""
     named = {seen.pid: seen for seen in alive(base, runs) if seen.name == LAUNCHER}
