@@ -254,7 +254,7 @@ class ExternalChanges:
     ) -> bool:
         """Take an edit of STATE.json for the story that it names, for `main` where no other track has it.
 
-        Returns False where it is to be taken later. Raises InvalidFile.
+        Returns False where that has to wait. Raises InvalidFile.
         """
         try:
             parsed = await to_thread.run_sync(parse_state, seen.text)
