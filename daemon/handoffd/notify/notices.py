@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -19,7 +19,7 @@ from handoffd.engine.limits import WARN_AT
 from handoffd.engine.notice import Notice
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey, own_story
-from handoffd.engine.views import WORKABLE, Condition
+from handoffd.engine.views import WORKABLE, Condition, Whereabouts
 from handoffd.engine.wording import (
     addressed,
     approving,
@@ -36,6 +36,7 @@ from handoffd.engine.wording import (
 from handoffd.errors import Problem
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import LASTING
+from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand
 
@@ -56,12 +57,16 @@ class Pending(Protocol):
         """Whose it is."""
 
 
-def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
+def notice_of(order: Notify, pending: Pending, track: Track, known: Whereabouts | None = None) -> Notice:
     """Return the notice for an order. Its id follows from the order, so that a repetition is recognised.
 
-    The time is in it because the journals of two daemons both count their orders from 1.
+    The time is in it because the journals of two daemons both count their orders from 1. `known` is where the
+    work of a finished story is, as far as git has said it.
     """
     root, own = pending.key.project, _meant(order, pending.key, track)
+    action = addressed(order.action, root, own) if order.action else None
+    if known is not None and action == command_for(root, "land", "--story", order.story or ""):
+        action = known.command  # as on each screen: landing may have to fail
     return Notice(
         id=f"{pending.at.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{pending.id}",
         at=pending.at,
@@ -72,10 +77,10 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         kind=order.notice,
         text=order.text,
         why=order.why,
-        action=addressed(order.action, root, own) if order.action else None,
+        action=action,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
-        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own)),
+        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own, known)),
     )
 
 
@@ -87,15 +92,21 @@ def _meant(order: Notify, key: TrackKey, track: Track) -> str | None:
     return own_story(key) or order.story
 
 
-def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:
-    """Return the facts that a notice has beside its text, if the track is still where it was."""
+def _facts_of(order: Notify, track: Track, own: str | None, known: Whereabouts | None) -> Iterator[str]:
+    """Yield the facts that a notice has beside its text; of a gate, if the track still waits there."""
     state, where = track.state, track.ledger.workspace
-    if state is None or (state.story, state.step) != (order.story, order.step):
-        return ()
-    if order.notice == "done" and where is not None and where.kind == "clone" and where.branch is not None:
-        begun = f"Branch: {where.branch}, begun at {where.onto or 'a commit'}"
-        return (begun, f"To throw it away: {throwing_away(order.story)}") if order.story else (begun,)
-    return _gate_lines(track, own) if order.action == approving(order.story) else ()
+    at = None if state is None else (state.story, state.step)
+    if order.story is not None and order.step == DONE:
+        if known is not None:
+            yield from (f"Branch: {known.branch}", f"Work: {known.says}")
+        elif where is not None and where.kind == "clone" and at == (order.story, DONE):
+            yield f"Branch: {where.branch}"
+        else:
+            return
+        if known is None or known.would != "landed":  # else that is the command to type next
+            yield f"To throw it away: {throwing_away(order.story)}"
+    elif order.action == approving(order.story) and at == (order.story, order.step):
+        yield from _gate_lines(track, own)
 
 
 _MOST_TITLE, _MOST_SAID = 120, 300

@@ -16,7 +16,7 @@ from typing import Any, Final
 from anyio import to_thread
 from msgspec.structs import replace
 
-from handoffd.engine.decision import Situation, is_unrouted, to_review
+from handoffd.engine.decision import Situation, is_unrouted, to_review, waits_at_gate
 from handoffd.engine.track import Track, TrackKey, own_story, text_of
 from handoffd.engine.views import (
     MOST_LISTED,
@@ -47,7 +47,6 @@ from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, StoredEvent, StoredRun
 from handoffd.project.project import Project
-from handoffd.project.status import waits_at_gate
 from handoffd.protocol.rules import DONE, RuleBook, outside
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.protocol.story import expand
@@ -102,7 +101,7 @@ async def gate_of(
 
 def _waiting(project: Project, story: str | None) -> TrackSupervisor:
     """Return the track that waits at a gate, of that story if one is named. Raises Refused."""
-    tracks = [one for one in project.tracks.values() if waits_at_gate(project, one.track)]
+    tracks = [one for one in project.tracks.values() if waits_at_gate(one.track, project.files.rules)]
     found = [one for one in tracks if story is None or _story_of(one.track) == story]
     if len(found) > 1:
         stories = [_story_of(one.track) or "" for one in found]

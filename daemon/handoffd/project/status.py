@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
+from handoffd.engine.decision import Blocked, Decision, next_command, waits_at_gate
 from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
 from handoffd.engine.track import Ledger, Queued, Track, own_story, parked_of
 from handoffd.engine.views import (
@@ -206,7 +206,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         last_error=_latest_error(track),
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
-        gate=waits_at_gate(project, track.track),
+        gate=waits_at_gate(track.track, project.files.rules),
         to_land=lands,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
@@ -224,15 +224,6 @@ def _latest_error(track: TrackSupervisor) -> str | None:
     if track.limited is None or not met:
         return state.last_error
     return max(met, key=lambda limit: limit.until).why or None
-
-
-def waits_at_gate(project: Project, track: Track) -> bool:
-    """Return whether a person's decision is what comes next, held up by something else or not."""
-    state = track.state
-    if state is None or state.story is None or track.ledger.closed:
-        return False
-    undecided = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
-    return undecided and at_gate(track, project.files.rules)
 
 
 def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from handoffd.engine.decision import Notify
 from handoffd.engine.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
 from handoffd.engine.run import Finding, Usage
 from handoffd.engine.track import Facts, TrackKey, Workspace
-from handoffd.engine.views import Condition
+from handoffd.engine.views import Condition, Whereabouts
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect
 from handoffd.notify import notices
@@ -81,16 +81,32 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
 
 
 def test_the_notice_of_a_finished_story_has_its_branch_and_how_to_throw_it_away() -> None:
-    """The command to type next lands it."""
-    order = replace(ORDER, notice="done", step="done", action="handoffd land {project} --story US-001")
+    """What landing would do, as on each screen; what to type follows from that: it may have to fail."""
+    land, discard = "handoffd land {project} --story US-001", "handoffd discard /srv/shop US-001"
+    order = replace(ORDER, notice="done", step="done", action=land)
     pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
-    where = Workspace(folder="/clone", kind="clone", branch="handoffd/US-001", onto="main")
+    clone = Workspace(folder="/clone", kind="clone", branch="handoffd/US-001", onto="main")
+    there = track_of(step="done").with_ledger(workspace=clone)
+    fits = Whereabouts(
+        branch="handoffd/US-001", onto="main", commits=2, would="forward", files=3, conflicts=(),
+        says="2 commits; landing brings 3 files to main", command="handoffd land /srv/shop --story US-001",
+    )  # fmt: skip
+    merge = "git -C /srv/shop merge handoffd/US-001"
+    conflict = replace(fits, would="conflict", says="it would conflict in a.py", command=merge)
+    gone, branch = replace(fits, would="landed", says="all", command=discard), "Branch: handoffd/US-001"
 
-    told = notice_of(order, pending, track_of(step="done").with_ledger(workspace=where))
+    told = [notice_of(order, pending, there, known) for known in (fits, conflict, gone, None)]
 
-    branch = "Branch: handoffd/US-001, begun at main"
-    assert (branch, "To throw it away: handoffd discard /srv/shop US-001") == told.facts
-    assert "handoffd land /srv/shop --story US-001" == told.action
+    throw = f"To throw it away: {discard}"
+    assert [
+        (branch, "Work: 2 commits; landing brings 3 files to main", throw),
+        (branch, "Work: it would conflict in a.py", throw), (branch, "Work: all"), (branch, throw),
+    ] == [one.facts for one in told]  # fmt: skip
+    assert [fits.command, merge, discard, fits.command] == [one.action for one in told]
+    elsewhere = notice_of(order, pending, track_of(step="impl", story="US-002"), fits)
+    assert told[0].facts == elsewhere.facts
+    paused = notice_of(replace(order, action="handoffd resume {project}"), pending, there, conflict)
+    assert "handoffd resume /srv/shop --story US-001" == paused.action
 
 
 def test_the_commands_about_a_story_in_a_clone_name_it() -> None:
