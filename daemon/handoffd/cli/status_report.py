@@ -310,63 +310,20 @@ def _counts(tests: Json) -> str:
 
 
 # --- an open gate --------------------------------------------------------------------------------------
-# Its whole screen (`handoffd gate`) has the same phrases.
 _CLAIM = 300
-_TEST_WORDS = {"fail": "failed", "skip": "skipped"}
 
 
 def brief(gate: Json, project: Mapping[str, object]) -> Iterator[str]:
     """Yield what `status PROJECT` says of an open gate; its `next:` line is the approval."""
-    from handoffd.engine.wording import command_for, counted
+    from handoffd.engine.wording import command_for, gate_in_words
 
-    changes = gate["changes"]
-    if changes is not None:
-        files = f"{counted(changes['count'], 'file')}, {lines_of(changes)} lines"
-        outside = f", {changes['outside']} outside of what the step may write" if changes["outside"] else ""
-        yield f"changed since {changes['since']}: {files}{outside}"
-    yield f"tests: {'; '.join(tests_of(gate['tests']))}"
-    unclear, unticked = len(gate["unclear"]), len(gate["unticked"])
-    if unclear or unticked:
-        boxes = counted(unticked, "unticked box", "unticked boxes")
-        yield f"open: {counted(unclear, 'unclear point')}, {boxes}"
-    yield f"cost: {cost_of(gate)}"
+    yield from gate_in_words(gate)
     if gate["claim"]:
         yield f"the agent says: {shorten(gate['claim'], _CLAIM)}"
     yield from (f"unknown: {plain(one)}" for one in gate["unknown"])
     reject = command_for(gate["project"], "reject", "REASON", "--story", gate["story"])
     yield f"to send it back: {plain(by_name(reject, project))}"
     yield f"all of it: {plain(by_name(gate['command'], project))}"
-
-
-def lines_of(changed: Json) -> str:
-    """Return how many lines came and went, in one file or in all."""
-    return "binary" if changed["added"] is None else f"+{changed['added']} -{changed['removed']}"
-
-
-def tests_of(tests: Json) -> Iterator[str]:
-    """Yield the counts of tests before, claimed and measured, and what is wrong with them."""
-    known = [(word, tests[word]) for word in ("before", "claimed", "measured") if tests[word] is not None]
-    told = [f"{word}: {_counted(counts)}" for word, counts in known]
-    if tests["verified"] is False:
-        ended = "failed" if tests["failing"] else "succeeded"
-        told.append(f"measured: the test command {ended}, and only its exit code is known")
-    yield "; ".join(told) or "none were run so far"
-    if tests["claimed"] and tests["measured"] and tests["claimed"] != tests["measured"]:
-        yield "what the agent claims is not what was measured"
-
-
-def _counted(counts: Json) -> str:
-    others = [f"{counts[key]} {word}" for key, word in _TEST_WORDS.items() if counts.get(key)]
-    return ", ".join([f"{counts.get('pass', 0)} passed", *others])
-
-
-def cost_of(gate: Json) -> str:
-    """Return tokens, cost and time of a story, and the sandbox that held its agents."""
-    from handoffd.engine.wording import time_in_words, usage_in_words
-
-    used = usage_in_words(gate["tokens"], gate["cost_usd"]) or "tokens and cost are not known"
-    ran = f"agents ran {time_in_words(gate['seconds'] / 60)}" if gate["seconds"] else "no agent ran"
-    return f"{used}; {ran}; sandbox: {gate['sandbox'] or 'unknown'}"
 
 
 # --- a screen ------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.run import Silence, Usage
 from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey, is_beside, own_story
-from handoffd.engine.views import WORKABLE, Condition, Whereabouts
-from handoffd.engine.wording import repair_command
+from handoffd.engine.views import WORKABLE, Condition, GateView, Whereabouts
+from handoffd.engine.wording import approving, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.base import StartRecord, Vitals
 from handoffd.execute.executor import Idle
@@ -48,6 +48,7 @@ from handoffd.execute.run import Run, adopt, claimed
 from handoffd.files.state_file import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.gate import gate_of
 from handoffd.project.landing import Landings
 from handoffd.project.overlap import Overlaps
 from handoffd.project.reconciler import Reconciler
@@ -66,7 +67,7 @@ log = structlog.get_logger(__name__)
 _LONGEST_CALM_S = 60.0
 """How often a project that is up for a reason is asked again whether it may rest."""
 _KNOWN_S = 10.0
-"""How long a notice waits for what git says: without that it is sent all the same."""
+"""How long a notice waits for what git and the files say: without that it is sent all the same."""
 _GATHER_S = 0.25
 """How long hints gather while an attempt is in flight: nothing that a look finds then is urgent.
 
@@ -211,11 +212,13 @@ class Project:
         """Whether the daemon lands stories that are done, as the settings say."""
         return self.files.settings.stories.land != "ask"
 
-    async def known_for(self, order: Notify) -> Whereabouts | None:
+    async def known_for(self, order: Notify) -> Whereabouts | GateView | None:
         """Return what a notice says beside the journal; None: nothing, or it is not known in time."""
         with anyio.move_on_after(_KNOWN_S), suppress(HandoffdError):
             if order.story is not None and order.step == DONE:
                 return await self.landings.whereabouts(order.story)
+            if order.action == approving(order.story):
+                return await gate_of(self, self._services, story=order.story)
         return None
 
     def spent_beside(self, key: TrackKey) -> Usage:

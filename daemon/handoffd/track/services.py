@@ -27,7 +27,7 @@ from handoffd.engine.decision import Notify
 from handoffd.engine.events import Event
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.views import Whereabouts
+from handoffd.engine.views import GateView, Whereabouts
 from handoffd.engine.wording import command_for
 from handoffd.errors import Locked, StoreError
 from handoffd.execute.meter import PriceTable
@@ -308,7 +308,7 @@ class Home(Protocol):
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the project's other tracks have used."""
 
-    async def known_for(self, order: Notify) -> Whereabouts | None:
+    async def known_for(self, order: Notify) -> Whereabouts | GateView | None:
         """Return what a notice says beside the journal; None: nothing, or it is not known in time."""
 
     async def has_unfinished_git(self) -> bool:
