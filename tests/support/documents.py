@@ -326,6 +326,8 @@ _VIEWS: Mapping[str, str] = {
     "executor": "The executor of the attempt in flight.",
     "dispatch": "The id of the attempt in flight.",
     "pid": "The executor's process id; null until it runs.",
+    "model": "The model it says it uses.",
+    "last_output_at": "When it printed something last.",
     "elapsed_min": "How many minutes the attempt has run.",
     "backlog": "Stories that wait for this one.",
     "parked": "Stories that were set aside.",

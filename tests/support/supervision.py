@@ -139,13 +139,25 @@ def gate_view(root: str, **changes: Any) -> GateView:
 
 
 def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
-    """Return a project at Level 2, with `changes`; without tracks it is not initialised."""
+    """Return a project at Level 2, with `changes`; without tracks it is not initialised.
+
+    A track at a gate has the command that shows it.
+    """
+    tracks = tuple(_with_look(root, track, alone=len(tracks) == 1) for track in tracks)
     values: dict[str, Any] = {
         "project": root, "name": Path(root).name, "level": 2 if tracks else 0,
         "condition": "ok" if tracks else "not_initialized", "detail": None, "paused_by": None,
         "test_command": ("pytest",), "warnings": (), "tracks": tracks,
     }  # fmt: skip
     return ProjectView(**values | changes)
+
+
+def _with_look(root: str, track: TrackView, *, alone: bool) -> TrackView:
+    waits = track.gate and track.status == "needs_human" and track.step != "done"
+    if not waits or track.look_command is not None:
+        return track
+    own = "" if alone else f" --story {track.story}"
+    return replace(track, look_command=f"handoffd gate {root}{own}")
 
 
 def queued_view(story: str, place: int, **changes: Any) -> QueuedView:

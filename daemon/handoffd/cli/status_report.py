@@ -234,7 +234,10 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from brief(track["review"], project)
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
-    elif track["next_command"]:
+        return
+    if track.get("look_command") and not (whole and track.get("review")):  # that has its own line
+        yield f"to look: {plain(by_name(track['look_command'], project))}"
+    if track["next_command"]:
         yield f"next: {plain(by_name(track['next_command'], project))}"
 
 
@@ -490,11 +493,9 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
         following = repair_command(root, project["condition"]) or fixing
     elif track["step"] == _DONE:
         why, following = _unlanded(track.get("whereabouts")), track["next_command"]
-    elif track.get("gate"):
-        own = ("--story", track["story"]) if len(project["tracks"]) > 1 else ()
-        why, following = "your review", command_for(root, "gate", *own)
     else:
-        why, following = track["waits_for"] or track["status"], track["next_command"]
+        why = "your review" if track.get("gate") else track["waits_for"] or track["status"]
+        following = track.get("look_command") or track["next_command"]  # older daemons send only that
     since = track["completed_at"] if track is not None else project.get("since")
     age = f"for {_age(since, at)}: " if since and at else ""
     return f"{age}{why}", plain(by_name(following.split("  # ")[0], project))

@@ -72,6 +72,11 @@ def showing_gate(own: str | None) -> str:
     return command("gate", *(() if own is None else ("--story", own)))
 
 
+def showing_failures(own: str | None) -> str:
+    """Return what shows how attempts failed; `own`: the story, where the latest output may be another's."""
+    return command("log") if own is None else command("runs", "--story", own)
+
+
 def repair_command(root: str, condition: str) -> str | None:
     """Return the first command for a project in this condition; None if nothing is wrong."""
     match condition:

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 
 from handoffd.capacity.slots import Slots
 from handoffd.engine.decision import Blocked, Decision, next_command, waits_at_gate
-from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
+from handoffd.engine.routing import (
+    MAX_ATTEMPTS,
+    coming,
+    entry_of,
+    first_step,
+    look_command,
+    unasked,
+    waits_in_words,
+)
 from handoffd.engine.track import Ledger, Queued, Track, own_story, parked_of
 from handoffd.engine.views import (
     BacklogView,
@@ -192,6 +200,9 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
     if flight.attempt != _attempt_of(track.track):
         flight = replace(flight, elapsed_min=None, live=None)
     following, ledger = _following(project, track), track.track.ledger
+    gate = waits_at_gate(track.track, project.files.rules)
+    own = recorded.story if len(project.tracks) > 1 else own_story(track.key)
+    look = look_command(track.track, own, gate=gate) if project.workable else None
     going_on = _going_on(project, track)
     upcoming = coming(ledger, **going_on)
     lands = (following or "").startswith(command_for(project.root, "land"))
@@ -205,8 +216,9 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         waits_for=waits_for(project, track, slots),
         last_error=_latest_error(track),
         next_command=following,
+        look_command=addressed(look, project.root) if look else None,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
-        gate=waits_at_gate(track.track, project.files.rules),
+        gate=gate,
         to_land=lands,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,

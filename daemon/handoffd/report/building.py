@@ -136,7 +136,7 @@ def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
             yield _waits(view, None, held, command_for(view.project, "trust"))
         for track in view.tracks:
             if (why := _why(view, track)) is not None and track.next_command is not None:
-                yield _waits(view, track, why, track.next_command)
+                yield _waits(view, track, why, track.look_command or track.next_command)
 
 
 def _why(view: ProjectView, track: TrackView) -> str | None:
@@ -151,12 +151,11 @@ def _why(view: ProjectView, track: TrackView) -> str | None:
 
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
-    called = view.called or view.name
-    discarding = (
-        addressed(throwing_away(track.story), view.project)
-        if track and track.to_land and track.story
-        else None
-    )
+    called, instead = view.called or view.name, None
+    if track and track.to_land and track.story:
+        instead = addressed(throwing_away(track.story), view.project)
+    elif track and not track.gate:  # a gate has both answers on its screen
+        instead = track.next_command
 
     def by_name(text: str) -> str:
         return text.replace(quote(view.project), quote(called)) if text.startswith("handoffd ") else text
@@ -166,7 +165,7 @@ def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -
         step=track.step if track and track.step != DONE else None, why=why,
         since=track.completed_at if track else view.since,
         command=by_name(command),
-        instead=by_name(discarding) if discarding not in {None, command} else None,
+        instead=by_name(instead) if instead is not None and instead != command else None,
     )  # fmt: skip
 
 

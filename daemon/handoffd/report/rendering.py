@@ -22,6 +22,8 @@ from handoffd.settings.paths import shared
 WIDTH: Final = 80
 _NAME: Final = 20
 """Columns of project and story."""
+_MOST_SAID: Final = 4
+"""Lines of a reason that waits for a person."""
 _FEW: Final = 6
 """Entries of a section on a screen; Markdown and HTML have all of them."""
 
@@ -229,10 +231,11 @@ def _text_of(line: Line) -> Iterator[str]:
         return
     who = line.who if len(line.who) <= _NAME else f"…{line.who[1 - _NAME :]}"  # a path matters at its end
     room = WIDTH - _NAME - 4
-    first, *rest = (line.command and _wrapped(line.said, room)) or [shortened(line.said, room)]
-    yield f"  {who:<{_NAME}}  {first}"
-    if rest:  # what a person decides by is worth a second line
-        yield f"  {'':<{_NAME}}  {shortened(' '.join(rest), room)}"
+    # What a person decides by is worth more lines than one.
+    told = (line.command and _wrapped(line.said, room)) or [shortened(line.said, room)]
+    rest = [shortened(" ".join(told[_MOST_SAID - 1 :]), room)] if len(told) >= _MOST_SAID else []
+    for place, text in enumerate([*told[: _MOST_SAID - 1], *rest]):
+        yield f"  {'' if place else who:<{_NAME}}  {text}"
     # Whole, however long: half of it would be another command.
     yield from (f"      {command}" for command in line.commands)
 

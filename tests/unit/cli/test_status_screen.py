@@ -46,7 +46,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type() -> None:
     decided = datetime(2026, 1, 31, 20, 15, 9, tzinfo=UTC)
     stuck = track_view(
         step="impl", gate=False, waits_for="impl failed: test_timeout, no attempt left",
-        next_command="handoffd retry /srv/site",
+        next_command="handoffd retry /srv/site", look_command="handoffd log /srv/site",
     )  # fmt: skip
 
     assert [
@@ -54,7 +54,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type() -> None:
         "  blog   US-001  review 2/4  for 2 h: your review",
         "         handoffd gate blog",
         "  site   US-001  impl 3/4    impl failed: test_timeout, no attempt left",
-        "         handoffd retry site",
+        "         handoffd log site",
         "1 at work:",
         "  api    US-001  impl 3/4    3.2 of 10 min · attempt 2 of 5 · calls Bash: pytest -q",
         "1 waiting:",

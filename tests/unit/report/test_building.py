@@ -61,14 +61,12 @@ def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
 
 # --- what needs a person -----------------------------------------------------------------------------
 def test_what_needs_a_person_has_its_command_by_name() -> None:
-    """The one that has waited longest comes first."""
+    """A review has its screen. The one that has waited longest comes first."""
     gate = track_view(next_command=f"handoffd approve {ROOT} --story US-001", completed_at=NOW)
-    again = track_view(completed_at=NOW - HOUR, next_command="handoffd retry /srv/blog")
+    again = track_view(completed_at=NOW - HOUR, gate=False, next_command="handoffd retry /srv/blog")
     held = project_view("/srv/blog", again)
     report = built(project_view(ROOT, gate, called="corner"), held)
-    assert ["handoffd retry blog", "handoffd approve corner --story US-001"] == [
-        one.command for one in report.waiting
-    ]
+    assert ["handoffd retry blog", "handoffd gate corner"] == [one.command for one in report.waiting]
     assert ("review", "a person's decision", NOW) == (
         report.waiting[1].step, report.waiting[1].why, report.waiting[1].since,
     )  # fmt: skip
@@ -105,6 +103,16 @@ def test_a_story_to_land_says_what_that_would_do_and_how_to_throw_it_away() -> N
 
     assert "done, 2 commits; landing on main would conflict in a.py" == waiting.why
     assert (merge, "handoffd discard corner US-001") == (waiting.command, waiting.instead)
+
+
+def test_a_failed_step_has_its_log_before_the_next_attempt() -> None:
+    """Another attempt costs as much as the last one."""
+    retry, log = f"handoffd retry {ROOT}", f"handoffd log {ROOT}"
+    failed = track_view(step="impl", gate=False, next_command=retry, look_command=log)
+
+    (waiting,) = built(project_view(ROOT, failed, called="corner")).waiting
+
+    assert ("handoffd log corner", "handoffd retry corner") == (waiting.command, waiting.instead)
 
 
 def test_a_story_done_by_hand_is_not_listed() -> None:

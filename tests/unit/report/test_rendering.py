@@ -136,6 +136,20 @@ def test_a_story_that_waits_to_be_landed_has_both_commands() -> None:
     assert f"<code>{discard}</code>" in as_html(told)
 
 
+def test_the_cause_of_a_failure_is_not_cut_off() -> None:
+    """Up to four lines; more of it has its own screen."""
+    cause = "post_check failed: /srv/shop/bin/check: line 12: eslint: not found (the same 3 times in a row)"
+    waiting = replace(report().waiting[0], step="impl", why=cause)
+    endless = replace(waiting, why="word " * 500)
+
+    told = as_text(report(waiting=(waiting,)), UTC)
+    long = as_text(report(waiting=(endless,)), UTC).splitlines()
+
+    assert cause in " ".join(told.split())
+    assert 4 == sum("word" in line for line in long)
+    assert all(len(line) <= 80 for line in long)
+
+
 def test_a_time_of_another_day_has_its_date() -> None:
     """Of a report over a week."""
     week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
