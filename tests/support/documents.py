@@ -327,6 +327,7 @@ _VIEWS: Mapping[str, str] = {
     "dispatch": "The id of the attempt in flight.",
     "pid": "The executor's process id; null until it runs.",
     "model": "The model it says it uses.",
+    "session": "The agent's own session id; null until it has told it.",
     "last_output_at": "When it printed something last.",
     "elapsed_min": "How many minutes the attempt has run.",
     "backlog": "Stories that wait for this one.",

@@ -57,6 +57,7 @@ STEPS = ("bdd", "review", "impl", "update-memory")
 def track_view(**changes: Any) -> TrackView:
     """Return a track that waits at its review, with `changes`."""
     values: dict[str, Any] = dict.fromkeys(TrackView.__struct_fields__)
+    del values["needs_you"]
     values |= {
         "track": "main", "story": "US-001", "task_type": "story", "step": "review", "attempt": 1,
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
@@ -64,7 +65,9 @@ def track_view(**changes: Any) -> TrackView:
         "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop", "gate": True,
         "next_by_itself": False, "review_suggested": False, "to_land": False,
     }  # fmt: skip
-    return TrackView(**values | changes)
+    values |= changes
+    rests = values["story"] is None or values["status"] == "running" or not values["next_command"]
+    return TrackView(**{"needs_you": not rests and (values["step"] != "done" or values["to_land"]), **values})
 
 
 def whereabouts(root: str, **changes: Any) -> Whereabouts:

@@ -393,18 +393,13 @@ def _grouped(project: Json, *, daemon: bool) -> Iterator[tuple[int, Json | None]
 
 
 def _group_of(project: Json, track: Json, *, daemon: bool) -> int:
-    following, why = track["next_command"] or "", track["waits_for"] or ""
+    following = track["next_command"] or ""
     if track["dispatch"] is not None or track["status"] == "running":
         return _WORKS if daemon or track["pid"] is not None else _WAITS
-    if track["story"] is None:
-        return _RESTS
-    if track["step"] == _DONE:
-        return _NEEDS if track.get("to_land", following.startswith("handoffd land ")) else _RESTS
-    if following.startswith(("handoffd start ", "handoffd continue ")) and "--force" not in following:
-        return _RESTS  # it was aborted
-    by_hand = project["level"] < 2 and not track.get("gate") and track["status"] == "pending"
-    paused_by_a_person = why.startswith("paused by ") and not why.startswith("paused by handoffd: ")
-    return _WAITS if not following or by_hand or paused_by_a_person else _NEEDS
+    if track.get("needs_you", track["story"] is not None and bool(following)):  # older daemons do not say it
+        return _NEEDS
+    over = track["story"] is None or track["step"] == _DONE
+    return _RESTS if over or following.startswith(("handoffd start ", "handoffd continue ")) else _WAITS
 
 
 def _fitting(groups: Mapping[int, Sequence[object]], room: int | None) -> dict[int, int]:

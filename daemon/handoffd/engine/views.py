@@ -208,7 +208,6 @@ class TrackView(Struct, frozen=True, kw_only=True):
     ask: Literal["step", "handoff"] | None
     """What the current or next attempt must deliver: the step's work, or only a missing hand-off."""
     session: str | None
-    """The agent's own session id; null until it has told it."""
     pid: int | None
     elapsed_min: float | None
     timeout_min: float
@@ -234,6 +233,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The steps of its pipeline in passing order, for progress displays."""
     gate: bool = False
     """Whether it waits at a step that a person decides."""
+    needs_you: bool = False
+    """Whether it waits for a person who did not choose that: a person has neither paused nor aborted it."""
     to_land: bool = False
     """Whether it is done, and its branch waits to be landed by a person."""
     activity: str | None = None

@@ -220,10 +220,26 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=gate,
         to_land=lands,
+        needs_you=following is not None and _needs_a_person(track.track, to_land=lands, gate=gate),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
+
+
+def _needs_a_person(track: Track, *, to_land: bool, gate: bool) -> bool:
+    """Return whether a track that rests, with a command to type, waits for a person who did not choose that.
+
+    At level 1 a pending step waits for the one who dispatches it, a person or another tool.
+    """
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or state.status is Status.RUNNING or ledger.dispatch is not None:
+        return False
+    if state.step == DONE or ledger.closed:
+        return to_land
+    by_hand = not ledger.automatic and not gate and state.status is Status.PENDING
+    paused = ledger.paused_by is not None and not ledger.paused_by.startswith("handoffd: ")
+    return not by_hand and not (paused and ledger.held_edit is None)
 
 
 def _latest_error(track: TrackSupervisor) -> str | None:

@@ -135,19 +135,18 @@ def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
             held = f"edits wait for your trust: {first_few(view.held)}"
             yield _waits(view, None, held, command_for(view.project, "trust"))
         for track in view.tracks:
-            if (why := _why(view, track)) is not None and track.next_command is not None:
+            if (why := _why(track)) is not None and track.next_command is not None:
                 yield _waits(view, track, why, track.look_command or track.next_command)
 
 
-def _why(view: ProjectView, track: TrackView) -> str | None:
-    """Return why a track waits for a person; None if it does not."""
-    if track.status == Status.RUNNING or track.story is None:
+def _why(track: TrackView) -> str | None:
+    """Return why a track waits for a person; None if it does not, by what status says of it."""
+    if not track.needs_you:
         return None
     if track.step == DONE:
-        where, from_branch = track.whereabouts, f"done, to be landed from the branch {track.branch}"
-        return None if not track.to_land else from_branch if where is None else f"done, {where.says}"
-    by_hand = view.level < 2 and not track.gate and track.status == Status.PENDING
-    return None if by_hand else track.waits_for
+        where = track.whereabouts
+        return f"done, {where.says}" if where else f"done, to be landed from the branch {track.branch}"
+    return track.waits_for or track.status
 
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:

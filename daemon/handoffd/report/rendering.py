@@ -58,8 +58,13 @@ class Section(Struct, frozen=True):
 
 # --- what is shown ------------------------------------------------------------------------------------
 def headline(report: Report, zone: tzinfo | None = None) -> str:
-    """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's)."""
-    since, until = (moment(at, zone, report.since) for at in (report.since, report.until))
+    """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's).
+
+    Both have their days unless all of it is of the day of the report.
+    """
+    times = [at.astimezone(zone) for at in (report.since, report.until)]
+    days = {time.date() for time in (*times, report.at.astimezone(zone))}
+    since, until = (f"{time:%H:%M}" if len(days) == 1 else f"{time:%d %b %H:%M}" for time in times)
     projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"

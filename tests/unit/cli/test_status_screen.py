@@ -110,9 +110,15 @@ def test_each_story_in_flight_has_a_line() -> None:
         ({"waits_for": "a question", "next_command": "note SHOP TEXT"}, "1 needs you:"),
         ({"step": "done", "to_land": True, "next_command": "land SHOP --story US-1"}, "1 needs you:"),
         ({"waits_for": "paused by handoffd: no disk", "next_command": "resume SHOP"}, "1 needs you:"),
-        ({"waits_for": "paused by eve", "next_command": "resume SHOP"}, "1 waiting:"),
+        (
+            {"waits_for": "paused by eve", "next_command": "resume SHOP", "needs_you": False},
+            "1 waiting:",
+        ),
         ({"waits_for": "blocked by US-0", "next_command": "start SHOP US-0 --force"}, "1 needs you:"),
-        ({"waits_for": "aborted by eve", "next_command": "start SHOP STORY"}, "1 at rest:"),
+        (
+            {"waits_for": "aborted by eve", "next_command": "start SHOP STORY", "needs_you": False},
+            "1 at rest:",
+        ),
         ({"step": "done", "next_command": "continue SHOP"}, "1 at rest:"),
     ],
 )
@@ -127,8 +133,9 @@ def test_who_has_to_act(changes: dict[str, Any], title: str) -> None:
 def test_at_level_1_a_step_waits_for_a_person_or_another_tool() -> None:
     """handoffd was asked for nothing there."""
     track = track_view(
-        step="impl", status="pending", gate=False, next_command="handoffd dispatch /srv/shop",
+        step="impl", status="pending", gate=False, needs_you=False,
         waits_for="you or another tool to dispatch it: the project is at level 1",
+        next_command="handoffd dispatch /srv/shop",
     )  # fmt: skip
 
     assert "1 waiting:" in _lines(_project("shop", track, level=1))
@@ -169,7 +176,7 @@ def test_a_story_that_cannot_be_landed_names_the_conflict() -> None:
     """The command is the one that leads on, whole."""
     merge = "git -C /srv/shop merge handoffd/US-001"
     where = whereabouts("/srv/shop", would="conflict", conflicts=("basket.py",), command=merge)
-    ended = replace(DONE, to_land=True, whereabouts=where, next_command=merge)
+    ended = replace(DONE, needs_you=True, to_land=True, whereabouts=where, next_command=merge)
 
     told = ["  shop  US-001  done  conflicts with main in basket.py", f"        {merge}"]
     assert ["1 needs you:", *told] == _lines(_project("shop", ended))

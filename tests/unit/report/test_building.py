@@ -80,15 +80,13 @@ def test_what_needs_a_person_has_its_command_by_name() -> None:
         ({"status": "pending", "gate": False, "next_command": None, "waits_for": "a slot"}, False),
         ({"step": "done", "status": "pass", "next_command": f"handoffd continue {ROOT}"}, False),
         ({"step": "done", "status": "pass", "to_land": True}, True),
-        (
-            {"status": "pending", "next_command": f"handoffd resume {ROOT}", "waits_for": "paused by mei"},
-            True,
-        ),
+        ({"waits_for": "paused by mei", "needs_you": False}, False),
+        ({"waits_for": "aborted by mei", "needs_you": False}, False),
         ({"status": "timeout", "step": "impl"}, True),
     ],
 )
 def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], waits: bool) -> None:
-    """A done story waits for its landing only."""
+    """A done story waits for its landing only; what status says of it decides."""
     report = built(project_view(ROOT, track_view(**track)))
     assert waits == bool(report.waiting)
 
@@ -117,7 +115,7 @@ def test_a_failed_step_has_its_log_before_the_next_attempt() -> None:
 
 def test_a_story_done_by_hand_is_not_listed() -> None:
     """A person who works by hand knows; its gate is listed."""
-    by_hand = track_view(status="pending", step="bdd", gate=False)
+    by_hand = track_view(status="pending", step="bdd", gate=False, needs_you=False)
     assert () == built(project_view(ROOT, by_hand, level=1)).waiting
     assert 1 == len(built(project_view(ROOT, track_view(), level=1)).waiting)
 

@@ -15,7 +15,7 @@ from tests.unit.report.nights import WHOSE, report
 
 from handoffd.engine.run import LandedBy
 from handoffd.protocol.state import encoded
-from handoffd.report.rendering import as_html, as_markdown, as_text
+from handoffd.report.rendering import as_html, as_markdown, as_text, headline
 from handoffd.report.values import (
     Cost,
     Down,
@@ -32,7 +32,7 @@ EVIL = '<script>alert(1)</script> `rm -rf ~` [x](http://evil) *b* \x1b[2J\nline 
 def test_a_screen_shows_all_of_it() -> None:
     """By the clock that is asked for; no line is longer than 80 columns."""
     assert """\
-From 22:15 to 08:15: 4 runs ended, 1 project with news
+From 31 Jan 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news
 No daemon ran from 23:15 to 02:15 (3 h): it was killed, or the machine was
 switched off.
 
@@ -85,9 +85,8 @@ def test_a_quiet_night_is_a_line() -> None:
         events=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(), time=TimeSpent(),
         cost=Cost(runs=0, unmeasured=0, unpriced=0, tokens=0, usd=0, running=0, caps=()),
     )  # fmt: skip
-    assert ["From 22:15 to 08:15: 0 runs ended, 0 projects with news", "Nothing has happened."] == as_text(
-        quiet, UTC
-    ).splitlines()
+    head = "From 31 Jan 22:15 to 01 Feb 08:15: 0 runs ended, 0 projects with news"
+    assert [head, "Nothing has happened."] == as_text(quiet, UTC).splitlines()
     assert "Nothing has happened." in as_markdown(quiet)
     assert "<p>Nothing has happened.</p>" in as_html(quiet)
 
@@ -154,8 +153,19 @@ def test_a_time_of_another_day_has_its_date() -> None:
     """Of a report over a week."""
     week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
     lines = as_text(week, UTC).splitlines()
-    assert "From 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
+    assert "From 24 Jan 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
     assert "No daemon runs since 31 Jan 22:15: it was stopped. Start it: handoffd run" == lines[1]
+
+
+def test_the_headline_names_the_days_unless_all_is_of_today() -> None:
+    """Of a whole day both times are the same."""
+    day = report(until=NOW + timedelta(days=1), at=NOW + timedelta(days=1))
+    today = report(since=NOW - timedelta(hours=1), until=NOW, at=NOW)
+    yesterday = report(since=NOW - timedelta(hours=1), until=NOW, at=NOW + timedelta(days=1))
+
+    assert headline(day, UTC).startswith("From 31 Jan 22:15 to 01 Feb 22:15: ")
+    assert headline(today, UTC).startswith("From 21:15 to 22:15: ")
+    assert headline(yesterday, UTC).startswith("From 31 Jan 21:15 to 31 Jan 22:15: ")
 
 
 def test_what_is_missing_is_said() -> None:
