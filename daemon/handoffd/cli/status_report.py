@@ -464,9 +464,21 @@ class _Entries:
             told = _at_work(track, self._at)
         else:
             told = _idle(group, project, track, room, daemon=self._daemon)
-        yield f"{before}{shorten(told, room)}".rstrip()
+        yield f"{before}{_with_title(told, track, room)}".rstrip()
         if following is not None:
             yield f"  {' ' * self._widths[0]}  {painted(following, 1)}"
+
+
+def _with_title(told: str, track: Json | None, room: int) -> str:
+    """Return words in at most `room` columns, with the story's title where that leaves them whole."""
+    words = shorten(told, room)
+    left = room - columns(words) - 3
+    if track is None or not track.get("title") or left < _LEAST_TITLE:  # older daemons send none
+        return words
+    return f"{words} · {shorten(track['title'], left)}"
+
+
+_LEAST_TITLE = 10
 
 
 def _place_of(project: Json, track: Json | None) -> tuple[str, ...]:

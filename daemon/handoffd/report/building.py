@@ -15,6 +15,7 @@ from shlex import quote
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import EXTERNAL, TrackKey
@@ -32,6 +33,7 @@ from handoffd.report.values import (
     Cost,
     Down,
     EndedStory,
+    Entry,
     FailedStep,
     Falsehood,
     More,
@@ -41,6 +43,7 @@ from handoffd.report.values import (
 )
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Entry)
 
 AHEAD: Final = timedelta(hours=24)
 """How far ahead the schedules are shown."""
@@ -90,6 +93,26 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
             next=_beyond(coming),
         ),
     )  # fmt: skip
+
+
+def with_titles(report: Report, titles: Mapping[tuple[str, str], str]) -> Report:
+    """Return a report whose stories have their titles, by root and story."""
+    return replace(
+        report,
+        landed=_titled(report.landed, titles), waiting=_titled(report.waiting, titles),
+        failed=_titled(report.failed, titles), false=_titled(report.false, titles),
+        next=_titled(report.next, titles),
+    )  # fmt: skip
+
+
+def _titled(entries: Sequence[_E], titles: Mapping[tuple[str, str], str]) -> tuple[_E, ...]:
+    return tuple(replace(one, title=titles.get((one.project, one.story or ""))) for one in entries)
+
+
+def stories_of(report: Report) -> list[tuple[str, str]]:
+    """Return the stories that a report lists, by root, each once."""
+    listed = (*report.waiting, *report.landed, *report.failed, *report.false, *report.next)
+    return list(dict.fromkeys((one.project, one.story) for one in listed if one.story is not None))
 
 
 def _beyond(found: Sequence[object]) -> int:

@@ -24,6 +24,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     name: str
     """What commands call it."""
     story: str | None
+    title: str | None = None
+    """The story's title, where it has a text."""
 
 
 class EndedStory(Entry, frozen=True, kw_only=True):

@@ -182,6 +182,18 @@ def test_a_story_that_cannot_be_landed_names_the_conflict() -> None:
     assert ["1 needs you:", *told] == _lines(_project("shop", ended))
 
 
+def test_a_title_is_shown_where_a_line_has_room() -> None:
+    """Whole words before it; a title that has no room for its beginning is left out."""
+    short = _project("a", track_view(title="A \x1b[2Jdark mode for people who read at night, and more"))
+    long = _project("b", track_view(title="Dark", gate=False, waits_for="w" * 50))
+
+    lines = _lines(short, long)
+
+    assert any("your review · A \\x1b[2Jdark mode" in line and line.endswith("…") for line in lines)
+    assert not any("Dark" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+
+
 def test_what_a_dead_daemon_left_is_not_at_work() -> None:
     """Unless its process lives; the last line says that no daemon runs."""
     views = (_project("a", replace(RUNNING, pid=None)), _project("b", RUNNING))

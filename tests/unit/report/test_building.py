@@ -15,7 +15,7 @@ from handoffd.engine.track import EXTERNAL
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
 from handoffd.journal.records import LeftOut
-from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -57,6 +57,17 @@ def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
     """It has no name any more."""
     (one,) = built(project_view("/srv/other"), ends=(ended("done"),)).landed
     assert "shop" == one.name
+
+
+def test_a_listed_story_has_its_title() -> None:
+    """By root and story; each is asked for once."""
+    report = built(project_view(ROOT, track_view()), ends=(ended("done", story="US-001"), ended("done")))
+    assert [(ROOT, "US-001"), (ROOT, "US-1")] == sorted(stories_of(report))
+
+    told = with_titles(report, {(ROOT, "US-001"): "Dark mode"})
+
+    assert "Dark mode" == told.waiting[0].title
+    assert {"US-001": "Dark mode", "US-1": None} == {one.story: one.title for one in told.landed}
 
 
 # --- what needs a person -----------------------------------------------------------------------------

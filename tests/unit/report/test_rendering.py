@@ -15,7 +15,7 @@ from tests.unit.report.nights import WHOSE, report
 
 from handoffd.engine.run import LandedBy
 from handoffd.protocol.state import encoded
-from handoffd.report.rendering import as_html, as_markdown, as_text, headline
+from handoffd.report.rendering import as_html, as_lines, as_markdown, as_text, headline
 from handoffd.report.values import (
     Cost,
     Down,
@@ -133,6 +133,31 @@ def test_a_story_that_waits_to_be_landed_has_both_commands() -> None:
     ] == lines[at : at + 4]
     assert f": `{merge}` or `{discard}`" in as_markdown(told)
     assert f"<code>{discard}</code>" in as_html(told)
+
+
+def test_a_title_stands_where_it_leaves_the_rest_whole() -> None:
+    """On a screen; the other forms always have it."""
+    whole = report()
+    titled = {name: tuple(replace(one, title="Dark mode") for one in getattr(whole, name)) for name in LISTS}
+    told = report(**titled)
+    text = as_text(told, UTC)
+    assert "  shop US-1             Dark mode: merged into main at c0ffeec0ffee" in text.splitlines()
+    assert "  shop US-1             Dark mode: since 23:15, review: a person's decision" in text.splitlines()
+    assert (
+        "  shop US-1             Dark mode: at impl, waits for a slot; then US-2, US-3" in text.splitlines()
+    )
+    assert any(line.startswith("- shop US-1, Dark mode: since") for line in as_lines(told, UTC))
+    assert "**shop US-1** Dark mode: " in as_markdown(told)
+    assert "Dark mode: merged" in as_html(told)
+
+    why = "w" * 40
+    (failed,) = titled["failed"]
+    cut = as_text(report(failed=(replace(failed, why=why),)), UTC)
+    assert f"impl, 3 attempts: {why[:30]}" in cut
+    assert all(len(line) <= 80 for line in cut.splitlines())
+
+
+LISTS = ("landed", "waiting", "failed", "false", "next")
 
 
 def test_the_cause_of_a_failure_is_not_cut_off() -> None:
