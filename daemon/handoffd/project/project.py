@@ -66,13 +66,11 @@ log = structlog.get_logger(__name__)
 
 _LONGEST_CALM_S = 60.0
 """How often a project that is up for a reason is asked again whether it may rest."""
-_KNOWN_S = 10.0
-"""How long a notice waits for what git and the files say: without that it is sent all the same."""
+_KNOWN_S = 10.0  # a notice waits no longer for what git and the files say
 _GATHER_S = 0.25
 """How long hints gather while an attempt is in flight: nothing that a look finds then is urgent.
 
-A hand-off, the end of its executor and our own writes of STATE.json follow each other in milliseconds. One
-look after them serves all, and is not in the way of the next executor.
+A hand-off, the end of its executor and our own writes follow each other in milliseconds: one look serves all.
 """
 _ONE_TRACK = (MAIN,)
 
