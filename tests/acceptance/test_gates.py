@@ -191,10 +191,15 @@ def test_an_agent_that_fails_in_the_same_way_three_times_waits_for_a_person(tmp_
         track = daemon.wait_at(project, "bdd", "needs_human")
         assert ["bdd"] * 3 == lines(project, "starts.log")
         assert (3, 5) == (track["attempt"], track["max_attempts"])
-        assert "bdd ended in the same way 3 times in a row" in track["last_error"]
+        assert track["last_error"].endswith("(the same 3 times in a row)")
+        assert "boom at" in track["last_error"]
+        log = f"handoffd log {project}"
+        assert (log, f"handoffd retry {project}") == (track["look_command"], track["next_command"])
+        assert "boom at" in typed(daemon, "log", str(project)).out
         eventually_sync(lambda: ["needs_human"] == daemon.told_kinds(project))
         (told,) = daemon.told(project)
         assert "bdd ended in the same way 3 times in a row, and is not tried again by itself" == told["text"]
+        assert [f"To look: {log}"] == told["facts"]
         daemon.verb("retry", project)
         eventually_sync(lambda: len(lines(project, "starts.log")) == 6)
         assert_replayed(daemon)

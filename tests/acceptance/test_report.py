@@ -111,8 +111,8 @@ def test_what_came_to_its_end_and_what_waits(night: Night) -> None:
     }
     assert waiting == {one["project"]: one["step"] for one in report["waiting"]}
     commands = {night.names[one["project"]]: one["command"] for one in report["waiting"]}
-    assert f"handoffd approve {night.roots['gate']} --story US-001" == commands["gate"]
-    assert f"handoffd retry {night.roots['liar']}" == commands["liar"]
+    assert f"handoffd gate {night.roots['gate']}" == commands["gate"]
+    assert f"handoffd log {night.roots['liar']}" == commands["liar"]
 
 
 def test_what_failed_is_counted_by_step(night: Night) -> None:
@@ -260,7 +260,7 @@ def test_it_is_a_page_and_a_file_as_well(night: Night) -> None:
     assert "## Waits for you" in markdown
     page = typed(night.daemon, "report", "--html").out
     assert page.startswith("<!doctype html>")
-    assert f"handoffd approve {night.roots['gate']}" in page
+    assert f"handoffd gate {night.roots['gate']}" in page
     assert not re.search(r"(?:src|href)=|<script|@import|url\(", page)
 
 

@@ -108,9 +108,13 @@ def test_the_notice_the_status_and_the_list_have_the_same_gate(tmp_path: Path) -
 
         [told] = [one for one in daemon.told(project) if one["step"] == "review"]
         assert f"All of it: handoffd gate {project}" in told["facts"]
+        assert "Changed since bdd-0: 2 files, +3 -0 lines" in told["facts"]
+        assert "Scope: 1 of them is outside of what the step may write" in told["facts"]
+        assert any(one.startswith("Cost: ") and "sandbox: " in one for one in told["facts"])
         assert "The agent says: It is written." in told["facts"]
         status = typed(daemon, "status", "shop")
-        assert "changed since bdd-0: 2 files, +3 -0 lines, 1 outside of what the step may write" in status.out
+        assert "changed since bdd-0: 2 files, +3 -0 lines\n" in status.out
+        assert "scope: 1 of them is outside of what the step may write\n" in status.out
         assert "handoffd gate shop" in typed(daemon, "gate").out
         eventually_sync(lambda: rests(daemon, project))
         shown = typed(daemon, "gate", "shop")  # its own step table counts, also where it was at rest

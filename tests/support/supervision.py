@@ -57,6 +57,7 @@ STEPS = ("bdd", "review", "impl", "update-memory")
 def track_view(**changes: Any) -> TrackView:
     """Return a track that waits at its review, with `changes`."""
     values: dict[str, Any] = dict.fromkeys(TrackView.__struct_fields__)
+    del values["needs_you"]
     values |= {
         "track": "main", "story": "US-001", "task_type": "story", "step": "review", "attempt": 1,
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
@@ -64,7 +65,9 @@ def track_view(**changes: Any) -> TrackView:
         "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop", "gate": True,
         "next_by_itself": False, "review_suggested": False, "to_land": False,
     }  # fmt: skip
-    return TrackView(**values | changes)
+    values |= changes
+    rests = values["story"] is None or values["status"] == "running" or not values["next_command"]
+    return TrackView(**{"needs_you": not rests and (values["step"] != "done" or values["to_land"]), **values})
 
 
 def whereabouts(root: str, **changes: Any) -> Whereabouts:
@@ -139,13 +142,25 @@ def gate_view(root: str, **changes: Any) -> GateView:
 
 
 def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
-    """Return a project at Level 2, with `changes`; without tracks it is not initialised."""
+    """Return a project at Level 2, with `changes`; without tracks it is not initialised.
+
+    A track at a gate has the command that shows it.
+    """
+    tracks = tuple(_with_look(root, track, alone=len(tracks) == 1) for track in tracks)
     values: dict[str, Any] = {
         "project": root, "name": Path(root).name, "level": 2 if tracks else 0,
         "condition": "ok" if tracks else "not_initialized", "detail": None, "paused_by": None,
         "test_command": ("pytest",), "warnings": (), "tracks": tracks,
     }  # fmt: skip
     return ProjectView(**values | changes)
+
+
+def _with_look(root: str, track: TrackView, *, alone: bool) -> TrackView:
+    waits = track.gate and track.status == "needs_human" and track.step != "done"
+    if not waits or track.look_command is not None:
+        return track
+    own = "" if alone else f" --story {track.story}"
+    return replace(track, look_command=f"handoffd gate {root}{own}")
 
 
 def queued_view(story: str, place: int, **changes: Any) -> QueuedView:

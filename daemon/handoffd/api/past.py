@@ -43,6 +43,7 @@ from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, UsageSum
 
 MOST_PLACES: Final = 20
+MOST_TITLES: Final = 200
 PLACES_S: Final = 3.0
 """Of how many finished stories, and for how long, git is asked where they are when many are shown."""
 
@@ -64,6 +65,7 @@ class ToldStory(UsageCounts, frozen=True, kw_only=True):
     onto: str | None
     commit: str | None
     whereabouts: Whereabouts | None
+    title: str | None = None
     began_at: Moment
     latest_at: Moment
     ended_at: Moment | None
@@ -228,10 +230,17 @@ class Past:
         flying = {(view.project, track.story): track for view in views for track in view.tracks}
         done = [(one.project, one.story) for one in found if one.end is not None and one.end.kind == "done"]
         places = await self.places(done)
+        titles = await self.titles((one.project, one.story) for one in found)
         told = [story_answer(one, names, flying.get((one.project, one.story))) for one in found]
         return StoriesAnswer(
-            stories=[replace(one, whereabouts=places.get((one.project, one.story))) for one in told]
-        )
+            stories=[
+                replace(
+                    one, whereabouts=places.get((one.project, one.story)),
+                    title=titles.get((one.project, one.story)),
+                )
+                for one in told
+            ]
+        )  # fmt: skip
 
     async def places(self, stories: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Whereabouts]:
         """Return where finished stories that have a branch are, by root and story.
@@ -244,6 +253,16 @@ class Past:
                 with suppress(HandoffdError):  # removed, or taken up again just now
                     if (where := await self._supervision.whereabouts(root, story)) is not None:
                         found[root, story] = where
+        return found
+
+    async def titles(self, stories: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Return the titles of stories that have a text, by root and story; of the first ones, if many."""
+        found = dict[tuple[str, str], str]()
+        with anyio.move_on_after(PLACES_S):
+            for root, story in islice(stories, MOST_TITLES):
+                with suppress(HandoffdError):  # of an earlier life of the project
+                    if (title := (await self._supervision.story(root, story)).title) is not None:
+                        found[root, story] = title
         return found
 
     async def usage(

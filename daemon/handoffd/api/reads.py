@@ -70,7 +70,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
 from handoffd.protocol.rules import DONE
-from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
 from handoffd.report.values import CapUse, Report
 
 API = 1
@@ -294,6 +294,7 @@ class Reads(Past):
         fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
         told = await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
+        told = with_titles(told, await self.titles(stories_of(told)))
         if end < now:
             return told
         coming = await self._plan([root] if root else [], now, end_of_night(None, now))

@@ -144,8 +144,9 @@ def tonight(place: Place, projects: tuple[str, ...], until: str | None, dry_run:
 
 
 # --- stories -------------------------------------------------------------------------------------------
-_STORIES_HEAD: Final = ("LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT")
-_STORIES_SPARE: Final = ("RUNS", "TOKENS", "COMMIT", "LATEST")
+_STORIES_HEAD: Final = ("LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT", "TITLE")
+_STORIES_SPARE: Final = ("RUNS", "TOKENS", "COMMIT", "LATEST", "TITLE")
+_MOST_TITLE: Final = 24
 
 
 @click.command()
@@ -177,6 +178,7 @@ def stories(place: Place, /, project: str | None, as_json: bool, **part: Any) ->
 
 def stories_report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
     """Return the lines for an answer of `GET /v1/stories`, at most `width` columns wide (None: any)."""
+    titled = any(story.get("title") for story in found)  # older daemons send none
     rows = [
         [
             moment(story["latest_at"]),
@@ -186,10 +188,11 @@ def stories_report(found: list[dict[str, Any]], width: int | None = None) -> lis
             str(story["runs"]),
             *used(story),
             f"{story['onto']} {story['commit'][:12]}" if story["commit"] else "–",
+            *([shorten(story["title"] or "", _MOST_TITLE)] if titled else []),
         ]
         for story in found
     ]
-    return fitting(_STORIES_HEAD, rows, _STORIES_SPARE, width)
+    return fitting(_STORIES_HEAD if titled else _STORIES_HEAD[:-1], rows, _STORIES_SPARE, width)
 
 
 def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -234,7 +234,10 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from brief(track["review"], project)
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
-    elif track["next_command"]:
+        return
+    if track.get("look_command") and not (whole and track.get("review")):  # that has its own line
+        yield f"to look: {plain(by_name(track['look_command'], project))}"
+    if track["next_command"]:
         yield f"next: {plain(by_name(track['next_command'], project))}"
 
 
@@ -310,63 +313,20 @@ def _counts(tests: Json) -> str:
 
 
 # --- an open gate --------------------------------------------------------------------------------------
-# Its whole screen (`handoffd gate`) has the same phrases.
 _CLAIM = 300
-_TEST_WORDS = {"fail": "failed", "skip": "skipped"}
 
 
 def brief(gate: Json, project: Mapping[str, object]) -> Iterator[str]:
     """Yield what `status PROJECT` says of an open gate; its `next:` line is the approval."""
-    from handoffd.engine.wording import command_for, counted
+    from handoffd.engine.wording import command_for, gate_in_words
 
-    changes = gate["changes"]
-    if changes is not None:
-        files = f"{counted(changes['count'], 'file')}, {lines_of(changes)} lines"
-        outside = f", {changes['outside']} outside of what the step may write" if changes["outside"] else ""
-        yield f"changed since {changes['since']}: {files}{outside}"
-    yield f"tests: {'; '.join(tests_of(gate['tests']))}"
-    unclear, unticked = len(gate["unclear"]), len(gate["unticked"])
-    if unclear or unticked:
-        boxes = counted(unticked, "unticked box", "unticked boxes")
-        yield f"open: {counted(unclear, 'unclear point')}, {boxes}"
-    yield f"cost: {cost_of(gate)}"
+    yield from gate_in_words(gate)
     if gate["claim"]:
         yield f"the agent says: {shorten(gate['claim'], _CLAIM)}"
     yield from (f"unknown: {plain(one)}" for one in gate["unknown"])
     reject = command_for(gate["project"], "reject", "REASON", "--story", gate["story"])
     yield f"to send it back: {plain(by_name(reject, project))}"
     yield f"all of it: {plain(by_name(gate['command'], project))}"
-
-
-def lines_of(changed: Json) -> str:
-    """Return how many lines came and went, in one file or in all."""
-    return "binary" if changed["added"] is None else f"+{changed['added']} -{changed['removed']}"
-
-
-def tests_of(tests: Json) -> Iterator[str]:
-    """Yield the counts of tests before, claimed and measured, and what is wrong with them."""
-    known = [(word, tests[word]) for word in ("before", "claimed", "measured") if tests[word] is not None]
-    told = [f"{word}: {_counted(counts)}" for word, counts in known]
-    if tests["verified"] is False:
-        ended = "failed" if tests["failing"] else "succeeded"
-        told.append(f"measured: the test command {ended}, and only its exit code is known")
-    yield "; ".join(told) or "none were run so far"
-    if tests["claimed"] and tests["measured"] and tests["claimed"] != tests["measured"]:
-        yield "what the agent claims is not what was measured"
-
-
-def _counted(counts: Json) -> str:
-    others = [f"{counts[key]} {word}" for key, word in _TEST_WORDS.items() if counts.get(key)]
-    return ", ".join([f"{counts.get('pass', 0)} passed", *others])
-
-
-def cost_of(gate: Json) -> str:
-    """Return tokens, cost and time of a story, and the sandbox that held its agents."""
-    from handoffd.engine.wording import time_in_words, usage_in_words
-
-    used = usage_in_words(gate["tokens"], gate["cost_usd"]) or "tokens and cost are not known"
-    ran = f"agents ran {time_in_words(gate['seconds'] / 60)}" if gate["seconds"] else "no agent ran"
-    return f"{used}; {ran}; sandbox: {gate['sandbox'] or 'unknown'}"
 
 
 # --- a screen ------------------------------------------------------------------------------------------
@@ -433,18 +393,13 @@ def _grouped(project: Json, *, daemon: bool) -> Iterator[tuple[int, Json | None]
 
 
 def _group_of(project: Json, track: Json, *, daemon: bool) -> int:
-    following, why = track["next_command"] or "", track["waits_for"] or ""
+    following = track["next_command"] or ""
     if track["dispatch"] is not None or track["status"] == "running":
         return _WORKS if daemon or track["pid"] is not None else _WAITS
-    if track["story"] is None:
-        return _RESTS
-    if track["step"] == _DONE:
-        return _NEEDS if track.get("to_land", following.startswith("handoffd land ")) else _RESTS
-    if following.startswith(("handoffd start ", "handoffd continue ")) and "--force" not in following:
-        return _RESTS  # it was aborted
-    by_hand = project["level"] < 2 and not track.get("gate") and track["status"] == "pending"
-    paused_by_a_person = why.startswith("paused by ") and not why.startswith("paused by handoffd: ")
-    return _WAITS if not following or by_hand or paused_by_a_person else _NEEDS
+    if track.get("needs_you", track["story"] is not None and bool(following)):  # older daemons do not say it
+        return _NEEDS
+    over = track["story"] is None or track["step"] == _DONE
+    return _RESTS if over or following.startswith(("handoffd start ", "handoffd continue ")) else _WAITS
 
 
 def _fitting(groups: Mapping[int, Sequence[object]], room: int | None) -> dict[int, int]:
@@ -509,9 +464,21 @@ class _Entries:
             told = _at_work(track, self._at)
         else:
             told = _idle(group, project, track, room, daemon=self._daemon)
-        yield f"{before}{shorten(told, room)}".rstrip()
+        yield f"{before}{_with_title(told, track, room)}".rstrip()
         if following is not None:
             yield f"  {' ' * self._widths[0]}  {painted(following, 1)}"
+
+
+def _with_title(told: str, track: Json | None, room: int) -> str:
+    """Return words in at most `room` columns, with the story's title where that leaves them whole."""
+    words = shorten(told, room)
+    left = room - columns(words) - 3
+    if track is None or not track.get("title") or left < _LEAST_TITLE:  # older daemons send none
+        return words
+    return f"{words} · {shorten(track['title'], left)}"
+
+
+_LEAST_TITLE = 10
 
 
 def _place_of(project: Json, track: Json | None) -> tuple[str, ...]:
@@ -533,11 +500,9 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
         following = repair_command(root, project["condition"]) or fixing
     elif track["step"] == _DONE:
         why, following = _unlanded(track.get("whereabouts")), track["next_command"]
-    elif track.get("gate"):
-        own = ("--story", track["story"]) if len(project["tracks"]) > 1 else ()
-        why, following = "your review", command_for(root, "gate", *own)
     else:
-        why, following = track["waits_for"] or track["status"], track["next_command"]
+        why = "your review" if track.get("gate") else track["waits_for"] or track["status"]
+        following = track.get("look_command") or track["next_command"]  # older daemons send only that
     since = track["completed_at"] if track is not None else project.get("since")
     age = f"for {_age(since, at)}: " if since and at else ""
     return f"{age}{why}", plain(by_name(following.split("  # ")[0], project))

@@ -447,6 +447,14 @@ def at_gate(track: Track, rules: RuleBook) -> bool:
     return state is not None and rule is not None and (rule.requires_human or track.ledger.gate == state.step)
 
 
+def waits_at_gate(track: Track, rules: RuleBook) -> bool:
+    """Return whether a person's decision is what comes next, held up by something else or not."""
+    state = track.state
+    if state is None or state.story is None or track.ledger.closed:
+        return False
+    return state.status in {Status.PENDING, Status.NEEDS_HUMAN} and at_gate(track, rules)
+
+
 def still_waits(track: Track, story: str | None, step: str) -> bool:
     """Return whether a track still waits at the story and step of an earlier notice.
 

@@ -513,9 +513,8 @@ class HandoffArrived(Tagged, frozen=True, kw_only=True):
 class StateEdited(Tagged, frozen=True, kw_only=True):
     """Another program or a person changed STATE.json, validly. `policy` is the project's external_edits.
 
-    `dispatch` was in flight when the file was read, and may be over.
-    `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
-    `done` names the stories that were brought to their end elsewhere, as far as that is known.
+    `dispatch` was in flight when the file was read, and may be over. `overtaken`: the file is older than the
+    latest decision, which a crash kept from being shown. `done`: stories that ended elsewhere, if known.
     `tells`: a person then gets a notice; False: of a release without it. `own`: the story whose track it is.
     """
 
@@ -566,11 +565,12 @@ class StoryClosed(Tagged, frozen=True, kw_only=True):
 
 
 class LandingRefused(Tagged, frozen=True, kw_only=True):
-    """The daemon could not land a story, `why` in words. `note` is for an agent who can help, if one can."""
+    """The daemon could not land a story. An agent may help with a `note`, else a person with a `remedy`."""
 
     story: str
     why: str
     note: str | None = None
+    remedy: str | None = None
 
 
 class TrackOpened(Tagged, frozen=True, kw_only=True):

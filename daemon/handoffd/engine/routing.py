@@ -48,7 +48,7 @@ from handoffd.engine.track import (
     startable,
     unmet,
 )
-from handoffd.engine.wording import command, first_few, usage_in_words
+from handoffd.engine.wording import command, first_few, showing_failures, showing_gate, usage_in_words
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
@@ -138,14 +138,27 @@ def _ends_alike(situation: Situation, times: int) -> Decision:
     state = situation.state
     alike = f"{state.step} ended in the same way {times} times in a row"
     how = state.last_error or (str(state.reason) if state.reason else first_few(state.failing_tests))
-    track = situation.track.with_state(
-        status=Status.NEEDS_HUMAN, last_error=f"{alike}: {how}" if how else alike
-    )
+    # The cause first: a screen may have no room for all of it.
+    told = f"{how} (the same {times} times in a row)" if how else alike
+    track = situation.track.with_state(status=Status.NEEDS_HUMAN, last_error=told)
     return ask_human(
         situation.at(track),
         f"{alike}, and is not tried again by itself",
         why=how or "see the attempts' output",
     ).because(ground("settings.identical_ends", situation.rules.identical_ends))
+
+
+def look_command(track: Track, own: str | None, *, gate: bool) -> str | None:
+    """Return what shows why a person is asked, as a template; None where the words say all there is.
+
+    `own`: the story, where several are in flight; `gate`: whether it waits at one.
+    """
+    state, ledger = track.state, track.ledger
+    if state is None or ledger.closed or gate:
+        return showing_gate(own) if gate else None
+    asked = state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT} and state.step != DONE and ledger.automatic
+    failed = MAX_ATTEMPTS in state.blocked_by or state.step in ledger.ends or state.status is Status.TIMEOUT
+    return showing_failures(own) if asked and failed else None
 
 
 def _unrouted(situation: Situation, reason: Reason) -> Decision:

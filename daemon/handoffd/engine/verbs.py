@@ -373,8 +373,9 @@ def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
     message = f"{event.story} could not be landed: {event.why}"
     left = tuple(name for name in ledger.to_land if name != event.story)
     track = situation.track.with_ledger(to_land=left, unlanded=event.why if own else ledger.unlanded)
-    action = command("land", "--story", event.story)  # it says what to do first
+    action = event.remedy or command("land", "--story", event.story)
     told = notice(track, "needs_human", message, why="it is done, and its branch is kept", action=action)
+    told = replace(told, story=event.story, step=DONE)  # its own track may have ended
     decision = accept(track, message, do=f"a person has to: {action}")
     return replace(decision, result=replace(decision.result, next_command=action)).also(told)
 

@@ -208,7 +208,6 @@ class TrackView(Struct, frozen=True, kw_only=True):
     ask: Literal["step", "handoff"] | None
     """What the current or next attempt must deliver: the step's work, or only a missing hand-off."""
     session: str | None
-    """The agent's own session id; null until it has told it."""
     pid: int | None
     elapsed_min: float | None
     timeout_min: float
@@ -226,24 +225,26 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Why nothing of it runs, in words; null while something runs or when it is done."""
     next_command: str | None
     """The next command to type, if it is a person's turn."""
+    look_command: str | None = None
+    """What to type before it, to see why: the gate, or what attempts that failed have printed."""
     backlog: tuple[str, ...]
     parked: tuple[str, ...]
     steps: tuple[str, ...]
     """The steps of its pipeline in passing order, for progress displays."""
     gate: bool = False
     """Whether it waits at a step that a person decides."""
+    needs_you: bool = False
+    """Whether it waits for a person who did not choose that: a person has neither paused nor aborted it."""
     to_land: bool = False
     """Whether it is done, and its branch waits to be landed by a person."""
     activity: str | None = None
     """What the running executor did last, by its own output; one line."""
     last_output_at: Moment | None = None
-    """When it printed something last."""
     tokens: int | None = None
     """Tokens used so far, all kinds together; null while the agent has not said."""
     cost_usd: float | None = None
     """Their cost in US dollars; null while unknown."""
     model: str | None = None
-    """The model it says it uses."""
     next_story: str | None = None
     """The story of the backlog that starts next; null when none can."""
     next_by_itself: bool = False
@@ -321,7 +322,6 @@ class QueuedView(Struct, frozen=True, kw_only=True):
     waits_for: str | None
     """What keeps it from being started, in words, but for the stories before it; None where it may start."""
     title: str | None = None
-    """Its title, where it has a text."""
 
 
 class BacklogView(Struct, frozen=True, kw_only=True):

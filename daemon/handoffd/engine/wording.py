@@ -14,8 +14,10 @@ from shlex import quote
 
 TYPE_CHECKING = False  # as type checkers know it, without the import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
+
+    from handoffd.errors import Json
 
 # --- commands -----------------------------------------------------------------------------------------
 PROJECT = "{project}"
@@ -68,6 +70,11 @@ def throwing_away(story: str) -> str:
 def showing_gate(own: str | None) -> str:
     """Return what shows the gate a story waits at; `own` is one with a track of its own."""
     return command("gate", *(() if own is None else ("--story", own)))
+
+
+def showing_failures(own: str | None) -> str:
+    """Return what shows how attempts failed; `own`: the story, where the latest output may be another's."""
+    return command("log") if own is None else command("runs", "--story", own)
 
 
 def repair_command(root: str, condition: str) -> str | None:
@@ -141,6 +148,69 @@ def _short(count: int) -> str:
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+# --- an open gate -------------------------------------------------------------------------------------
+# A gate is an answer of `GET /v1/gate`. Status, notices and the gate's own screen have the same phrases.
+def gate_in_words(gate: Json) -> Iterator[str]:
+    """Yield what a person needs to decide: size of the change, scope, tests, open points, attempts, cost."""
+    changes = gate["changes"]
+    if changes is not None:
+        files = counted(changes["count"], "file")
+        yield f"changed since {changes['since']}: {files}, {lines_of(changes)} lines"
+        if changes["count"]:
+            yield f"scope: {scope_of(changes)}"
+    yield from (f"tests: {told}" for told in tests_of(gate["tests"]))
+    unclear, unticked = len(gate["unclear"]), len(gate["unticked"])
+    if unclear or unticked:
+        boxes = counted(unticked, "unticked box", "unticked boxes")
+        yield f"open: {counted(unclear, 'unclear point')}, {boxes}"
+    if gate["attempts"]:
+        failed = sum(one["why"] is not None for one in gate["attempts"])
+        back = counted(len(gate["rejections"]), "time")
+        again = f"; sent back {back} by people" if gate["rejections"] else ""
+        yield f"attempts: {len(gate['attempts'])}, {failed or 'none'} failed{again}"
+    yield f"cost: {cost_of(gate)}"
+
+
+def lines_of(changed: Json) -> str:
+    """Return how many lines came and went, in one file or in all."""
+    return "binary" if changed["added"] is None else f"+{changed['added']} -{changed['removed']}"
+
+
+def scope_of(changes: Json) -> str:
+    """Return whether all files are ones that their steps may write."""
+    if not changes["outside"]:
+        return "all of them where their steps may write, by the step table"
+    are = "is" if changes["outside"] == 1 else "are"
+    return f"{changes['outside']} of them {are} outside of what the step may write"
+
+
+def tests_of(tests: Json) -> Iterator[str]:
+    """Yield the counts of tests before, claimed and measured, and what is wrong with them."""
+    known = [(word, tests[word]) for word in ("before", "claimed", "measured") if tests[word] is not None]
+    told = [f"{word}: {_counted(counts)}" for word, counts in known]
+    if tests["verified"] is False:
+        ended = "failed" if tests["failing"] else "succeeded"
+        told.append(f"measured: the test command {ended}, and only its exit code is known")
+    yield "; ".join(told) or "none were run so far"
+    if tests["claimed"] and tests["measured"] and tests["claimed"] != tests["measured"]:
+        yield "what the agent claims is not what was measured"
+
+
+_TEST_WORDS = {"fail": "failed", "skip": "skipped"}
+
+
+def _counted(counts: Json) -> str:
+    others = [f"{counts[key]} {word}" for key, word in _TEST_WORDS.items() if counts.get(key)]
+    return ", ".join([f"{counts.get('pass', 0)} passed", *others])
+
+
+def cost_of(gate: Json) -> str:
+    """Return tokens, cost and time of a story, and the sandbox that held its agents."""
+    used = usage_in_words(gate["tokens"], gate["cost_usd"]) or "tokens and cost are not known"
+    ran = f"agents ran {time_in_words(gate['seconds'] / 60)}" if gate["seconds"] else "no agent ran"
+    return f"{used}; {ran}; sandbox: {gate['sandbox'] or 'unknown'}"
 
 
 # --- times --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -17,26 +17,28 @@ from handoffd.clock import Clock, rfc3339
 from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
 from handoffd.engine.notice import Notice
+from handoffd.engine.routing import look_command
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey, own_story
-from handoffd.engine.views import WORKABLE, Condition
+from handoffd.engine.views import WORKABLE, Condition, GateView, Whereabouts
 from handoffd.engine.wording import (
     addressed,
     approving,
+    command,
     command_for,
-    counted,
     first_few,
+    gate_in_words,
     rejecting,
     repair_command,
     shortened,
     showing_gate,
     throwing_away,
-    usage_in_words,
 )
 from handoffd.errors import Problem
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import LASTING
-from handoffd.protocol.state import TestCounts
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import plain
 from handoffd.protocol.story import expand
 
 
@@ -56,12 +58,18 @@ class Pending(Protocol):
         """Whose it is."""
 
 
-def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
+def notice_of(
+    order: Notify, pending: Pending, track: Track, known: Whereabouts | GateView | None = None
+) -> Notice:
     """Return the notice for an order. Its id follows from the order, so that a repetition is recognised.
 
-    The time is in it because the journals of two daemons both count their orders from 1.
+    The time is in it because the journals of two daemons both count their orders from 1. `known` is where the
+    work of a finished story is, or the screen of an open gate, as far as it could be made.
     """
     root, own = pending.key.project, _meant(order, pending.key, track)
+    action = addressed(order.action, root, own) if order.action else None
+    if isinstance(known, Whereabouts) and action == command_for(root, "land", "--story", order.story or ""):
+        action = known.command  # as on each screen: landing may have to fail
     return Notice(
         id=f"{pending.at.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{pending.id}",
         at=pending.at,
@@ -72,10 +80,10 @@ def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
         kind=order.notice,
         text=order.text,
         why=order.why,
-        action=addressed(order.action, root, own) if order.action else None,
+        action=action,
         review=tuple(expand(path, order.story) for path in order.review),
         track=pending.key.track,
-        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own)),
+        facts=tuple(addressed(line, root) for line in _facts_of(order, track, own, known)),
     )
 
 
@@ -87,43 +95,52 @@ def _meant(order: Notify, key: TrackKey, track: Track) -> str | None:
     return own_story(key) or order.story
 
 
-def _facts_of(order: Notify, track: Track, own: str | None) -> Iterable[str]:
-    """Return the facts that a notice has beside its text, if the track is still where it was."""
+def _facts_of(
+    order: Notify, track: Track, own: str | None, known: Whereabouts | GateView | None
+) -> Iterator[str]:
+    """Yield the facts that a notice has beside its text; of a gate, if the track still waits there."""
+    state = track.state
+    if order.step == DONE:
+        yield from _placed(order, track, known if isinstance(known, Whereabouts) else None)
+    elif state is None or (state.story, state.step) != (order.story, order.step):
+        return
+    elif order.action == approving(order.story):
+        yield from _gate_lines(track, own, known if isinstance(known, GateView) else None)
+    elif (looking := look_command(track, own, gate=False)) is not None and order.action == command("retry"):
+        yield f"To look: {looking}"
+
+
+def _placed(order: Notify, track: Track, known: Whereabouts | None) -> Iterator[str]:
+    """Yield where the work of a finished story is, and how it is thrown away."""
     state, where = track.state, track.ledger.workspace
-    if state is None or (state.story, state.step) != (order.story, order.step):
-        return ()
-    if order.notice == "done" and where is not None and where.kind == "clone" and where.branch is not None:
-        begun = f"Branch: {where.branch}, begun at {where.onto or 'a commit'}"
-        return (begun, f"To throw it away: {throwing_away(order.story)}") if order.story else (begun,)
-    return _gate_lines(track, own) if order.action == approving(order.story) else ()
+    if order.story is None:
+        return
+    if known is not None:
+        yield from (f"Branch: {known.branch}", f"Work: {known.says}")
+    elif where is not None and where.kind == "clone" and state is not None and state.story == order.story:
+        yield f"Branch: {where.branch}"
+    else:
+        return
+    if known is None or known.would != "landed":  # else that is the command to type next
+        yield f"To throw it away: {throwing_away(order.story)}"
 
 
-_MOST_TITLE, _MOST_SAID = 120, 300
+_MOST_TITLE, _MOST_SAID = 70, 300
 
 
-def _gate_lines(track: Track, own: str | None) -> Iterator[str]:
-    """Yield the lines of a notice about an open gate, from the journal alone, with templates of commands."""
+def _gate_lines(track: Track, own: str | None, gate: GateView | None) -> Iterator[str]:
+    """Yield the lines of a notice about an open gate, as its screen has them, with templates of commands."""
     facts, state = track.ledger.facts, track.state
     story = state.story if state is not None else None
     told = track.ledger.texts.get(story) if story is not None else None
     if told is not None:
         yield f"Story: {shortened(told.title, _MOST_TITLE)}"
-    found = "changed" if facts.files_measured else "named by hand-offs"
-    yield f"Files: {counted(len(facts.files), 'file')} {found}"
-    if facts.tests is not None:
-        yield f"Tests: {_counts_in_words(facts.tests)} (measured)"
-    if used := usage_in_words(facts.usage.tokens, facts.usage.cost_usd):
-        yield f"Cost: {used}"
+    if gate is not None:
+        yield from (f"{line[0].upper()}{line[1:]}" for line in gate_in_words(plain(gate)))
     if facts.summary:
         yield f"The agent says: {shortened(facts.summary, _MOST_SAID)}"
     yield f"All of it: {showing_gate(own)}"
     yield f"Or: {rejecting(story, 'REASON')}"
-
-
-def _counts_in_words(tests: TestCounts) -> str:
-    """Return counts of tests for people: `12 passed, 1 failed`."""
-    told = [(tests.passed, "passed"), (tests.failed, "failed"), (tests.skipped, "skipped")]
-    return ", ".join(f"{count} {word}" for count, word in told if count or word == "passed")
 
 
 CONDITION = f"{LASTING}condition"

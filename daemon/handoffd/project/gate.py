@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from anyio import to_thread
 from msgspec.structs import replace
 
-from handoffd.engine.decision import Situation, is_unrouted, to_review
+from handoffd.engine.decision import Situation, is_unrouted, to_review, waits_at_gate
 from handoffd.engine.track import Track, TrackKey, own_story, text_of
 from handoffd.engine.views import (
     MOST_LISTED,
@@ -46,8 +46,7 @@ from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, StoredEvent, StoredRun
-from handoffd.project.project import Project
-from handoffd.project.status import waits_at_gate
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import DONE, RuleBook, outside
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.protocol.story import expand
@@ -69,8 +68,20 @@ _HANDOFF: Final = ".ai/HANDOFF.md"
 _JUDGED: Final = frozenset({Status.PASS, Status.FAILING})
 
 
+class Reviewed(Protocol):
+    """The project whose stories wait at gates."""
+
+    root: str
+    files: ProjectFiles
+    tracks: dict[str, TrackSupervisor]
+
+    @property
+    def main(self) -> TrackSupervisor:
+        """The track that each project has."""
+
+
 async def gate_of(
-    project: Project, services: Services, *, story: str | None = None, since_last: bool = False
+    project: Reviewed, services: Services, *, story: str | None = None, since_last: bool = False
 ) -> GateView:
     """Return the screen of the gate that a story waits at; `story` names it, where several do.
 
@@ -100,9 +111,9 @@ async def gate_of(
     return replace(view, tests=tests, unclear=unclear, unticked=boxes, unknown=unknown)
 
 
-def _waiting(project: Project, story: str | None) -> TrackSupervisor:
+def _waiting(project: Reviewed, story: str | None) -> TrackSupervisor:
     """Return the track that waits at a gate, of that story if one is named. Raises Refused."""
-    tracks = [one for one in project.tracks.values() if waits_at_gate(project, one.track)]
+    tracks = [one for one in project.tracks.values() if waits_at_gate(one.track, project.files.rules)]
     found = [one for one in tracks if story is None or _story_of(one.track) == story]
     if len(found) > 1:
         stories = [_story_of(one.track) or "" for one in found]
@@ -117,7 +128,7 @@ def _story_of(track: Track) -> str | None:
     return track.state.story if track.state is not None else None
 
 
-def _no_gate(project: Project, story: str | None) -> Refused:
+def _no_gate(project: Reviewed, story: str | None) -> Refused:
     track, hint = project.main.track, command_for(project.root, "status")
     state = track.state
     if story not in {None, _story_of(track)}:

@@ -97,6 +97,9 @@ class Landings:
         self._clones = Clones(project.root, services.settings.state_dir, services.environment)
         self._command = LandingCommand(project.root, services)
         self._reach = Reach(project.root, services.asking)
+        self._looks = Reach(project.root, services.asking)
+        """Of its own: a look that goes on must not look like a folder that does not answer to a landing."""
+        self._looking = anyio.Lock()
         self._request: LandingRequest | None = None
         """The one that goes on, or went on last and was not answered."""
         self._over = asyncio.Event()
@@ -188,9 +191,10 @@ class Landings:
 
         Raises StoreError where git cannot say.
         """
-        onto = await to_thread.run_sync(self._onto, story)
-        known = self._services.outlooks.pop((self.project.root, story), None)
-        found = await self._asked(partial(self._git.foreseen, story, onto, known))
+        async with self._looking:  # several screens may ask at once
+            onto = await to_thread.run_sync(self._onto, story)
+            known = self._services.outlooks.pop((self.project.root, story), None)
+            found = await self._looks.asked(partial(self._git.foreseen, story, onto, known), LIMIT_S + 10)
         if found is None:
             return None
         if found.would != "landed":  # a person is waited for
@@ -254,7 +258,7 @@ class Landings:
             with suppress(HandoffdError):
                 news = await self._asked(partial(self._git.news, story, self._onto(story)))
                 note = f"This story could not be landed: {error.message}.\n{news.to_take_in}"
-        refused = LandingRefused(story=story, why=error.message, note=note)
+        refused = LandingRefused(story=story, why=error.message, note=note, remedy=error.hint)
         await self.project.track_of(story).give(refused)
 
     def _meant(self, request: LandingRequest) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import reduce
 from operator import add
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from handoffd.capacity.machine import Shortage
 from handoffd.engine.beside import may_land
+from handoffd.engine.decision import Notify
 from handoffd.engine.ends import time_limit_min
 from handoffd.engine.events import (
     DeadlinePassed,
@@ -38,8 +39,8 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.run import Silence, Usage
 from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey, is_beside, own_story
-from handoffd.engine.views import WORKABLE, Condition
-from handoffd.engine.wording import repair_command
+from handoffd.engine.views import WORKABLE, Condition, GateView, Whereabouts
+from handoffd.engine.wording import approving, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.base import StartRecord, Vitals
 from handoffd.execute.executor import Idle
@@ -47,11 +48,13 @@ from handoffd.execute.run import Run, adopt, claimed
 from handoffd.files.state_file import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.gate import gate_of
 from handoffd.project.landing import Landings
 from handoffd.project.overlap import Overlaps
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import DESK, Activity, Row, TrackActivity, trace_of
 from handoffd.project.stories import Stories
+from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.track.attempts import content_bytes, is_at_rest
 from handoffd.track.committed_state import CommittedState, unsound_in
@@ -63,11 +66,11 @@ log = structlog.get_logger(__name__)
 
 _LONGEST_CALM_S = 60.0
 """How often a project that is up for a reason is asked again whether it may rest."""
+_KNOWN_S = 10.0  # a notice waits no longer for what git and the files say
 _GATHER_S = 0.25
 """How long hints gather while an attempt is in flight: nothing that a look finds then is urgent.
 
-A hand-off, the end of its executor and our own writes of STATE.json follow each other in milliseconds. One
-look after them serves all, and is not in the way of the next executor.
+A hand-off, the end of its executor and our own writes follow each other in milliseconds: one look serves all.
 """
 _ONE_TRACK = (MAIN,)
 
@@ -206,6 +209,15 @@ class Project:
     def lands_by_itself(self) -> bool:
         """Whether the daemon lands stories that are done, as the settings say."""
         return self.files.settings.stories.land != "ask"
+
+    async def known_for(self, order: Notify) -> Whereabouts | GateView | None:
+        """Return what a notice says beside the journal; None: nothing, or it is not known in time."""
+        with anyio.move_on_after(_KNOWN_S), suppress(HandoffdError):
+            if order.story is not None and order.step == DONE:
+                return await self.landings.whereabouts(order.story)
+            if order.action == approving(order.story):
+                return await gate_of(self, self._services, story=order.story)
+        return None
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""

@@ -16,8 +16,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
-from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
+from handoffd.engine.decision import Blocked, Decision, next_command, waits_at_gate
+from handoffd.engine.routing import (
+    MAX_ATTEMPTS,
+    coming,
+    entry_of,
+    first_step,
+    look_command,
+    unasked,
+    waits_in_words,
+)
 from handoffd.engine.track import Ledger, Queued, Track, own_story, parked_of
 from handoffd.engine.views import (
     BacklogView,
@@ -192,6 +200,9 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
     if flight.attempt != _attempt_of(track.track):
         flight = replace(flight, elapsed_min=None, live=None)
     following, ledger = _following(project, track), track.track.ledger
+    gate = waits_at_gate(track.track, project.files.rules)
+    own = recorded.story if len(project.tracks) > 1 else own_story(track.key)
+    look = look_command(track.track, own, gate=gate) if project.workable else None
     going_on = _going_on(project, track)
     upcoming = coming(ledger, **going_on)
     lands = (following or "").startswith(command_for(project.root, "land"))
@@ -205,13 +216,30 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         waits_for=waits_for(project, track, slots),
         last_error=_latest_error(track),
         next_command=following,
+        look_command=addressed(look, project.root) if look else None,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
-        gate=waits_at_gate(project, track.track),
+        gate=gate,
         to_land=lands,
+        needs_you=following is not None and _needs_a_person(track.track, to_land=lands, gate=gate),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
+
+
+def _needs_a_person(track: Track, *, to_land: bool, gate: bool) -> bool:
+    """Return whether a track that rests, with a command to type, waits for a person who did not choose that.
+
+    At level 1 a pending step waits for the one who dispatches it, a person or another tool.
+    """
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or state.status is Status.RUNNING or ledger.dispatch is not None:
+        return False
+    if state.step == DONE or ledger.closed:
+        return to_land
+    by_hand = not ledger.automatic and not gate and state.status is Status.PENDING
+    paused = ledger.paused_by is not None and not ledger.paused_by.startswith("handoffd: ")
+    return not by_hand and not (paused and ledger.held_edit is None)
 
 
 def _latest_error(track: TrackSupervisor) -> str | None:
@@ -224,15 +252,6 @@ def _latest_error(track: TrackSupervisor) -> str | None:
     if track.limited is None or not met:
         return state.last_error
     return max(met, key=lambda limit: limit.until).why or None
-
-
-def waits_at_gate(project: Project, track: Track) -> bool:
-    """Return whether a person's decision is what comes next, held up by something else or not."""
-    state = track.state
-    if state is None or state.story is None or track.ledger.closed:
-        return False
-    undecided = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
-    return undecided and at_gate(track, project.files.rules)
 
 
 def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from shlex import quote
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import EXTERNAL, TrackKey
@@ -32,6 +33,7 @@ from handoffd.report.values import (
     Cost,
     Down,
     EndedStory,
+    Entry,
     FailedStep,
     Falsehood,
     More,
@@ -41,6 +43,7 @@ from handoffd.report.values import (
 )
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Entry)
 
 AHEAD: Final = timedelta(hours=24)
 """How far ahead the schedules are shown."""
@@ -92,6 +95,26 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
     )  # fmt: skip
 
 
+def with_titles(report: Report, titles: Mapping[tuple[str, str], str]) -> Report:
+    """Return a report whose stories have their titles, by root and story."""
+    return replace(
+        report,
+        landed=_titled(report.landed, titles), waiting=_titled(report.waiting, titles),
+        failed=_titled(report.failed, titles), false=_titled(report.false, titles),
+        next=_titled(report.next, titles),
+    )  # fmt: skip
+
+
+def _titled(entries: Sequence[_E], titles: Mapping[tuple[str, str], str]) -> tuple[_E, ...]:
+    return tuple(replace(one, title=titles.get((one.project, one.story or ""))) for one in entries)
+
+
+def stories_of(report: Report) -> list[tuple[str, str]]:
+    """Return the stories that a report lists, by root, each once."""
+    listed = (*report.waiting, *report.landed, *report.failed, *report.false, *report.next)
+    return list(dict.fromkeys((one.project, one.story) for one in listed if one.story is not None))
+
+
 def _beyond(found: Sequence[object]) -> int:
     return max(len(found) - MOST_LISTED, 0)
 
@@ -135,28 +158,26 @@ def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
             held = f"edits wait for your trust: {first_few(view.held)}"
             yield _waits(view, None, held, command_for(view.project, "trust"))
         for track in view.tracks:
-            if (why := _why(view, track)) is not None and track.next_command is not None:
-                yield _waits(view, track, why, track.next_command)
+            if (why := _why(track)) is not None and track.next_command is not None:
+                yield _waits(view, track, why, track.look_command or track.next_command)
 
 
-def _why(view: ProjectView, track: TrackView) -> str | None:
-    """Return why a track waits for a person; None if it does not."""
-    if track.status == Status.RUNNING or track.story is None:
+def _why(track: TrackView) -> str | None:
+    """Return why a track waits for a person; None if it does not, by what status says of it."""
+    if not track.needs_you:
         return None
     if track.step == DONE:
-        where, from_branch = track.whereabouts, f"done, to be landed from the branch {track.branch}"
-        return None if not track.to_land else from_branch if where is None else f"done, {where.says}"
-    by_hand = view.level < 2 and not track.gate and track.status == Status.PENDING
-    return None if by_hand else track.waits_for
+        where = track.whereabouts
+        return f"done, {where.says}" if where else f"done, to be landed from the branch {track.branch}"
+    return track.waits_for or track.status
 
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
-    called = view.called or view.name
-    discarding = (
-        addressed(throwing_away(track.story), view.project)
-        if track and track.to_land and track.story
-        else None
-    )
+    called, instead = view.called or view.name, None
+    if track and track.to_land and track.story:
+        instead = addressed(throwing_away(track.story), view.project)
+    elif track and not track.gate:  # a gate has both answers on its screen
+        instead = track.next_command
 
     def by_name(text: str) -> str:
         return text.replace(quote(view.project), quote(called)) if text.startswith("handoffd ") else text
@@ -166,7 +187,7 @@ def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -
         step=track.step if track and track.step != DONE else None, why=why,
         since=track.completed_at if track else view.since,
         command=by_name(command),
-        instead=by_name(discarding) if discarding not in {None, command} else None,
+        instead=by_name(instead) if instead is not None and instead != command else None,
     )  # fmt: skip
 
 

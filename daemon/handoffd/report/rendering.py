@@ -16,12 +16,14 @@ from msgspec import Struct
 from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
 from handoffd.engine.wording import counted, first_few, shortened, span
-from handoffd.report.values import Coming, Cost, Down, EndedStory, Report, TimeSpent
+from handoffd.report.values import Coming, Cost, Down, EndedStory, Entry, Report, TimeSpent
 from handoffd.settings.paths import shared
 
 WIDTH: Final = 80
 _NAME: Final = 20
 """Columns of project and story."""
+_MOST_SAID: Final = 4
+"""Lines of a reason that waits for a person."""
 _FEW: Final = 6
 """Entries of a section on a screen; Markdown and HTML have all of them."""
 
@@ -34,6 +36,8 @@ class Line(Struct, frozen=True):
     command: str | None = None
     instead: str | None = None
     """Another command, for the opposite."""
+    title: str | None = None
+    """The story's title; a screen has it where there is room."""
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -56,8 +60,13 @@ class Section(Struct, frozen=True):
 
 # --- what is shown ------------------------------------------------------------------------------------
 def headline(report: Report, zone: tzinfo | None = None) -> str:
-    """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's)."""
-    since, until = (moment(at, zone, report.since) for at in (report.since, report.until))
+    """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's).
+
+    Both have their days unless all of it is of the day of the report.
+    """
+    times = [at.astimezone(zone) for at in (report.since, report.until)]
+    days = {time.date() for time in (*times, report.at.astimezone(zone))}
+    since, until = (f"{time:%H:%M}" if len(days) == 1 else f"{time:%d %b %H:%M}" for time in times)
     projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
@@ -91,9 +100,13 @@ def _who(name: str, story: str | None) -> str:
     return printable(f"{name} {story}" if story else name)
 
 
+def _title(one: Entry) -> str | None:
+    return printable(one.title) if one.title else None
+
+
 def _landed(report: Report) -> Iterator[Line]:
     for one in report.landed:
-        yield Line(_who(one.name, one.story), printable(_where(one)))
+        yield Line(_who(one.name, one.story), printable(_where(one)), title=_title(one))
 
 
 def _where(one: EndedStory) -> str:
@@ -116,20 +129,21 @@ def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
         step = f"{one.step}: " if one.step else ""
         instead = printable(one.instead) if one.instead else None
         said = printable(f"{since}{step}{one.why}")
-        yield Line(_who(one.name, one.story), said, printable(one.command), instead)
+        yield Line(_who(one.name, one.story), said, printable(one.command), instead, _title(one))
 
 
 def _failed(report: Report) -> Iterator[Line]:
     for one in report.failed:
         times = counted(one.attempts, "attempt")
         then = ", then passed" if one.passed else ""
-        yield Line(_who(one.name, one.story), printable(f"{one.step}, {times}{then}: {one.why}"))
+        said = printable(f"{one.step}, {times}{then}: {one.why}")
+        yield Line(_who(one.name, one.story), said, title=_title(one))
 
 
 def _false(report: Report) -> Iterator[Line]:
     for one in report.false:
         said = f"{one.step} {one.attempt}: said {one.claimed}; in fact {one.measured}"
-        yield Line(_who(one.name, one.story), printable(said))
+        yield Line(_who(one.name, one.story), printable(said), title=_title(one))
 
 
 _PERIODS: Final = {"day": "today", "daemon": "ever"}
@@ -171,7 +185,8 @@ def _coming(one: Coming, zone: tzinfo | None, near: datetime) -> Line:
     at = f"starts {moment(one.at, zone, near)}" if one.at else at
     waits = f", waits for {one.waits_for}" if one.waits_for else ""
     rest = first_few(one.then, _FEW)
-    return Line(_who(one.name, one.story), printable(f"{at}{waits}{f'; then {rest}' if rest else ''}"))
+    said = printable(f"{at}{waits}{f'; then {rest}' if rest else ''}")
+    return Line(_who(one.name, one.story), said, title=_title(one))
 
 
 _ENDS: Final = {
@@ -229,12 +244,23 @@ def _text_of(line: Line) -> Iterator[str]:
         return
     who = line.who if len(line.who) <= _NAME else f"…{line.who[1 - _NAME :]}"  # a path matters at its end
     room = WIDTH - _NAME - 4
-    first, *rest = (line.command and _wrapped(line.said, room)) or [shortened(line.said, room)]
-    yield f"  {who:<{_NAME}}  {first}"
-    if rest:  # what a person decides by is worth a second line
-        yield f"  {'':<{_NAME}}  {shortened(' '.join(rest), room)}"
+    # What a person decides by is worth more lines than one.
+    said = _titled(line, room)
+    told = (line.command and _wrapped(said, room)) or [shortened(said, room)]
+    rest = [shortened(" ".join(told[_MOST_SAID - 1 :]), room)] if len(told) >= _MOST_SAID else []
+    for place, text in enumerate([*told[: _MOST_SAID - 1], *rest]):
+        yield f"  {'' if place else who:<{_NAME}}  {text}"
     # Whole, however long: half of it would be another command.
     yield from (f"      {command}" for command in line.commands)
+
+
+def _titled(line: Line, room: int) -> str:
+    """Return the text of a line, with the story's title where that leaves it whole."""
+    left = _MOST_TITLE if line.command else min(room - len(line.said) - 2, _MOST_TITLE)
+    return f"{shortened(line.title, left)}: {line.said}" if line.title and left >= _LEAST_TITLE else line.said
+
+
+_LEAST_TITLE, _MOST_TITLE = 12, 40
 
 
 def _wrapped(text: str, width: int = WIDTH) -> list[str]:
@@ -253,7 +279,8 @@ def as_lines(report: Report, zone: tzinfo | None = None) -> list[str]:
     for section in sections(report, zone):
         lines.append(f"{section.title}:")
         for line in section.lines[:_FEW]:
-            told = shortened(f"{line.who}: {line.said}" if line.who else line.said, _MOST_LINE)
+            who = ", ".join(part for part in (line.who, line.title) if part)
+            told = shortened(f"{who}: {line.said}" if who else line.said, _MOST_LINE)
             lines.append(f"{ITEM}{told} > {' or '.join(line.commands)}" if line.command else f"{ITEM}{told}")
         rest = section.count - len(section.lines[:_FEW])
         lines += [f"and {rest} more"] if rest else []
@@ -274,7 +301,8 @@ def as_markdown(report: Report, zone: tzinfo | None = None) -> str:
         for line in section.lines:
             who = f"**{_escaped(line.who)}** " if line.who else ""
             commands = f": {' or '.join(map(_code, line.commands))}" if line.command else ""
-            lines.append(f"- {who}{_escaped(line.said)}{commands}")
+            title = f"{_escaped(line.title)}: " if line.title else ""
+            lines.append(f"- {who}{title}{_escaped(line.said)}{commands}")
         lines += [f"- and {section.more} more"] if section.more else []
     return "\n".join(lines)
 

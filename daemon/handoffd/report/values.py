@@ -24,6 +24,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     name: str
     """What commands call it."""
     story: str | None
+    title: str | None = None
+    """The story's title, where it has a text."""
 
 
 class EndedStory(Entry, frozen=True, kw_only=True):
@@ -49,7 +51,7 @@ class WaitingStory(Entry, frozen=True, kw_only=True):
     since: Moment | None
     command: str
     instead: str | None = None
-    """Of a story that waits to be landed: the command that throws it away."""
+    """The other command: to throw a finished story away, to try a failed step again."""
 
 
 class FailedStep(Entry, frozen=True, kw_only=True):

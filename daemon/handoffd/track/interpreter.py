@@ -92,7 +92,7 @@ class Interpreter:
             case RunChecks():
                 self._inbox.begin(f"checks {effect.dispatch}", lambda: self._check(effect, pending.id))
             case Notify():
-                self._notify(effect, pending)
+                await self._notify(effect, pending)
             case StopTree():
                 await to_thread.run_sync(self.attempts.stop, effect.dispatch)
                 await self._done(pending.id)
@@ -208,11 +208,12 @@ class Interpreter:
         await self._inbox.settle(await self.checks.measure(order, began_ns))
         await self._done(effect_id)
 
-    def _notify(self, order: Notify, pending: PendingEffect) -> None:
+    async def _notify(self, order: Notify, pending: PendingEffect) -> None:
         if not self._inbox.lasting:
             return  # without a daemon: the next one sends it
+        known = await self._home.known_for(order)
         # Done when it is recorded for every sink, which is not waited for here.
-        self._services.notifier.send(notice_of(order, pending, self._inbox.track), pending.id)
+        self._services.notifier.send(notice_of(order, pending, self._inbox.track, known), pending.id)
 
     async def _write(self, effect: WriteChecklist | AppendHistory, ordered: datetime) -> None:
         root = self._key.project

@@ -23,9 +23,11 @@ from handoffd.capacity.machine import Descriptors, Shortage
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
+from handoffd.engine.decision import Notify
 from handoffd.engine.events import Event
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.views import GateView, Whereabouts
 from handoffd.engine.wording import command_for
 from handoffd.errors import Locked, StoreError
 from handoffd.execute.meter import PriceTable
@@ -305,6 +307,9 @@ class Home(Protocol):
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the project's other tracks have used."""
+
+    async def known_for(self, order: Notify) -> Whereabouts | GateView | None:
+        """Return what a notice says beside the journal; None: nothing, or it is not known in time."""
 
     async def has_unfinished_git(self) -> bool:
         """Return whether its repository is in the middle of a merge or the like; marks the project then."""

@@ -11,7 +11,7 @@ from tests.support.controlled import Controlled
 from tests.support.supervision import whereabouts
 from tests.unit.journal.making import NOW, dispatch, record, track
 
-from handoffd.cli.runs import runs_report, usage_report
+from handoffd.cli.runs import runs_report, stories_report, usage_report
 from handoffd.cli.wording import moment, unstyled
 from handoffd.engine.events import Advanced, Approved, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
@@ -48,7 +48,8 @@ def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands
     assert (0, True) == (said.code, "Landed or done (1)" in said.lines)
     assert "  $0.42, 100,000 tokens in 1 run" in said.lines
     assert "Nothing has happened." in handoffd("report").out
-    assert ["US-1"] == [one["story"] for one in handoffd("report", "shop", *since, "--json").json["landed"]]
+    (one,) = handoffd("report", "shop", *since, "--json").json["landed"]
+    assert ("US-1", "Dark mode") == (one["story"], one["title"])
     assert [] == handoffd("report", "-p", "empty", *since, "--json").json["landed"]
     assert handoffd("report", *since, "--markdown").out.startswith("# Report")
     assert handoffd("report", *since, "--html").out.startswith("<!doctype html>")
@@ -82,16 +83,28 @@ def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Comm
     control.commit(record(landed, after=track("done", status=Status.PASS)))
 
     head, *lines = handoffd("stories", "shop").lines
-    assert ["LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT"] == head.split()
+    heads = ["LATEST", "PROJECT", "STORY", "OUTCOME", "RUNS", "TOKENS", "COST", "COMMIT", "TITLE"]
+    assert heads == head.split()
     told = {line.split()[3]: line.split()[4:] for line in lines}
     assert {
-        "US-1": ["bdd", "pass", "1", "100,000", "$0.42", "–"],
-        "US-2": ["landed", "1", "0", "–", "main", "c0ffeec0ffee"],
+        "US-1": ["bdd", "pass", "1", "100,000", "$0.42", "–", "Dark", "mode"],
+        "US-2": ["landed", "1", "0", "–", "main", "c0ffeec0ffee", "Dark", "mode"],
     } == told
     assert ["landed"] == [
         one["outcome"] for one in handoffd("stories", "--story", "US-2", "--json").json["stories"]
     ]
     assert ["Nothing of such a story has run."] == handoffd("stories", "--story", "US-3").lines
+
+
+def test_of_80_columns_a_title_is_worth_more_than_counts(control: Controlled, handoffd: Commands) -> None:
+    """An id that was given by number says nothing; where no story has a title, there is no column for it."""
+    ran(control, "d1", USED)
+    found = handoffd("stories", "--json").json["stories"]
+
+    told = [unstyled(line) for line in stories_report(found, 80)]
+    assert "Dark mode" in told[1]
+    assert all(len(line) <= 80 for line in told)
+    assert "TITLE" not in stories_report([{**one, "title": None} for one in found])[0]
 
 
 def test_a_finished_story_that_has_not_landed_says_where_it_is(

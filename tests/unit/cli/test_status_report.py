@@ -38,6 +38,7 @@ def test_one_line_a_track_and_what_it_waits_for() -> None:
         "api      US-001  impl 3/4    2 of 5   running          3.2 of 10",
         "shop     US-001  review 2/4  1 of 1   needs_human      –",
         "    waits for: a person's decision",
+        "    to look: handoffd gate /srv/shop",
         "    next: handoffd approve /srv/shop",
         "empty    –       –           –        not_initialized  –",
         "    next: handoffd init /srv/empty",

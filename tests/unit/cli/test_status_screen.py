@@ -46,7 +46,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type() -> None:
     decided = datetime(2026, 1, 31, 20, 15, 9, tzinfo=UTC)
     stuck = track_view(
         step="impl", gate=False, waits_for="impl failed: test_timeout, no attempt left",
-        next_command="handoffd retry /srv/site",
+        next_command="handoffd retry /srv/site", look_command="handoffd log /srv/site",
     )  # fmt: skip
 
     assert [
@@ -54,7 +54,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type() -> None:
         "  blog   US-001  review 2/4  for 2 h: your review",
         "         handoffd gate blog",
         "  site   US-001  impl 3/4    impl failed: test_timeout, no attempt left",
-        "         handoffd retry site",
+        "         handoffd log site",
         "1 at work:",
         "  api    US-001  impl 3/4    3.2 of 10 min · attempt 2 of 5 · calls Bash: pytest -q",
         "1 waiting:",
@@ -110,9 +110,15 @@ def test_each_story_in_flight_has_a_line() -> None:
         ({"waits_for": "a question", "next_command": "note SHOP TEXT"}, "1 needs you:"),
         ({"step": "done", "to_land": True, "next_command": "land SHOP --story US-1"}, "1 needs you:"),
         ({"waits_for": "paused by handoffd: no disk", "next_command": "resume SHOP"}, "1 needs you:"),
-        ({"waits_for": "paused by eve", "next_command": "resume SHOP"}, "1 waiting:"),
+        (
+            {"waits_for": "paused by eve", "next_command": "resume SHOP", "needs_you": False},
+            "1 waiting:",
+        ),
         ({"waits_for": "blocked by US-0", "next_command": "start SHOP US-0 --force"}, "1 needs you:"),
-        ({"waits_for": "aborted by eve", "next_command": "start SHOP STORY"}, "1 at rest:"),
+        (
+            {"waits_for": "aborted by eve", "next_command": "start SHOP STORY", "needs_you": False},
+            "1 at rest:",
+        ),
         ({"step": "done", "next_command": "continue SHOP"}, "1 at rest:"),
     ],
 )
@@ -127,8 +133,9 @@ def test_who_has_to_act(changes: dict[str, Any], title: str) -> None:
 def test_at_level_1_a_step_waits_for_a_person_or_another_tool() -> None:
     """handoffd was asked for nothing there."""
     track = track_view(
-        step="impl", status="pending", gate=False, next_command="handoffd dispatch /srv/shop",
+        step="impl", status="pending", gate=False, needs_you=False,
         waits_for="you or another tool to dispatch it: the project is at level 1",
+        next_command="handoffd dispatch /srv/shop",
     )  # fmt: skip
 
     assert "1 waiting:" in _lines(_project("shop", track, level=1))
@@ -169,10 +176,22 @@ def test_a_story_that_cannot_be_landed_names_the_conflict() -> None:
     """The command is the one that leads on, whole."""
     merge = "git -C /srv/shop merge handoffd/US-001"
     where = whereabouts("/srv/shop", would="conflict", conflicts=("basket.py",), command=merge)
-    ended = replace(DONE, to_land=True, whereabouts=where, next_command=merge)
+    ended = replace(DONE, needs_you=True, to_land=True, whereabouts=where, next_command=merge)
 
     told = ["  shop  US-001  done  conflicts with main in basket.py", f"        {merge}"]
     assert ["1 needs you:", *told] == _lines(_project("shop", ended))
+
+
+def test_a_title_is_shown_where_a_line_has_room() -> None:
+    """Whole words before it; a title that has no room for its beginning is left out."""
+    short = _project("a", track_view(title="A \x1b[2Jdark mode for people who read at night, and more"))
+    long = _project("b", track_view(title="Dark", gate=False, waits_for="w" * 50))
+
+    lines = _lines(short, long)
+
+    assert any("your review · A \\x1b[2Jdark mode" in line and line.endswith("…") for line in lines)
+    assert not any("Dark" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_what_a_dead_daemon_left_is_not_at_work() -> None:

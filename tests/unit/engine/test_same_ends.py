@@ -11,6 +11,7 @@ from tests.support.playbook import Playbook, green, red, shipped_rules, track_at
 from handoffd.engine.decision import Ground, next_command
 from handoffd.engine.events import DeadlinePassed, Noted, Retried
 from handoffd.engine.judging import Verdict, mark_of
+from handoffd.engine.routing import look_command
 from handoffd.engine.run import End, PostCheck
 from handoffd.engine.track import Facts, StopReason
 from handoffd.protocol.rules import RuleBook
@@ -44,12 +45,15 @@ def test_the_third_equal_end_in_a_row_waits_for_a_person() -> None:
     play.turn().expect(result="needs_human", status=Status.NEEDS_HUMAN, attempt=3, orders="notify")
     alike = "impl ended in the same way 3 times in a row"
     assert f"{alike}, and is not tried again by itself" == play.notices[0].text
-    assert play.state.last_error == f"{alike}: 2 tests fail: t.py::a, t.py::b"
+    assert play.state.last_error == "2 tests fail: t.py::a, t.py::b (the same 3 times in a row)"
     assert (Ground(rule="settings.identical_ends", value="3"),) == play.decision.grounds
     assert "handoffd retry {project}" == next_command(play.track, play.rules)
+    assert "handoffd log {project}" == look_command(play.track, None, gate=False)
+    assert "handoffd runs {project} --story US-001" == look_command(play.track, "US-001", gate=False)
     play.turn().expect(result="needs_human", orders="")
 
     play.given(Retried()).expect(status=Status.PENDING, attempt=1)
+    assert look_command(play.track, None, gate=False) is None
     assert {} == play.ledger.ends
     ends(ends(play, "t.py::a"), "t.py::a").turn().expect(result="dispatched")
 
@@ -87,6 +91,7 @@ def test_the_last_attempt_says_that_it_was_the_last_one() -> None:
     for _ in range(3):
         ends(play, "t.py::a")
     play.turn().expect(blocked_by=("max_attempts_exceeded",))
+    assert "handoffd log {project}" == look_command(play.track, None, gate=False)
 
 
 def test_none_asks_for_no_person() -> None:

@@ -9,12 +9,13 @@ import pytest
 from msgspec.structs import replace
 from tests.support.house import NOW, MovableClock, track_of
 from tests.support.notices import NOTICE
+from tests.support.supervision import gate_view
 
 from handoffd.engine.decision import Notify
 from handoffd.engine.notice import MOST_BYTES, MOST_HEADLINE, Notice, headline, message, sign_of
-from handoffd.engine.run import Finding, Usage
+from handoffd.engine.run import Finding
 from handoffd.engine.track import Facts, TrackKey, Workspace
-from handoffd.engine.views import Condition
+from handoffd.engine.views import Condition, Whereabouts
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect
 from handoffd.notify import notices
@@ -32,7 +33,6 @@ from handoffd.notify.notices import (
     trust_notice,
     unpriced_notice,
 )
-from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
 
 ORDER = Notify(
@@ -53,27 +53,33 @@ def test_a_notice_says_what_why_and_what_to_type() -> None:
 
 
 def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None:
-    """From the journal alone; of a track that has gone on it would be about another step."""
+    """As its screen has them, in lines for a phone; of a track that has gone on they would be of another."""
     order = replace(ORDER, action="handoffd approve {project} --story US-001")
     pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
-    facts = Facts(
-        files=("a.py", "b.py"), tests=TestCounts(passed=12, failed=1), summary="It\nworks",
-        usage=Usage(output_tokens=1500, cost_usd=0.2),
-    )  # fmt: skip
     texts = {"US-001": StoryText(title="Dark mode", text="Dark mode")}
-    there = track_of(step="review").with_ledger(facts=facts, texts=texts)
+    there = track_of(step="review").with_ledger(facts=Facts(summary="It\nworks"), texts=texts)
 
-    told = notice_of(order, pending, there)
+    told = notice_of(order, pending, there, gate_view("/srv/shop"))
 
-    assert (
+    title, *own = (
         "Story: Dark mode",
-        "Files: 2 files named by hand-offs",
-        "Tests: 12 passed, 1 failed (measured)",
-        "Cost: 1.5k tokens, $0.20",
         "The agent says: It works",
         "All of it: handoffd gate /srv/shop",
         "Or: handoffd reject /srv/shop REASON --story US-001",
+    )
+    assert (
+        title,
+        "Changed since bdd-0: 3 files, +60 -4 lines",
+        "Scope: 1 of them is outside of what the step may write",
+        "Tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
+        "Tests: what the agent claims is not what was measured",
+        "Open: 1 unclear point, 1 unticked box",
+        "Attempts: 2, 1 failed; sent back 1 time by people",
+        "Cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",
+        *own,
     ) == told.facts
+    assert all(len(line) < 80 for line in message(told).splitlines())
+    assert (title, *own) == notice_of(order, pending, there).facts  # not known in time
     assert "\n".join(told.facts) in message(told)
     assert told == Notice.from_json(told.as_json())
     assert () == notice_of(order, pending, track_of(step="impl")).facts
@@ -81,16 +87,32 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
 
 
 def test_the_notice_of_a_finished_story_has_its_branch_and_how_to_throw_it_away() -> None:
-    """The command to type next lands it."""
-    order = replace(ORDER, notice="done", step="done", action="handoffd land {project} --story US-001")
+    """What landing would do, as on each screen; what to type follows from that: it may have to fail."""
+    land, discard = "handoffd land {project} --story US-001", "handoffd discard /srv/shop US-001"
+    order = replace(ORDER, notice="done", step="done", action=land)
     pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
-    where = Workspace(folder="/clone", kind="clone", branch="handoffd/US-001", onto="main")
+    clone = Workspace(folder="/clone", kind="clone", branch="handoffd/US-001", onto="main")
+    there = track_of(step="done").with_ledger(workspace=clone)
+    fits = Whereabouts(
+        branch="handoffd/US-001", onto="main", commits=2, would="forward", files=3, conflicts=(),
+        says="2 commits; landing brings 3 files to main", command="handoffd land /srv/shop --story US-001",
+    )  # fmt: skip
+    merge = "git -C /srv/shop merge handoffd/US-001"
+    conflict = replace(fits, would="conflict", says="it would conflict in a.py", command=merge)
+    gone, branch = replace(fits, would="landed", says="all", command=discard), "Branch: handoffd/US-001"
 
-    told = notice_of(order, pending, track_of(step="done").with_ledger(workspace=where))
+    told = [notice_of(order, pending, there, known) for known in (fits, conflict, gone, None)]
 
-    branch = "Branch: handoffd/US-001, begun at main"
-    assert (branch, "To throw it away: handoffd discard /srv/shop US-001") == told.facts
-    assert "handoffd land /srv/shop --story US-001" == told.action
+    throw = f"To throw it away: {discard}"
+    assert [
+        (branch, "Work: 2 commits; landing brings 3 files to main", throw),
+        (branch, "Work: it would conflict in a.py", throw), (branch, "Work: all"), (branch, throw),
+    ] == [one.facts for one in told]  # fmt: skip
+    assert [fits.command, merge, discard, fits.command] == [one.action for one in told]
+    elsewhere = notice_of(order, pending, track_of(step="impl", story="US-002"), fits)
+    assert told[0].facts == elsewhere.facts
+    paused = notice_of(replace(order, action="handoffd resume {project}"), pending, there, conflict)
+    assert "handoffd resume /srv/shop --story US-001" == paused.action
 
 
 def test_the_commands_about_a_story_in_a_clone_name_it() -> None:

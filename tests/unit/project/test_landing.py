@@ -139,6 +139,24 @@ async def test_where_a_finished_story_is_is_known_with_the_command_for_it(tmp_pa
         assert await landings.whereabouts("US-404") is None
 
 
+@pytest.mark.parametrize("contested", [False, True])
+async def test_the_notice_of_the_end_says_what_landing_would_do(tmp_path: Path, *, contested: bool) -> None:
+    """With the command that lands it, or with the conflict and the merge; and how it is thrown away."""
+    async with at_review(tmp_path) as (here, project):
+        if contested:
+            commit(project, "work.txt", "mine\n")
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: any(one.kind == "done" for one in here.told.notices))
+
+        (notice,) = [one for one in here.told.notices if one.kind == "done"]
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert (where.would == "conflict") == contested
+        discard = f"To throw it away: handoffd discard {project.root} US-001"
+        assert ("Branch: handoffd/US-001", f"Work: {where.says}", discard) == notice.facts
+        assert where.command == notice.action
+
+
 async def test_what_is_there_is_not_tested_again(tmp_path: Path) -> None:
     """Neither a second time nor where a person has merged it."""
     async with done(tmp_path) as (here, project):

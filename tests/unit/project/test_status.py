@@ -27,7 +27,10 @@ from tests.support.house import (
     supervised,
     track_of,
 )
+from tests.unit.report.nights import night
 
+from handoffd.cli.status_report import screen
+from handoffd.cli.wording import unstyled
 from handoffd.engine.decision import Blocked
 from handoffd.engine.events import (
     Aborted,
@@ -46,7 +49,8 @@ from handoffd.engine.views import TrackView
 from handoffd.fleet.roster import Roster
 from handoffd.project.project import Project
 from handoffd.project.status import peek_of, view_of
-from handoffd.protocol.state import Status
+from handoffd.protocol.state import Status, plain
+from handoffd.report.building import Asked, Fleet, build
 
 
 @asynccontextmanager
@@ -116,6 +120,39 @@ async def test_a_view_has_the_reason_for_waiting_and_the_next_command(
 
 
 BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
+
+
+@pytest.mark.parametrize(
+    ("verbs", "needs"),
+    [
+        ((Resumed(by="auto: true"),), False),
+        ((Started(story="US-1", automatic=False),), False),
+        ((Started(story="US-1"), Paused(by="me")), False),
+        (
+            (
+                Started(story="US-1"),
+                DispatchFailed(code="?", message="gone", end=End.MISSING_BINARY, executor="agent"),
+            ),
+            True,
+        ),
+        ((Started(story="US-1"), DispatchFailed(code="?", message="no such agent")), True),
+        ((Started(story="US-1"), Aborted(by="me")), False),
+        ((Started(story="US-1"),), False),
+        ((BLOCKED,), True),
+    ],
+)
+async def test_a_story_that_a_person_has_paused_or_aborted_does_not_wait_for_one(
+    here: House, verbs: tuple[Event, ...], needs: bool
+) -> None:
+    """Nor one that is dispatched by hand; a pause of ours does. The report and the screen say the same."""
+    async with project_in(here, *verbs) as project:
+        view = await view_of(project, here.services.slots)
+
+        assert needs == view.tracks[0].needs_you
+        fleet = Fleet(views=(view,), schedules=(), caps=(), alive=True)
+        assert needs == bool(build(night(), fleet, Asked(project=None, at=NOW)).waiting)
+        lines = screen({"projects": [plain(view)], "daemon": True}, width=80, height=None)
+        assert needs == ("1 needs you:" in map(unstyled, lines))
 
 
 @pytest.mark.parametrize(

@@ -742,7 +742,7 @@ async def test_a_story_that_conflicts_goes_back_to_an_agent_who_merges_what_land
 
 
 async def test_after_two_tries_a_person_has_to_land_a_story(tmp_path: Path) -> None:
-    """Who is notified, once; the other stories go on."""
+    """Who is notified, once: of the conflict, and of the merge, as to land it would fail again."""
     (tmp_path / "contested").touch()
     async with landing_itself(tmp_path, "US-001", "US-002") as (here, project):
         await eventually(lambda: any(one.track.ledger.unlanded for one in project.tracks.values()))
@@ -750,9 +750,12 @@ async def test_after_two_tries_a_person_has_to_land_a_story(tmp_path: Path) -> N
         assert left.state is not None
         assert left.ledger.resolves == MOST_RESOLVES
         assert 2 == len((tmp_path / "resolved").read_text().split())
-        action = f"handoffd land {project.root} --story {left.state.story}"
+        story, root = left.state.story, project.root
         await eventually(
-            lambda: [action] == [one.action for one in here.told.notices if "be landed" in one.text]
+            lambda: (
+                [f"git -C {root} merge handoffd/{story}"]
+                == [one.action for one in here.told.notices if "be landed" in one.text]
+            )
         )
 
 

@@ -15,7 +15,7 @@ from handoffd.engine.track import EXTERNAL
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
 from handoffd.journal.records import LeftOut
-from handoffd.report.building import Asked, Fleet, build
+from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -59,16 +59,25 @@ def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
     assert "shop" == one.name
 
 
+def test_a_listed_story_has_its_title() -> None:
+    """By root and story; each is asked for once."""
+    report = built(project_view(ROOT, track_view()), ends=(ended("done", story="US-001"), ended("done")))
+    assert [(ROOT, "US-001"), (ROOT, "US-1")] == sorted(stories_of(report))
+
+    told = with_titles(report, {(ROOT, "US-001"): "Dark mode"})
+
+    assert "Dark mode" == told.waiting[0].title
+    assert {"US-001": "Dark mode", "US-1": None} == {one.story: one.title for one in told.landed}
+
+
 # --- what needs a person -----------------------------------------------------------------------------
 def test_what_needs_a_person_has_its_command_by_name() -> None:
-    """The one that has waited longest comes first."""
+    """A review has its screen. The one that has waited longest comes first."""
     gate = track_view(next_command=f"handoffd approve {ROOT} --story US-001", completed_at=NOW)
-    again = track_view(completed_at=NOW - HOUR, next_command="handoffd retry /srv/blog")
+    again = track_view(completed_at=NOW - HOUR, gate=False, next_command="handoffd retry /srv/blog")
     held = project_view("/srv/blog", again)
     report = built(project_view(ROOT, gate, called="corner"), held)
-    assert ["handoffd retry blog", "handoffd approve corner --story US-001"] == [
-        one.command for one in report.waiting
-    ]
+    assert ["handoffd retry blog", "handoffd gate corner"] == [one.command for one in report.waiting]
     assert ("review", "a person's decision", NOW) == (
         report.waiting[1].step, report.waiting[1].why, report.waiting[1].since,
     )  # fmt: skip
@@ -82,15 +91,13 @@ def test_what_needs_a_person_has_its_command_by_name() -> None:
         ({"status": "pending", "gate": False, "next_command": None, "waits_for": "a slot"}, False),
         ({"step": "done", "status": "pass", "next_command": f"handoffd continue {ROOT}"}, False),
         ({"step": "done", "status": "pass", "to_land": True}, True),
-        (
-            {"status": "pending", "next_command": f"handoffd resume {ROOT}", "waits_for": "paused by mei"},
-            True,
-        ),
+        ({"waits_for": "paused by mei", "needs_you": False}, False),
+        ({"waits_for": "aborted by mei", "needs_you": False}, False),
         ({"status": "timeout", "step": "impl"}, True),
     ],
 )
 def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], waits: bool) -> None:
-    """A done story waits for its landing only."""
+    """A done story waits for its landing only; what status says of it decides."""
     report = built(project_view(ROOT, track_view(**track)))
     assert waits == bool(report.waiting)
 
@@ -107,9 +114,19 @@ def test_a_story_to_land_says_what_that_would_do_and_how_to_throw_it_away() -> N
     assert (merge, "handoffd discard corner US-001") == (waiting.command, waiting.instead)
 
 
+def test_a_failed_step_has_its_log_before_the_next_attempt() -> None:
+    """Another attempt costs as much as the last one."""
+    retry, log = f"handoffd retry {ROOT}", f"handoffd log {ROOT}"
+    failed = track_view(step="impl", gate=False, next_command=retry, look_command=log)
+
+    (waiting,) = built(project_view(ROOT, failed, called="corner")).waiting
+
+    assert ("handoffd log corner", "handoffd retry corner") == (waiting.command, waiting.instead)
+
+
 def test_a_story_done_by_hand_is_not_listed() -> None:
     """A person who works by hand knows; its gate is listed."""
-    by_hand = track_view(status="pending", step="bdd", gate=False)
+    by_hand = track_view(status="pending", step="bdd", gate=False, needs_you=False)
     assert () == built(project_view(ROOT, by_hand, level=1)).waiting
     assert 1 == len(built(project_view(ROOT, track_view(), level=1)).waiting)
 

@@ -15,7 +15,7 @@ from tests.unit.report.nights import WHOSE, report
 
 from handoffd.engine.run import LandedBy
 from handoffd.protocol.state import encoded
-from handoffd.report.rendering import as_html, as_markdown, as_text
+from handoffd.report.rendering import as_html, as_lines, as_markdown, as_text, headline
 from handoffd.report.values import (
     Cost,
     Down,
@@ -32,7 +32,7 @@ EVIL = '<script>alert(1)</script> `rm -rf ~` [x](http://evil) *b* \x1b[2J\nline 
 def test_a_screen_shows_all_of_it() -> None:
     """By the clock that is asked for; no line is longer than 80 columns."""
     assert """\
-From 22:15 to 08:15: 4 runs ended, 1 project with news
+From 31 Jan 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news
 No daemon ran from 23:15 to 02:15 (3 h): it was killed, or the machine was
 switched off.
 
@@ -85,9 +85,8 @@ def test_a_quiet_night_is_a_line() -> None:
         events=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(), time=TimeSpent(),
         cost=Cost(runs=0, unmeasured=0, unpriced=0, tokens=0, usd=0, running=0, caps=()),
     )  # fmt: skip
-    assert ["From 22:15 to 08:15: 0 runs ended, 0 projects with news", "Nothing has happened."] == as_text(
-        quiet, UTC
-    ).splitlines()
+    head = "From 31 Jan 22:15 to 01 Feb 08:15: 0 runs ended, 0 projects with news"
+    assert [head, "Nothing has happened."] == as_text(quiet, UTC).splitlines()
     assert "Nothing has happened." in as_markdown(quiet)
     assert "<p>Nothing has happened.</p>" in as_html(quiet)
 
@@ -136,12 +135,62 @@ def test_a_story_that_waits_to_be_landed_has_both_commands() -> None:
     assert f"<code>{discard}</code>" in as_html(told)
 
 
+def test_a_title_stands_where_it_leaves_the_rest_whole() -> None:
+    """On a screen; the other forms always have it."""
+    whole = report()
+    titled = {name: tuple(replace(one, title="Dark mode") for one in getattr(whole, name)) for name in LISTS}
+    told = report(**titled)
+    text = as_text(told, UTC)
+    assert "  shop US-1             Dark mode: merged into main at c0ffeec0ffee" in text.splitlines()
+    assert "  shop US-1             Dark mode: since 23:15, review: a person's decision" in text.splitlines()
+    assert (
+        "  shop US-1             Dark mode: at impl, waits for a slot; then US-2, US-3" in text.splitlines()
+    )
+    assert any(line.startswith("- shop US-1, Dark mode: since") for line in as_lines(told, UTC))
+    assert "**shop US-1** Dark mode: " in as_markdown(told)
+    assert "Dark mode: merged" in as_html(told)
+
+    why = "w" * 40
+    (failed,) = titled["failed"]
+    cut = as_text(report(failed=(replace(failed, why=why),)), UTC)
+    assert f"impl, 3 attempts: {why[:30]}" in cut
+    assert all(len(line) <= 80 for line in cut.splitlines())
+
+
+LISTS = ("landed", "waiting", "failed", "false", "next")
+
+
+def test_the_cause_of_a_failure_is_not_cut_off() -> None:
+    """Up to four lines; more of it has its own screen."""
+    cause = "post_check failed: /srv/shop/bin/check: line 12: eslint: not found (the same 3 times in a row)"
+    waiting = replace(report().waiting[0], step="impl", why=cause)
+    endless = replace(waiting, why="word " * 500)
+
+    told = as_text(report(waiting=(waiting,)), UTC)
+    long = as_text(report(waiting=(endless,)), UTC).splitlines()
+
+    assert cause in " ".join(told.split())
+    assert 4 == sum("word" in line for line in long)
+    assert all(len(line) <= 80 for line in long)
+
+
 def test_a_time_of_another_day_has_its_date() -> None:
     """Of a report over a week."""
     week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
     lines = as_text(week, UTC).splitlines()
-    assert "From 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
+    assert "From 24 Jan 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
     assert "No daemon runs since 31 Jan 22:15: it was stopped. Start it: handoffd run" == lines[1]
+
+
+def test_the_headline_names_the_days_unless_all_is_of_today() -> None:
+    """Of a whole day both times are the same."""
+    day = report(until=NOW + timedelta(days=1), at=NOW + timedelta(days=1))
+    today = report(since=NOW - timedelta(hours=1), until=NOW, at=NOW)
+    yesterday = report(since=NOW - timedelta(hours=1), until=NOW, at=NOW + timedelta(days=1))
+
+    assert headline(day, UTC).startswith("From 31 Jan 22:15 to 01 Feb 22:15: ")
+    assert headline(today, UTC).startswith("From 21:15 to 22:15: ")
+    assert headline(yesterday, UTC).startswith("From 31 Jan 21:15 to 31 Jan 22:15: ")
 
 
 def test_what_is_missing_is_said() -> None:

@@ -16,7 +16,7 @@ from tests.support.repositories import git
 from tests.support.sandboxes import is_possible
 
 from handoffd.capacity.machine import Shortage
-from handoffd.engine.decision import MeasureBaseline, RunChecks
+from handoffd.engine.decision import MeasureBaseline, Notify, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey, Workspace
@@ -70,6 +70,9 @@ class Yard:
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return nothing."""
         return Usage()
+
+    async def known_for(self, order: Notify) -> None:
+        """Return nothing."""
 
     async def has_unfinished_git(self) -> bool:
         """Return False."""

@@ -24,10 +24,18 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.log import last_lines
-from handoffd.cli.status_report import cost_of, lines_of, tests_of
 from handoffd.cli.verbs import report, way_back
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
-from handoffd.engine.wording import command_for, counted, first_few, time_in_words
+from handoffd.engine.wording import (
+    command_for,
+    cost_of,
+    counted,
+    first_few,
+    lines_of,
+    scope_of,
+    tests_of,
+    time_in_words,
+)
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
 from handoffd.errors import HandoffdError, Json
@@ -146,19 +154,12 @@ def _files(gate: Json, most: int) -> list[str]:
         return []
     last = f"since this gate was decided last ({changes['since']})" if changes["again"] else None
     told = f"{counted(changes['count'], 'file')} changed {last or 'since ' + changes['since']}"
-    verdict = [_scope(changes)] if changes["count"] else []
+    verdict = [scope_of(changes)] if changes["count"] else []
     lines = _field("Files", [f"{told}: {lines_of(changes)} lines", *verdict])
     shown = changes["files"][:most]
     lines += [f"{'':{_LABEL}}{line}" for line in table(("", "", ""), [_file(one) for one in shown])[1:]]
     left = changes["count"] - len(shown)
     return lines + _field("", [f"… and {counted(left, 'more file')}"] if left else [])
-
-
-def _scope(changes: Json) -> str:
-    if not changes["outside"]:
-        return "all of them where their steps may write, by the step table"
-    are = "is" if changes["outside"] == 1 else "are"
-    return f"{changes['outside']} of them {are} outside of what the step may write"
 
 
 def _file(one: Json) -> list[str]:

@@ -126,12 +126,14 @@ def test_of_an_exit_code_no_test_is_counted() -> None:
 
 
 def test_status_has_it_in_short() -> None:
-    """Files, tests, open points, cost, the claim, and the other command; approving is its `next`."""
+    """Files, scope, tests, open points, attempts, cost, the claim, and the other command."""
     assert [
-        "changed since bdd-0: 3 files, +60 -4 lines, 1 outside of what the step may write",
-        "tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed; "
-        "what the agent claims is not what was measured",
+        "changed since bdd-0: 3 files, +60 -4 lines",
+        "scope: 1 of them is outside of what the step may write",
+        "tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
+        "tests: what the agent claims is not what was measured",
         "open: 1 unclear point, 1 unticked box",
+        "attempts: 2, 1 failed; sent back 1 time by people",
         "cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",
         "the agent says: All \\x1b[31mscenarios are written.",
         "to send it back: handoffd reject shop REASON --story US-001",
