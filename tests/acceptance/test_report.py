@@ -307,6 +307,7 @@ def test_the_morning_has_one_notice_whatever_dies(tmp_path: Path) -> None:
         ))  # fmt: skip
         daemon.start()
         eventually_sync(lambda: "report" in daemon.told_kinds(daemon.state_dir))
+        daemon.wait_delivered()
         daemon.kill()
         daemon.start()
         eventually_sync(lambda: 2 == daemon.log().count("report made"))

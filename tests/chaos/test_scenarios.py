@@ -74,7 +74,7 @@ def base() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
     """What daemons are born from."""
     with Zygote() as born:

@@ -79,15 +79,12 @@ def _require_verified(home: Home, files: list[Path]) -> None:
 @pytest.mark.parametrize("cache", [".cache/uv", "elsewhere"])
 def test_a_run_without_an_installation_is_no_service(home: Home, wheel: Path, cache: str) -> None:
     """What is in uv's cache, wherever that is, will be swept away."""
-    environment = home.folder / cache / "archive-v0/0123"
-    home.run(PYTHON, "-m", "venv", environment)
+    program = by_pip(home, wheel, f"{cache}/archive-v0/0123")
     (home.folder / cache / "CACHEDIR.TAG").write_text(
         "Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8"
     )
-    home.run(environment / "bin/pip", "install", "--quiet", wheel)
-    home.lend_dependencies(environment)
 
-    said = home.run(*AS_PERSON, environment / "bin/handoffd", "service", "install", "--no-start", code=1)
+    said = home.run(*AS_PERSON, program, "service", "install", "--no-start", code=1)
 
     assert "is in a cache and will be swept away" in said
     assert not (home.folder / ".config").exists()

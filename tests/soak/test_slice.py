@@ -17,7 +17,7 @@ def test_a_workspace_is_soaked() -> None:
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as base:
         soak = Soak(
-            workspace(Path(base, "house"), 6, 3), Random("slice"), plan(0.3, 2, rest_s=0.5), told.append
+            workspace(Path(base, "house"), 6, 3), Random("slice"), plan(0.2, 2, rest_s=0.5), told.append
         )
         try:
             soak.run()

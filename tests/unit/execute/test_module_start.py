@@ -15,11 +15,16 @@ from handoffd.execute import module_start
 EVIL = "raise SystemExit('planted')\n"
 
 
-def start(folder: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Start a module in a folder, with these arguments."""
+def start(
+    folder: Path, *words: str, options: tuple[str, ...] = (), plugins: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Start a module in a folder, with these arguments; `plugins`: pytest may load installed ones."""
+    env = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    if not plugins:
+        env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading this project's takes a second
     return subprocess.run(
-        [sys.executable, *options, module_start.__file__], input=json.dumps(words), cwd=folder,
-        env={"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, check=False,
+        [sys.executable, *options, module_start.__file__], input=json.dumps(words), cwd=folder, env=env,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -43,7 +48,7 @@ def test_a_plugin_is_not_planted_by_its_metadata(tmp_path: Path) -> None:
     (tmp_path / "evil-1.dist-info/entry_points.txt").write_text("[pytest11]\nevil = evil\n")
     (tmp_path / "test_a.py").write_text("def test_a():\n    pass\n")
 
-    done = start(tmp_path, "pytest", "-q", "-p", "no:cacheprovider")
+    done = start(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", plugins=True)
 
     assert (0, True) == (done.returncode, "1 passed" in done.stdout)
 
