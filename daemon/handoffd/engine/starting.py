@@ -53,10 +53,10 @@ from handoffd.engine.routing import (
 from handoffd.engine.story_texts import (
     added,
     answered,
-    is_changed,
     known_stories,
     missing_texts,
     not_described_in_words,
+    takes_text,
 )
 from handoffd.engine.track import (
     Parked,
@@ -534,7 +534,8 @@ def add(situation: Situation, event: BacklogAdded) -> Decision:
     known = frozenset(known_stories(situation.track))
     new = tuple(one for one in event.stories if one.story not in known)
     entries = tuple(_new_entry(situation, event, one) for one in new)
-    changed = {one.story: one.described for one in event.stories if is_changed(situation.ledger, one)}
+    again = [one for one in event.stories if one.story in known and takes_text(situation.ledger, one)]
+    changed = {one.story: one.described for one in again}
     texts = {one.story: one.described for one in new} | changed
     if (refused := no_circle(situation, entries) or _too_much(situation, entries, texts)) is not None:
         return refused

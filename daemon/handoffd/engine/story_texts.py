@@ -117,12 +117,26 @@ def not_described_in_words(missing: tuple[str, ...]) -> str:
 
 
 # --- stories for the backlog ----------------------------------------------------------------------------
-def is_changed(ledger: Ledger, one: NewStory) -> bool:
-    """Return whether a story that still waits has got another text."""
-    return (
-        any(entry.story == one.story for entry in ledger.backlog)
-        and ledger.texts.get(one.story) != one.described
-    )
+def takes_text(ledger: Ledger, one: NewStory) -> bool:
+    """Return whether a known story takes the text it has got: its first one, or another while it waits.
+
+    A story with a track of its own took its text along when that began.
+    """
+    kept = ledger.texts.get(one.story)
+    if kept is None:
+        return all(entry.story != one.story for entry in ledger.beside)
+    return kept != one.described and any(entry.story == one.story for entry in ledger.backlog)
+
+
+def not_taken_in_words(ledger: Ledger, known: Iterable[NewStory]) -> tuple[str, ...]:
+    """Return which known stories do not take the text they have got, and why, in words."""
+    began = [one.story for one in known if one.story not in ledger.texts]
+    has = [one.story for one in known if text_of(ledger, one.story) not in (None, one.described)]
+    why = {
+        "the story began without it, in a clone of its own; add it with `note`": began,
+        "only a story that still waits takes another": has,
+    }
+    return tuple(f"{first_few(names)}: text not taken: {said}" for said, names in why.items() if names)
 
 
 def added(
@@ -139,7 +153,9 @@ def added(
     message = _counts(asked, dry_run=event.dry_run)
     decision = accept(situation.track if event.dry_run else track, message)
     assert isinstance(decision.result, Accepted)
-    return replace(decision, result=replace(decision.result, stories=asked))
+    known = [one for one in event.stories if one.story not in new | changed]
+    warnings = not_taken_in_words(situation.ledger, known)
+    return replace(decision, result=replace(decision.result, stories=asked, warnings=warnings))
 
 
 def _counts(asked: tuple[AskedFor, ...], *, dry_run: bool) -> str:

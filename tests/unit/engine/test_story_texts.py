@@ -308,6 +308,53 @@ def test_a_repeated_import_adds_nothing_twice() -> None:
     assert [("US-3", "known"), ("US-5", "added")] == outcomes(play)
 
 
+@pytest.mark.parametrize(
+    "track",
+    [
+        track_at("impl", story="US-9"),
+        track_at("impl", story="US-9", status=Status.NEEDS_HUMAN, ledger=Ledger(closed=True)),
+        track_at("bootstrap", story=None, ledger=Ledger(stories_done=("US-9",))),
+        track_at("impl", ledger=Ledger(backlog=(Queued(story="US-9"),))),
+    ],
+    ids=["in flight", "aborted", "done", "waiting"],
+)
+def test_a_known_story_without_a_text_takes_its_first(track: Any) -> None:
+    """Wherever it is; it is not queued again, and can be started with it."""
+    waiting = track.ledger.backlog
+    play = given(Playbook(track), imported(new(DARK, "US-9")))
+    assert [("US-9", "changed")] == outcomes(play)
+    assert (DARK, waiting) == (text_of(play.ledger, "US-9"), play.ledger.backlog)
+    assert "0 stories added to the backlog, 1 text changed" == play.decision.why
+    assert () == warnings(play)
+    assert [("US-9", "known")] == outcomes(given(play, imported(new(DARK, "US-9"))))
+
+
+def test_an_aborted_story_starts_with_the_text_of_an_import() -> None:
+    """It is refused as one that nothing describes before."""
+    play = Playbook(FRESH).given(Started(story="US-9")).given(Aborted())
+    play.refused(ASKED, "UNDESCRIBED")
+    given(play, imported(new(DARK, "US-9"))).given(ASKED).expect(result="accepted", story="US-9")
+
+
+def test_a_text_that_is_not_taken_is_reported() -> None:
+    """Of a story that has one and no longer waits, and of one that began in a clone of its own."""
+    ledger = Ledger(stories_done=("US-1", "US-2"), texts={"US-1": DARK}, beside=(Queued(story="US-3"),))
+    play = Playbook(track_at("bootstrap", story=None, ledger=ledger))
+    given(play, imported(new(CARDS, "US-1"), new(story_text("Refunds"), "US-3")))
+    assert [("US-1", "known"), ("US-3", "known")] == outcomes(play)
+    assert (
+        "US-3: text not taken: the story began without it, in a clone of its own; add it with `note`",
+        "US-1: text not taken: only a story that still waits takes another",
+    ) == warnings(play)
+    assert ledger == play.ledger
+
+
+def warnings(play: Playbook) -> tuple[str, ...]:
+    """Return the warnings of an answer."""
+    assert isinstance(play.decision.result, Accepted)
+    return play.decision.result.warnings
+
+
 def test_the_same_title_twice_is_one_story() -> None:
     """A list that names it twice does not add it twice."""
     play = given(Playbook(FRESH), imported(new(DARK), new(story_text("Dark Mode"))))

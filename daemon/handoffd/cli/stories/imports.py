@@ -67,6 +67,7 @@ def report(answer: Json, *, dry_run: str | None = None) -> list[str]:
             [_OUTCOMES[one["outcome"]], plain(one["story"]), shorten(one["title"], 80)] for one in stories
         ]
         lines = [*table(("", "STORY", "TITLE"), rows), plain(answer["message"])]
+        lines += [f"  warning: {plain(one)}" for one in answer.get("warnings", ())]  # older daemons send none
         following = command_for(answer["project"], "backlog")
         if dry_run:
             following = (
