@@ -242,10 +242,68 @@ def test_every_story_of_a_start_is_looked_at_and_the_advice_is_taken() -> None:
     assert "handoffd start {project} US-8 --queue --edit" == refusal(play).next_command
 
 
+# --- words without quotes ------------------------------------------------------------------------------
+def words(*names: str, **more: Any) -> Started:
+    """Return the start of these names, of which no file says anything."""
+    facts: dict[str, Any] = {
+        "undescribed": names, "heeds_undescribed": True, "heeds_words": True, "names_story": True,
+    }  # fmt: skip
+    return Started(story=names[0], then=names[1:], **facts | more)
+
+
+@pytest.mark.parametrize(
+    ("names", "track"),
+    [
+        ("Add dark mode", FRESH),
+        ("Add OAuth2 logins.", track_at("impl")),
+        ("Add dark mode", track_at("bootstrap", story=None, ledger=Ledger())),
+        ("US-8 dark mode", FRESH),
+    ],
+)
+def test_a_text_whose_quotes_were_forgotten_is_refused(names: str, track: Any) -> None:
+    """At any level, before the bootstrap, too; by force they are ids."""
+    play = Playbook(track).refused(words(*names.split(), bootstrapped=False, automatic=False), "UNQUOTED")
+    assert "handoffd start {project} TEXT" == refusal(play).next_command
+    assert f"a text needs quotes; if they are ids: handoffd start {{project}} {names} --force" in (
+        refusal(play).message
+    )
+    assert track == play.track
+
+
+@pytest.mark.parametrize(
+    "names", ["US-8 US-9", "013 014", "dark-mode gift-cards", "dark-mode refunds", "login US-9", "v2 beta"]
+)
+def test_ids_are_none(names: str) -> None:
+    """They have a number, or are words joined by a sign; one mere word is an id."""
+    fresh = track_at("bootstrap", story=None, ledger=Ledger())
+    Playbook(fresh).given(words(*names.split(), bootstrapped=False)).expect(result="accepted")
+
+
+def test_words_that_the_project_knows_are_ids() -> None:
+    """Waiting ones, and ones that a file describes; with a text, one word is the id of that."""
+    ledger = Ledger(stories_done=("US-1",), backlog=(Queued(story="refunds"),), texts={"refunds": CARDS})
+    track = track_at("bootstrap", story=None, ledger=ledger)
+    for event in (words("login", "refunds", force=True), words("login", "cards", undescribed=())):
+        Playbook(track).given(event).expect(result="accepted")
+    with_text = Playbook(track).given(words("login", "cards", described=DARK, heeds_undescribed=False))
+    with_text.expect(result="accepted")
+    assert not any("quotes" in one for one in warnings(with_text))
+
+
+def test_elsewhere_unknown_words_are_warned_of() -> None:
+    """A script may have such ids; an event of an older release is replayed without."""
+    fresh = track_at("bootstrap", story=None, ledger=Ledger())
+    asked = words("login", "logout", bootstrapped=False, heeds_undescribed=False)
+    said = "login, logout would be stories, and nothing is known of them: a text needs quotes"
+    assert (said,) == warnings(Playbook(fresh).given(asked))
+    older = words("login", "logout", bootstrapped=False, heeds_words=False)
+    assert () == warnings(Playbook(fresh).given(older))
+
+
 # --- stories for the backlog ----------------------------------------------------------------------------
 def imported(*stories: NewStory, **more: Any) -> BacklogAdded:
     """Return the import of stories."""
-    return BacklogAdded(stories=stories, **more)
+    return BacklogAdded(stories=stories, first_texts=True, **more)
 
 
 def outcomes(play: Playbook) -> list[tuple[str, str]]:
@@ -327,6 +385,12 @@ def test_a_known_story_without_a_text_takes_its_first(track: Any) -> None:
     assert "0 stories added to the backlog, 1 text changed" == play.decision.why
     assert () == warnings(play)
     assert [("US-9", "known")] == outcomes(given(play, imported(new(DARK, "US-9"))))
+
+
+def test_an_import_of_an_older_release_is_replayed_as_it_was_decided() -> None:
+    """It gave a known story no text, and warned of nothing."""
+    play = given(Playbook(track_at("impl", story="US-9")), BacklogAdded(stories=(new(DARK, "US-9"),)))
+    assert ([("US-9", "known")], (), {}) == (outcomes(play), warnings(play), texts(play))
 
 
 def test_an_aborted_story_starts_with_the_text_of_an_import() -> None:
