@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from handoffd.cli.wording import (
     UNMEASURED,
     columns,
+    fitting,
+    folded,
     minutes,
     moment,
     no_daemon,
@@ -22,7 +24,6 @@ from handoffd.cli.wording import (
     shorten,
     shorten_path,
     styled,
-    table,
     unstyled,
     waits,
 )
@@ -49,19 +50,26 @@ def told(status: Json, *, whole: bool, every: bool = False) -> list[str]:
     `whole`: of one project, with all details. `every`: fold nothing on a terminal.
     """
     size = screen_size()
-    if whole or size is None:
+    if size is None:
         return report(status, whole=whole)
     width, height = size
+    if whole:
+        return report(status, whole=True, width=width)
     return screen(status, width=width, height=None if every else height - 1)  # the prompt takes a line
 
 
-def report(status: Json, *, whole: bool) -> list[str]:
-    """Return the lines for an answer of `GET /v1/status`. `whole`: with all details."""
-    head, blocks, foot = parts(status, whole=whole)
+def report(status: Json, *, whole: bool, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/status`, at most `width` columns wide (None: any).
+
+    `whole`: with all details.
+    """
+    head, blocks, foot = parts(status, whole=whole, width=width)
     return [*head, *(line for block in blocks for line in block), *foot]
 
 
-def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], list[str]]:
+def parts(
+    status: Json, *, whole: bool, width: int | None = None
+) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the report in parts: the head, the lines of each track, and the lines below all of them."""
     head: list[str] = []
     rows, below = [], []
@@ -78,11 +86,11 @@ def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], lis
     if not rows:
         head.append(_NO_PROJECT)
     else:
-        first, *aligned = table(_HEAD, rows)
+        first, *aligned = fitting(_HEAD, rows, (), width, text=("PROJECT", "STORY"))
         head.append(first)
         for line, notes in zip(aligned, below, strict=True):
-            blocks.append([line, *(f"    {note}" for note in notes)])
-    return head, blocks, _foot(status)
+            blocks.append([line, *folded([f"    {note}" for note in notes], width)])
+    return head, blocks, folded(_foot(status), width)
 
 
 def _foot(status: Json) -> list[str]:
@@ -205,7 +213,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from (f"warning: {shorten(warning, width)}" for warning in told)
         # Older daemons do not send the command.
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
-            yield f"warning: handoffd runs no tests: {UNMEASURED}"
+            yield f"warning: no tests are run: {UNMEASURED}"
     if track is None:
         from handoffd.engine.wording import repair_command
 
@@ -393,7 +401,7 @@ def screen(status: Json, *, width: int, height: int | None) -> list[str]:
 
     Only a command to type may be wider, because a part of it would be another one. `height` None: everything.
     """
-    foot = _foot(status)
+    foot = folded(_foot(status), width)
     if height is not None:
         foot = cut(foot, max(height // _MOST_FOOT, 1))
     if not status["projects"]:

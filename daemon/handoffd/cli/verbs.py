@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from handoffd.api.verbs import Parameter, VerbSpec
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, print_lines
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
 from handoffd.engine.wording import command_for, first_few
 from handoffd.entrance.place import Place, by_name
@@ -474,7 +474,7 @@ def say(answer: Any, as_json: bool, more: Sequence[str] = ()) -> None:
     else:
         by_hand = answer.json["type"] in BY_HAND or prompt is not None
         closing = [] if answer.daemon or failed or by_hand else [no_daemon()]
-        click.echo("\n".join([*report(answer.json), *more, *closing]), err=failed or prompt is not None)
+        print_lines([*report(answer.json), *more, *closing], err=failed or prompt is not None)
         if prompt is not None:
             click.echo(prompt)
     if failed:

@@ -22,11 +22,20 @@ from typing import Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.status_report import cost_of, lines_of, tests_of
 from handoffd.cli.verbs import report, way_back
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
+from handoffd.cli.wording import (
+    fitting,
+    moment,
+    no_daemon,
+    plain,
+    shorten,
+    table,
+    terminal_text,
+    wants_colour,
+)
 from handoffd.engine.wording import command_for, counted, first_few, time_in_words
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
@@ -60,7 +69,7 @@ def gate(
         print_json(answer.json)
         return
     lines = listed(answer.json) if project is None else screen(answer.json)
-    click.echo("\n".join([*lines, *([] if answer.daemon else ["", no_daemon()])]))
+    print_lines([*lines, *([] if answer.daemon else ["", no_daemon()])])
     if project is not None and not no_keys and sys.stdin.isatty() and sys.stdout.isatty():
         Keys(place, answer.json).run()
 
@@ -69,7 +78,8 @@ def listed(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/gates`; the commands name the projects."""
     if not answer["gates"]:
         return ["No project waits at a gate."]
-    return table(("STORY", "GATE", "SINCE", "LOOK AT IT"), [_row(one) for one in answer["gates"]])
+    rows = [_row(one) for one in answer["gates"]]
+    return fitting(("STORY", "GATE", "SINCE", "LOOK AT IT"), rows, (), WIDTH, text=("STORY",))
 
 
 _TITLE, _STEP = 28, 12
