@@ -244,8 +244,8 @@ def _widest(lines: Sequence[str]) -> int:
 
 _PIECE = re.compile(r"`[^`]*`\S*|(?:(?<=: )|\()handoffd [a-z](?:'[^']*'|(?! \[)[^';,)`])*[;,)`.]*|\S+")
 """What stays on one line: a command to type, or a word."""
-_WHOLE = re.compile(r" *(?:next: |(?:[^:;,.]{1,60}: )?(?:handoffd [a-z]|/\S*(?: \(.*\))?$))")
-"""A line that is a command or a path, behind a label."""
+_WHOLE = re.compile(r" *(?:next: |(?:[^:;,.]{1,60}: )?(?:handoffd [a-z]|/\S*(?: \(.*\))?$)|.* {3}\()")
+"""A line that is a command or a path, behind a label, maybe with a remark."""
 
 
 def folded(lines: Sequence[str], width: int | None) -> list[str]:

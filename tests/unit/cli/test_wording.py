@@ -101,6 +101,7 @@ def test_colours_are_those_of_click_and_come_off_again() -> None:
         ("x" * 40, ["x" * 40]),
         ("  next: handoffd start shop US-001", ["  next: handoffd start shop US-001"]),
         ("to go on: handoffd resume shop --story US-1", ["to go on: handoffd resume shop --story US-1"]),
+        ("tests: python3 -m pytest -q   (change it)", ["tests: python3 -m pytest -q   (change it)"]),
         ("root: /srv/a/long/path/of/shop (level 2)", ["root: /srv/a/long/path/of/shop (level 2)"]),
         (
             "it stopped; to go on: handoffd resume shop 'a; b' [PAUSED]",
