@@ -49,7 +49,7 @@ def _start(given: Arguments) -> Arguments:
         **fields, "story": story, "described": described, "priority": given["priority"] or 0,
         "then": tuple(one for one in given["then"] if one != story), "automatic": not given["manual"],
         "heeds_undescribed": given["described"], "tells_aside": True, "heeds_begun": True,
-        "keeps_place": True, "names_story": True,
+        "heeds_words": True, "keeps_place": True, "names_story": True,
     }  # fmt: skip
 
 

@@ -317,7 +317,7 @@ class Service(Reads, Inspecting):
         bootstrapped, found = await to_thread.run_sync(_facts, root, ())
         added = facts.BacklogAdded(
             stories=given["stories"], dry_run=given["dry_run"], numbers=found.numbers,
-            bootstrapped=bootstrapped, by=caller.by,
+            bootstrapped=bootstrapped, first_texts=True, by=caller.by,
         )  # fmt: skip
         return await self._give(root, added, caller.request)
 

@@ -9,12 +9,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from handoffd.api.client import Client
+from handoffd.cli.wording import folded, screen_width
 from handoffd.entrance.place import Place, called
 from handoffd.errors import HandoffdError, Json, StoreError
 
@@ -49,6 +50,11 @@ WHEN: Final = "12h, 7d, yesterday, or a date like 2026-01-31"
 def print_json(answer: Json) -> None:
     """Print an answer for programs: indented, one object."""
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def print_lines(lines: Sequence[str], *, err: bool = False) -> None:
+    """Print lines for people, folded to the width of a terminal; with `err` as errors."""
+    click.echo("\n".join(folded(lines, screen_width(err=err))), err=err)
 
 
 def insisted(ask: Callable[[], _Found], sleep: Callable[[float], None] = time.sleep) -> _Found:

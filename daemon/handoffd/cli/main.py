@@ -435,12 +435,12 @@ def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **det
         answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint, **details}
         click.echo(json.dumps(answer, ensure_ascii=False))
         return
+    from handoffd.cli.asking import print_lines
     from handoffd.cli.wording import plain
     from handoffd.entrance.place import by_name
 
-    click.echo(f"handoffd: {plain(message, lines=True)}", err=True)
-    if hint:
-        click.echo(f"  next: {plain(by_name(hint, details))}", err=True)
+    following = [f"  next: {plain(by_name(hint, details))}"] if hint else []
+    print_lines([f"handoffd: {plain(message, lines=True)}", *following], err=True)
 
 
 def _tell_usage(words: Sequence[str], error: click.ClickException) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
+from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
+from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask, either
 
@@ -16,7 +15,6 @@ from handoffd.entrance.requests import ask, either
 _WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT")
 _HELD = ("SINK", "HELD BACK", "SINCE", "TOLD AT", "WHY")
 _SINKS = ("SINK", "WAITING", "SINCE", "FAILED TRIES", "GIVEN UP", "LAST ERROR")
-_WIDTH = 70
 _WHY = {"quiet": "quiet hours", "digest": "the digest", "burst": "many at once"}
 
 
@@ -35,35 +33,36 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    lines = notices_report(answer.json, whole=not sys.stdout.isatty(), project=project)
-    click.echo("\n".join(lines if answer.daemon else [*lines, "", no_daemon()]))
+    lines = notices_report(answer.json, screen_width(), project=project)
+    print_lines(lines if answer.daemon else [*lines, "", no_daemon()])
 
 
-def notices_report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:
-    """Return the lines for an answer of `GET /v1/notices`; `whole` (for a pipe or file) shortens no text.
+def notices_report(answer: dict[str, Any], width: int | None, *, project: str | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/notices`; `project`: that the user named, if any.
 
-    `project`: the project that the user named, if any.
+    The tables have at most `width` columns (None: any).
     """
-    waiting = [_waiting(one, whole) for one in answer["waiting"]]
+    waiting = [_waiting(one) for one in answer["waiting"]]
+    held, sinks = [_held(one) for one in answer["held"]], [_sink(one) for one in answer["sinks"]]
     parts = [
-        table(_WAITING, waiting) if waiting else [],
+        fitting(_WAITING, waiting, ("NEXT NOTICE",), width, text=("WHAT", "PROJECT")) if waiting else [],
         [f"Nothing in {plain(project)} needs you."] if project is not None and not waiting else [],
         [f"and {answer['more_waiting']} more"] if answer["more_waiting"] else [],
-        table(_HELD, [_held(one) for one in answer["held"]]) if answer["held"] else [],
-        table(_SINKS, [_sink(one, whole) for one in answer["sinks"]]) if answer["sinks"] else [],
+        fitting(_HELD, held, (), width, text=("SINK",)) if held else [],
+        fitting(_SINKS, sinks, ("GIVEN UP",), width, text=("LAST ERROR", "SINK")) if sinks else [],
     ]
     lines = [line for part in parts if part for line in ("", *part)]
     return lines[1:] or ["Nothing needs you. All notifications were delivered."]
 
 
-def _waiting(one: dict[str, Any], whole: bool) -> list[str]:
+def _waiting(one: dict[str, Any]) -> list[str]:
     again = one["again_at"]
     return [
         shorten(one["name"] or one["project"], 30),
         plain(one["story"] or "–"),
         moment(one["since"]),
         "–" if again is None else moment(again),
-        _text(one["text"], whole),
+        plain(one["text"] or "–"),
     ]
 
 
@@ -78,19 +77,15 @@ def _held(one: dict[str, Any]) -> list[str]:
     ]
 
 
-def _sink(one: dict[str, Any], whole: bool) -> list[str]:
+def _sink(one: dict[str, Any]) -> list[str]:
     return [
         plain(one["sink"]),
         str(one["undelivered"]),
         "–" if one["oldest"] is None else moment(one["oldest"]),
         str(one["failed_tries"]),
         str(one["given_up"]),
-        _text(one["last_error"], whole),
+        plain(one["last_error"] or "–"),
     ]
-
-
-def _text(text: str | None, whole: bool) -> str:
-    return plain(text or "–") if whole else shorten(text or "–", _WIDTH)
 
 
 # --- notify --------------------------------------------------------------------------------------------

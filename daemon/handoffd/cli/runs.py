@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import WHEN, json_option, narrowing, print_json, project_argument, project_names
+from handoffd.cli.asking import (
+    WHEN,
+    json_option,
+    narrowing,
+    print_json,
+    print_lines,
+    project_argument,
+    project_names,
+)
 from handoffd.cli.status_report import placed, ways
 from handoffd.cli.wording import (
     called,
@@ -113,7 +121,7 @@ def report(place: Place, /, project: str | None, named: str | None, form: str | 
     shown = {"html": as_html, "markdown": as_markdown}.get(form or "", as_text)
     click.echo(shown(convert(answer.json, Report)))
     if not answer.daemon and form is None:
-        click.echo(f"\n{no_daemon()}")
+        print_lines(["", no_daemon()])
 
 
 # --- tonight -----------------------------------------------------------------------------------------
@@ -169,9 +177,7 @@ def stories(place: Place, /, project: str | None, as_json: bool, **part: Any) ->
     if as_json:
         print_json(found)
     elif found["stories"]:
-        click.echo(
-            "\n".join([*stories_report(found["stories"], screen_width()), *_unlanded(found["stories"])])
-        )
+        print_lines([*stories_report(found["stories"], screen_width()), *_unlanded(found["stories"])])
     else:
         click.echo("Nothing of such a story has run." if part["story"] else "No story has run yet.")
 
@@ -192,7 +198,8 @@ def stories_report(found: list[dict[str, Any]], width: int | None = None) -> lis
         ]
         for story in found
     ]
-    return fitting(_STORIES_HEAD if titled else _STORIES_HEAD[:-1], rows, _STORIES_SPARE, width)
+    head = _STORIES_HEAD if titled else _STORIES_HEAD[:-1]
+    return fitting(head, rows, _STORIES_SPARE, width, text=("TITLE", "PROJECT", "STORY"))
 
 
 def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def fitted(status: Json, *, whole: bool, every: bool, size: tuple[int, int]) -> 
     width, height = size
     if not whole:
         return screen(status, width=width, height=None if every else height)[:height]
-    head, blocks, foot = parts(status, whole=True)
+    head, blocks, foot = parts(status, whole=True, width=width)
     lines = [*head, *(line for block in blocks for line in block)]
     return [*cut(lines, max(height - len(foot), 1)), *foot][:height]
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from handoffd.cli.wording import (
     UNMEASURED,
     columns,
+    fitting,
+    folded,
     minutes,
     moment,
     no_daemon,
@@ -22,7 +24,6 @@ from handoffd.cli.wording import (
     shorten,
     shorten_path,
     styled,
-    table,
     unstyled,
     waits,
 )
@@ -49,19 +50,26 @@ def told(status: Json, *, whole: bool, every: bool = False) -> list[str]:
     `whole`: of one project, with all details. `every`: fold nothing on a terminal.
     """
     size = screen_size()
-    if whole or size is None:
+    if size is None:
         return report(status, whole=whole)
     width, height = size
+    if whole:
+        return report(status, whole=True, width=width)
     return screen(status, width=width, height=None if every else height - 1)  # the prompt takes a line
 
 
-def report(status: Json, *, whole: bool) -> list[str]:
-    """Return the lines for an answer of `GET /v1/status`. `whole`: with all details."""
-    head, blocks, foot = parts(status, whole=whole)
+def report(status: Json, *, whole: bool, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/status`, at most `width` columns wide (None: any).
+
+    `whole`: with all details.
+    """
+    head, blocks, foot = parts(status, whole=whole, width=width)
     return [*head, *(line for block in blocks for line in block), *foot]
 
 
-def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], list[str]]:
+def parts(
+    status: Json, *, whole: bool, width: int | None = None
+) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the report in parts: the head, the lines of each track, and the lines below all of them."""
     head: list[str] = []
     rows, below = [], []
@@ -78,11 +86,11 @@ def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], lis
     if not rows:
         head.append(_NO_PROJECT)
     else:
-        first, *aligned = table(_HEAD, rows)
+        first, *aligned = fitting(_HEAD, rows, (), width, text=("PROJECT", "STORY"))
         head.append(first)
         for line, notes in zip(aligned, below, strict=True):
-            blocks.append([line, *(f"    {note}" for note in notes)])
-    return head, blocks, _foot(status)
+            blocks.append([line, *folded([f"    {note}" for note in notes], width)])
+    return head, blocks, folded(_foot(status), width)
 
 
 def _foot(status: Json) -> list[str]:
@@ -197,22 +205,44 @@ def _age(then: str, now: str) -> str:
 def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     width = 10_000 if whole else _WIDTH
     if track is None or track["track"] == "main":
-        if project["detail"]:
-            yield shorten(project["detail"], width)
-        if project.get("since"):
-            yield f"since {moment(project['since'])}"
-        told = (warning for warning in project["warnings"] if warning != project["detail"])
-        yield from (f"warning: {shorten(warning, width)}" for warning in told)
-        # Older daemons do not send the command.
-        if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
-            yield f"warning: handoffd runs no tests: {UNMEASURED}"
+        yield from _of_project(project, width, whole=whole)
     if track is None:
         from handoffd.engine.wording import repair_command
 
         if (following := repair_command(project["project"], project["condition"])) is not None:
             yield f"next: {plain(by_name(following, project))}"
         return
-    if track.get("title"):  # older daemons send none
+    yield from _of_story(project, track, width)
+    if whole:
+        yield f"root: {plain(project['project'])} (level {project['level']})"
+        yield from _work_in_detail(track)
+        yield from _result_in_detail(track)
+        yield from brief(track["review"], project) if track.get("review") else ()  # older daemons send none
+    if track.get("to_land") and track.get("whereabouts"):
+        yield from ways(track["whereabouts"], project, track["story"])
+        return
+    if track.get("look_command") and not (whole and track.get("review")):  # that has its own line
+        yield f"to look: {plain(by_name(track['look_command'], project))}"
+    if track["next_command"]:
+        yield f"next: {plain(by_name(track['next_command'], project))}"
+
+
+def _of_project(project: Json, width: int, *, whole: bool) -> Iterator[str]:
+    """Yield what is wrong with a project itself."""
+    if project["detail"]:
+        yield shorten(project["detail"], width)
+    if project.get("since"):
+        yield f"since {moment(project['since'])}"
+    told = (warning for warning in project["warnings"] if warning != project["detail"])
+    yield from (f"warning: {shorten(warning, width)}" for warning in told)
+    # Older daemons do not send the command.
+    if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
+        yield f"warning: no tests are run: {UNMEASURED}"
+
+
+def _of_story(project: Json, track: Json, width: int) -> Iterator[str]:
+    """Yield what a story is, and what it waits for. Older daemons send no title and no whereabouts."""
+    if track.get("title"):
         yield f"title: {shorten(track['title'], width)}"
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))
@@ -226,26 +256,14 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
 
         review = plain(by_name(command_for(project["project"], "review"), project))
         yield f"a review of the project is suggested: {review}"
-    if track.get("whereabouts"):  # older daemons send none
+    if track.get("whereabouts"):
         yield f"branch: {shorten(placed(track['whereabouts']), width)}"
-    if whole:
-        yield from _details(project, track)
-    if whole and track.get("review"):  # older daemons send none
-        yield from brief(track["review"], project)
-    if track.get("to_land") and track.get("whereabouts"):
-        yield from ways(track["whereabouts"], project, track["story"])
-        return
-    if track.get("look_command") and not (whole and track.get("review")):  # that has its own line
-        yield f"to look: {plain(by_name(track['look_command'], project))}"
-    if track["next_command"]:
-        yield f"next: {plain(by_name(track['next_command'], project))}"
 
 
-def _details(project: Json, track: Json) -> Iterator[str]:
-    yield f"root: {plain(project['project'])} (level {project['level']})"
+def _work_in_detail(track: Json) -> Iterator[str]:
+    """Yield who works on a story, and where. Older daemons send little of it."""
     if track["dispatch"]:
         pid = f", process {track['pid']}" if track["pid"] else ""
-        # Older daemons send none of these.
         ask = ", asked only for its hand-off" if track.get("ask") == "handoff" else ""
         session = f", in its session {plain(track['session'])}" if track.get("session") else ""
         yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}{ask}{session}"
@@ -260,15 +278,20 @@ def _details(project: Json, track: Json) -> Iterator[str]:
 
         if most := footprint_in_words(took["memory_peak"], took["tasks_peak"]):
             yield f"the last attempt took at most: {most}"
+
+
+def _result_in_detail(track: Json) -> Iterator[str]:
+    """Yield what came of the last attempt, and what a person or the backlog has to do with the next."""
     if track["reason"]:
         yield f"reason: {track['reason']}"
     if track["tests"]:
         claimed = "" if track.get("tests_measured", True) else " (claimed by the agent, not measured)"
-        yield f"tests: {_counts(track['tests'])}{claimed}"
-    failing = track["failing_tests"]
-    if failing:
-        more = f" and {len(failing) - _SHOWN_TESTS} more" if len(failing) > _SHOWN_TESTS else ""
-        yield f"failing: {', '.join(map(plain, failing[:_SHOWN_TESTS]))}{more}"
+        counts = [f"{count} {word}" for word, count in track["tests"].items() if isinstance(count, int)]
+        yield f"tests: {', '.join(counts)}{claimed}"
+    if track["failing_tests"]:
+        from handoffd.engine.wording import first_few
+
+        yield f"failing: {first_few(track['failing_tests'], _SHOWN_TESTS)}"
     if track["lint_pass"] is not None:
         yield f"post check: {'passed' if track['lint_pass'] else 'failed'}"
     if track["human_note"]:
@@ -306,10 +329,6 @@ def _backlog(track: Json, width: int) -> str:
         first = f"next {plain(upcoming)}{by_itself}"
     others = ", ".join(plain(story) for story in stories if story != upcoming)
     return shorten(f"{count}, {first}" + (f"; {others}" if others and len(stories) > 1 else ""), width)
-
-
-def _counts(tests: Json) -> str:
-    return ", ".join(f"{count} {word}" for word, count in tests.items() if isinstance(count, int))
 
 
 # --- an open gate --------------------------------------------------------------------------------------
@@ -353,7 +372,7 @@ def screen(status: Json, *, width: int, height: int | None) -> list[str]:
 
     Only a command to type may be wider, because a part of it would be another one. `height` None: everything.
     """
-    foot = _foot(status)
+    foot = folded(_foot(status), width)
     if height is not None:
         foot = cut(foot, max(height // _MOST_FOOT, 1))
     if not status["projects"]:

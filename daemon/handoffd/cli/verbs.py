@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from handoffd.api.verbs import Parameter, VerbSpec
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, print_lines
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
 from handoffd.engine.wording import command_for, first_few
 from handoffd.entrance.place import Place, by_name
@@ -219,40 +220,11 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
 # --- commands ------------------------------------------------------------------------------------------
 def verb_command(spec: VerbSpec) -> click.Command:
     """Return the command of a verb."""
-    needed = [one for one in spec.parameters if one.required and not one.trailing]
-    trailing = next((one for one in spec.parameters if one.trailing), None)
+    needed, trailing = _words_needed(spec)
     words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
-
-    def run(
-        words: tuple[str, ...],
-        as_json: bool,
-        *,
-        no_tests: bool = False,
-        workspace: str | None = None,
-        **options: Any,
-    ) -> None:
-        if no_tests and workspace in {"auto", "clone"}:
-            raise click.UsageError(f"--workspace {workspace} runs the tests, and --no-tests forbids that")
-        project, given = sorted_out(needed, words, trailing)
-        given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
-        place = click.get_current_context().find_object(Place)
-        assert place is not None
-        alone = words[0] if words and project is None else None
-        chosen = _conversation(place, place.project(project), given, as_json) if spec.name == "init" else None
-        answer = give_verb(place, spec, place.project(project), given, alone)
-        if answer.json["type"] == "initialised":
-            from handoffd.cli.projects import look_into
-
-            look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
-        say(answer, as_json, way_back(answer.json, given.get("story")) if spec.name == "approve" else [])
-        if chosen is not None:
-            chosen.conclude(place, silent=as_json)
-        if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
-            click.get_current_context().exit(1)
-
     command = click.Command(
         spec.typed.split()[-1],
-        callback=run,
+        callback=partial(_init if spec.name == "init" else _run, spec),
         help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
             click.Argument(["words"], nargs=-1, metavar=words, shell_complete=complete_words),
@@ -265,6 +237,57 @@ def verb_command(spec: VerbSpec) -> click.Command:
         ],
     )
     return json_option(command)
+
+
+def _run(spec: VerbSpec, words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Give a verb, and print the answer."""
+    place, root, given, alone = _understood(spec, words, options)
+    answer = give_verb(place, spec, root, given, alone)
+    say(answer, as_json, way_back(answer.json, given.get("story")) if spec.name == "approve" else [])
+
+
+def _init(
+    spec: VerbSpec,
+    words: tuple[str, ...],
+    as_json: bool,
+    *,
+    no_tests: bool,
+    workspace: str | None,
+    **options: Any,
+) -> None:
+    """Initialise a project: ask a person first, and look into it afterwards."""
+    if no_tests and workspace in {"auto", "clone"}:
+        raise click.UsageError(f"--workspace {workspace} runs the tests, and --no-tests forbids that")
+    place, root, given, alone = _understood(spec, words, options)
+    chosen = _conversation(place, root, given, as_json)
+    answer = give_verb(place, spec, root, given, alone)
+    if answer.json["type"] == "initialised":
+        from handoffd.cli.projects import look_into
+
+        look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
+    say(answer, as_json)
+    chosen.conclude(place, silent=as_json)
+    if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
+        click.get_current_context().exit(1)
+
+
+def _words_needed(spec: VerbSpec) -> tuple[list[Parameter], Parameter | None]:
+    """Return the parameters that are words, and the one that takes all further words."""
+    needed = [one for one in spec.parameters if one.required and not one.trailing]
+    return needed, next((one for one in spec.parameters if one.trailing), None)
+
+
+def _understood(
+    spec: VerbSpec, words: tuple[str, ...], options: Mapping[str, Any]
+) -> tuple[Place, str, dict[str, Any], str | None]:
+    """Return where to ask, the project, the arguments, and the only word, which may name another project."""
+    place = click.get_current_context().find_object(Place)
+    assert place is not None
+    needed, trailing = _words_needed(spec)
+    project, given = sorted_out(needed, words, trailing)
+    given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
+    alone = words[0] if words and project is None else None
+    return place, place.project(project), given, alone
 
 
 _COMPOSED: Final = "settings"
@@ -474,7 +497,7 @@ def say(answer: Any, as_json: bool, more: Sequence[str] = ()) -> None:
     else:
         by_hand = answer.json["type"] in BY_HAND or prompt is not None
         closing = [] if answer.daemon or failed or by_hand else [no_daemon()]
-        click.echo("\n".join([*report(answer.json), *more, *closing]), err=failed or prompt is not None)
+        print_lines([*report(answer.json), *more, *closing], err=failed or prompt is not None)
         if prompt is not None:
             click.echo(prompt)
     if failed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,40 +195,98 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [_line(row, widths) for row in everything]
 
 
+_ENOUGH, _LEAST = 24, 12
+"""Columns that a text keeps in a narrow table: while others can be left out, and after that."""
+
+
 def fitting(
-    head: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], width: int | None
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str],
+    width: int | None,
+    text: Sequence[str] = (),
 ) -> list[str]:
     """Return a table of at most `width` columns, and a line that lists the columns left out for that.
 
-    Columns are left out in the order of `spare`, by their heads. `width` None: as wide as needed, for a pipe.
+    First the columns of `text` are shortened, then others left out in the order of `spare`; both are by their
+    heads. `width` None: as wide as needed, for a pipe.
     """
     left = list(range(len(head)))
-    lines = table(head, rows)
-    for name in spare:
-        if width is None or max(columns(unstyled(line)) for line in lines) <= width:
+    lines = _narrowed(head, rows, text, width, _ENOUGH)
+    for name, least in (*((name, _ENOUGH) for name in spare if name in head), ("", _LEAST)):
+        if width is None or _widest(lines) <= width:
             break
-        if name in head:
-            left.remove(list(head).index(name))
-            lines = table([head[at] for at in left], [[row[at] for at in left] for row in rows])
+        left = [at for at in left if not name or head[at] != name]
+        part = [head[at] for at in left], [[row[at] for at in left] for row in rows]
+        lines = _narrowed(*part, text, width, least)
     gone = [name for at, name in enumerate(head) if at not in left and name]
     return [*lines, f"Not on this screen: {', '.join(gone)}"] if gone else lines
 
 
-def screen_width() -> int | None:
-    """Return the width of the terminal that we print to; None for a pipe or a file."""
-    size = screen_size()
+def _narrowed(
+    head: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[str], width: int | None, least: int
+) -> list[str]:
+    """Return a table whose columns of `text` are as short as `width` needs, but for `least` columns each."""
+    lines, cells = table(head, rows), [list(row) for row in rows]
+    for at in (list(head).index(name) for name in text if name in head):
+        if width is None or (over := _widest(lines) - width) <= 0:
+            break
+        room = max(_widest([row[at] for row in cells]) - over, least)
+        for row in cells:
+            row[at] = shorten_path(row[at], room) if row[at].startswith("/") else shorten(row[at], room)
+        lines = table(head, cells)
+    return lines
+
+
+def _widest(lines: Sequence[str]) -> int:
+    return max((columns(unstyled(line)) for line in lines), default=0)
+
+
+_PIECE = re.compile(r"`[^`]*`\S*|(?:(?<=: )|\()handoffd [a-z](?:'[^']*'|(?! \[)[^';,)`])*[;,)`.]*|\S+")
+"""What stays on one line: a command to type, or a word."""
+_WHOLE = re.compile(r" *(?:next: |(?:[^:;,.]{1,60}: )?(?:handoffd [a-z]|/\S*(?: \(.*\))?$)|.* {3}\()")
+"""A line that is a command or a path, behind a label, maybe with a remark."""
+
+
+def folded(lines: Sequence[str], width: int | None) -> list[str]:
+    """Return lines of at most `width` columns, broken between words. `width` None: as they are, for a pipe.
+
+    A command is not broken, as half of it would be another one; nor is a path, or a text of several lines.
+    """
+    return list(lines) if width is None else [part for line in lines for part in _folded(line, width)]
+
+
+def _folded(line: str, width: int) -> Iterator[str]:
+    if columns(unstyled(line)) <= width or "\n" in line or _WHOLE.match(line):
+        yield line
+        return
+    text = line.lstrip(" ")
+    indent, begin, end = line[: len(line) - len(text)], 0, 0
+    deeper = f"{indent}  "
+    for piece in _PIECE.finditer(text):
+        if end and columns(unstyled(f"{indent}{text[begin : piece.end()]}")) > width:
+            yield f"{indent}{text[begin:end]}"
+            begin, indent = piece.start(), deeper
+        end = piece.end()
+    yield f"{indent}{text[begin:end]}"
+
+
+def screen_width(*, err: bool = False) -> int | None:
+    """Return the width of the terminal that we print to, with `err` errors; None for a pipe or a file."""
+    size = screen_size(err=err)
     return None if size is None else size[0]
 
 
-def screen_size() -> tuple[int, int] | None:
+def screen_size(*, err: bool = False) -> tuple[int, int] | None:
     """Return columns and lines of the terminal that we print to; None for a pipe or a file.
 
     As `shutil` has them, which takes milliseconds to import.
     """
-    if not sys.stdout.isatty():
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
         return None
     told = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
-    found = os.get_terminal_size(sys.stdout.fileno())
+    found = os.get_terminal_size(stream.fileno())
     width, height = (int(text) if text.isdecimal() else 0 for text in told)
     return width or found.columns or 80, height or found.lines or 24
 

@@ -66,6 +66,8 @@ class Started(Tagged, frozen=True, kw_only=True):
     """Whether the answer says which story is set aside; False: of a release that did so without a word."""
     heeds_begun: bool = False
     """Whether a story set aside also shows that the bootstrap is over; False: of an older release."""
+    heeds_words: bool = False
+    """Whether several words that name no story are taken for an unquoted text; False: of an older release."""
     keeps_place: bool = False
     """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
@@ -112,12 +114,13 @@ class BacklogRemoved(Tagged, frozen=True, kw_only=True):
 
 
 class BacklogAdded(Tagged, frozen=True, kw_only=True):
-    """Stories with a text were put into the backlog; a story that is known by now is not added again.
+    """Stories with a text were put into the backlog, but for known ones; `dry_run` asks what that would do.
 
-    `dry_run` only asks what that would do.
+    `first_texts`: known ones without a text take theirs; False: of an older release.
     """
 
     stories: tuple[NewStory, ...]
+    first_texts: bool = False
     numbers: tuple[Numbering, ...] = ()
     bootstrapped: bool = True
     dry_run: bool = False
@@ -277,10 +280,7 @@ class EditConfirmed(Tagged, frozen=True, kw_only=True):
 
 
 class BudgetRaised(Tagged, frozen=True, kw_only=True):
-    """A person raised a budget to `usd` dollars and `tokens` in all, where given.
-
-    `story` names the one that was meant; it must be the one in flight.
-    """
+    """A person raised a budget to `usd` dollars and `tokens` in all; `story` must be the one in flight."""
 
     scope: Literal["attempt", "story", "project"]
     story: str | None = None

@@ -53,10 +53,13 @@ from handoffd.engine.routing import (
 from handoffd.engine.story_texts import (
     added,
     answered,
-    is_changed,
     known_stories,
     missing_texts,
     not_described_in_words,
+    not_quoted_in_words,
+    strange_words,
+    texts_taken,
+    typed,
 )
 from handoffd.engine.track import (
     Parked,
@@ -75,8 +78,6 @@ from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 from handoffd.protocol.story_text import NewStory, StoryText
 
-MOST_TYPED: Final = 200
-"""Characters of a text that a command to type repeats."""
 _UNASKED: Final = "waits for a `continue`"
 _TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
 """The notice about a story that waits for a person."""
@@ -88,9 +89,9 @@ def start(situation: Situation, event: Started) -> Decision:
     entries = tuple(_entry(situation, event, story) for story in (event.story, *event.then))
     pipeline = situation.pipeline(event.task_type)
     first = first_step(pipeline, situation.ledger, bootstrapped=event.bootstrapped)
-    missing = missing_texts(situation, event, first)
-    refused = _not_takeable(situation, event, entries) or _not_described(situation, event, missing)
-    return refused or answered(_started(situation, event, entries), event, missing)
+    missing, strange = missing_texts(situation, event, first), strange_words(situation, event)
+    refused = _not_takeable(situation, event, entries) or _not_described(situation, event, missing, strange)
+    return refused or answered(_started(situation, event, entries), event, missing, strange)
 
 
 def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
@@ -345,15 +346,21 @@ def _waiting_of(situation: Situation, schedule: str | None) -> Queued | None:
     return next((one for one in situation.ledger.backlog if one.schedule == schedule), None)
 
 
-def _not_described(situation: Situation, event: Started, missing: tuple[str, ...]) -> Decision | None:
+def _not_described(
+    situation: Situation, event: Started, missing: tuple[str, ...], strange: tuple[str, ...]
+) -> Decision | None:
     """Return the refusal of stories that nothing describes, where an agent would be paid for guessing."""
-    automatic = _at_its_level(situation.track, event).ledger.automatic
-    if not missing or not automatic or event.force or not event.heeds_undescribed:
+    if event.force or not event.heeds_undescribed:
+        return None
+    anyway = _asked_again(event, queue=event.queue, force=True)
+    if strange:
+        text = replace(event, story="", numbers=(), then=(), described=StoryText(title="", text=""))
+        message = f"{not_quoted_in_words(strange)}; if they are ids: {anyway}"
+        return refuse(situation, "UNQUOTED", message, _asked_again(text, queue=event.queue))
+    if not missing or not _at_its_level(situation.track, event).ledger.automatic:
         return None
     busy = situation.in_flight or situation.state.status is Status.RUNNING
-    one = replace(event, story=missing[0], then=())
-    edit = f"{_asked_again(one, queue=event.queue or busy)} --edit"
-    anyway = _asked_again(event, queue=event.queue, force=True)
+    edit = f"{_asked_again(replace(event, story=missing[0], then=()), queue=event.queue or busy)} --edit"
     message = f"{not_described_in_words(missing)}; to start it all the same: {anyway}"
     return refuse(situation, "UNDESCRIBED", message, edit)
 
@@ -384,15 +391,9 @@ def _asked_again(event: Started, *, queue: bool = False, force: bool = False) ->
         return command("custom", "TEXT", *behind_, *said)
     forced = ["--force"] if force else []
     first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
-    text = [] if event.described is None else [_typed(event.described)]
+    text = [] if event.described is None else [typed(event.described)]
     given = [event.story] if event.numbers is None else []
     return command("start", *given, *text, *event.then, *behind_, *forced, *first, *said)
-
-
-def _typed(described: StoryText) -> str:
-    """Return a text as a word of a command, where it is short enough to be typed again."""
-    text = described.text
-    return text if len(text) <= MOST_TYPED and "\n" not in text and " " in text else "TEXT"
 
 
 # --- the next of the backlog --------------------------------------------------------------------------
@@ -534,7 +535,7 @@ def add(situation: Situation, event: BacklogAdded) -> Decision:
     known = frozenset(known_stories(situation.track))
     new = tuple(one for one in event.stories if one.story not in known)
     entries = tuple(_new_entry(situation, event, one) for one in new)
-    changed = {one.story: one.described for one in event.stories if is_changed(situation.ledger, one)}
+    changed = texts_taken(situation.ledger, event, known)
     texts = {one.story: one.described for one in new} | changed
     if (refused := no_circle(situation, entries) or _too_much(situation, entries, texts)) is not None:
         return refused

@@ -6,8 +6,9 @@ moment it is given until the story has ended and others have ended after it. Eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,6 +18,9 @@ from handoffd.engine.track import Ledger, Track, text_of, with_texts
 from handoffd.engine.wording import counted, first_few
 from handoffd.protocol.story import Numbering, next_id
 from handoffd.protocol.story_text import NewStory, StoryText
+
+MOST_TYPED: Final = 200
+"""Characters of a text that a command to type repeats."""
 
 _E = TypeVar("_E", bound=Event)
 
@@ -79,7 +83,30 @@ def known_stories(track: Track) -> tuple[str, ...]:
 
 
 # --- a start --------------------------------------------------------------------------------------------
-def answered(decision: Decision, event: Started, missing: tuple[str, ...]) -> Decision:
+_WORD: Final = re.compile(r"[A-Za-z]+\.?")
+_SEVERAL: Final = 2
+
+
+def strange_words(situation: Situation, event: Started) -> tuple[str, ...]:
+    """Return the words of a start that were hardly meant as ids: several mere words that nothing knows.
+
+    An id may be a mere word, too. Several of them are more likely a text whose quotes were forgotten.
+    """
+    if not event.heeds_words or event.described is not None:
+        return ()
+    known, asked = frozenset(known_stories(situation.track)), (event.story, *event.then)
+    found = [one for one in asked if one in event.undescribed and one not in known and _WORD.fullmatch(one)]
+    return tuple(found) if len(found) >= _SEVERAL else ()
+
+
+def not_quoted_in_words(strange: tuple[str, ...]) -> str:
+    """Return what words would be without quotes, in words."""
+    return f"{first_few(strange)} would be stories, and nothing is known of them: a text needs quotes"
+
+
+def answered(
+    decision: Decision, event: Started, missing: tuple[str, ...], strange: tuple[str, ...]
+) -> Decision:
     """Return the decision on a start, with the text kept and what its answer says of the stories."""
     result = decision.result
     if isinstance(result, Refusal):
@@ -87,9 +114,16 @@ def answered(decision: Decision, event: Started, missing: tuple[str, ...]) -> De
     texts = {} if event.described is None else {event.story: event.described}
     track = with_texts(decision.track, texts) if texts else decision.track
     if isinstance(result, Accepted) and event.names_story:
-        warnings = (not_described_in_words(missing),) if missing else ()
-        result = replace(result, story=event.story, warnings=warnings)
+        warnings = [not_quoted_in_words(strange)] if strange else []
+        warnings += [not_described_in_words(missing)] if missing else []
+        result = replace(result, story=event.story, warnings=tuple(warnings))
     return replace(decision, track=track, result=result)
+
+
+def typed(described: StoryText) -> str:
+    """Return a text as a word of a command, where it is short enough to be typed again."""
+    text = described.text
+    return text if len(text) <= MOST_TYPED and "\n" not in text and " " in text else "TEXT"
 
 
 def missing_texts(situation: Situation, event: Started, first: str) -> tuple[str, ...]:
@@ -117,12 +151,29 @@ def not_described_in_words(missing: tuple[str, ...]) -> str:
 
 
 # --- stories for the backlog ----------------------------------------------------------------------------
-def is_changed(ledger: Ledger, one: NewStory) -> bool:
-    """Return whether a story that still waits has got another text."""
-    return (
-        any(entry.story == one.story for entry in ledger.backlog)
-        and ledger.texts.get(one.story) != one.described
-    )
+def texts_taken(ledger: Ledger, event: BacklogAdded, known: Container[str]) -> dict[str, StoryText]:
+    """Return the texts that known stories take, by story: another while one waits, or its first."""
+    again = [one for one in event.stories if one.story in known]
+    return {one.story: one.described for one in again if _takes(ledger, one, first=event.first_texts)}
+
+
+def _takes(ledger: Ledger, one: NewStory, *, first: bool) -> bool:
+    kept = ledger.texts.get(one.story)
+    if any(entry.story == one.story for entry in ledger.backlog):
+        return kept != one.described
+    # A story with a track of its own took its text along when that began.
+    return first and kept is None and all(entry.story != one.story for entry in ledger.beside)
+
+
+def not_taken_in_words(ledger: Ledger, known: Iterable[NewStory]) -> tuple[str, ...]:
+    """Return which known stories do not take the text they have got, and why, in words."""
+    began = [one.story for one in known if one.story not in ledger.texts]
+    has = [one.story for one in known if text_of(ledger, one.story) not in (None, one.described)]
+    why = {
+        "the story began without it, in a clone of its own; add it with `note`": began,
+        "only a story that still waits takes another": has,
+    }
+    return tuple(f"{first_few(names)}: text not taken: {said}" for said, names in why.items() if names)
 
 
 def added(
@@ -139,7 +190,9 @@ def added(
     message = _counts(asked, dry_run=event.dry_run)
     decision = accept(situation.track if event.dry_run else track, message)
     assert isinstance(decision.result, Accepted)
-    return replace(decision, result=replace(decision.result, stories=asked))
+    known = [one for one in event.stories if one.story not in new | changed]
+    warnings = not_taken_in_words(situation.ledger, known) if event.first_texts else ()
+    return replace(decision, result=replace(decision.result, stories=asked, warnings=warnings))
 
 
 def _counts(asked: tuple[AskedFor, ...], *, dry_run: bool) -> str:

@@ -77,6 +77,11 @@ class Stop(Struct, frozen=True, kw_only=True):
     at: Moment | None
     """When it stops the first one; null: it does already."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it is nothing for the evening: a decision about code, or what no command ends."""
+        return self.command is None or (self.kind == "gate" and self.at is not None and not self.before_code)
+
 
 class Expected(Struct, frozen=True, kw_only=True):
     """What all of it takes: of the steps that begin in the time."""

@@ -157,18 +157,18 @@ def _halted(site: Site, course: Course) -> _Tale:
         own = () if course.track == MAIN else ("--story", course.story)
         command = command_for(site.root, "gate", *own)
     elif halt.at is not None:
-        command = _ahead(site, course, before_code=before)
+        command = _ahead(site, course)
     return _Tale(site=site, story=story, kind=halt.kind, command=command, at=halt.at, before_code=before)
 
 
-def _ahead(site: Site, course: Course, *, before_code: bool) -> str | None:
-    """Return what to type against a stop that is still to come; a decision about code may wait."""
+def _ahead(site: Site, course: Course) -> str:
+    """Return what to type about a stop that is still to come; of most human steps, what the table asks."""
     halt = course.halt
     assert halt is not None
     if halt.kind == "gate" and course.ahead[0] == REVIEW:
         return command_for(site.root, "init", "--gates", "after")
     if halt.kind == "gate":
-        return command_for(site.root, "rules show") if before_code else None
+        return command_for(site.root, "rules show")
     if halt.finding is None or halt.finding.scope in SHARED:
         return "handoffd config show"
     own = () if halt.finding.scope == "project" else ("--story", course.story)
@@ -244,7 +244,7 @@ def _stops(night: Simulation, tales: Iterable[_Tale]) -> Iterator[Stop]:
             continue
         stories = (*before.stories, story.story)[:_NAMED]
         found[key] = replace(before, stories=stories, count=before.count + 1)
-    yield from sorted(found.values(), key=lambda stop: (stop.command is None, -stop.count, stop.name))
+    yield from sorted(found.values(), key=lambda stop: (stop.may_wait, -stop.count, stop.name))
     yield from _untrusted(night)
 
 

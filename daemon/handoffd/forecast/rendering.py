@@ -62,7 +62,7 @@ def _gated(night: Tonight) -> str:
 
 def in_short(night: Tonight, zone: tzinfo | None = None) -> str:
     """Return the whole in two sentences, for the report of a night."""
-    stopped = next((one for one in night.stops if one.command is not None), None)
+    stopped = next((one for one in night.stops if not one.may_wait), None)
     said = f"{headline(night, zone)}."
     if night.gated:
         said += f" {printable(_gated(night))}"

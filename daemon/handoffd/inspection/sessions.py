@@ -89,7 +89,7 @@ def _values(root: str, status: ProjectStatus) -> dict[str, Any]:
         "step": identifier(status.step),
         "status": identifier(status.status),
         "reopen_command": code(command_for(root, "reopen", "STEP")),
-        "start_command": code(command_for(root, "start", "US-NNN")),
+        "start_command": code(f'{command_for(root, "start")} "TEXT"'),
     }
 
 

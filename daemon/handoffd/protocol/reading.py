@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.handoff import (
@@ -184,7 +185,7 @@ def _found(said: list[Claim], problems: list[Problem], expected: Expected) -> Fo
         tests=next((claim.tests for claim in said if claim.tests), None),
         failing_tests=next((claim.failing_tests for claim in said if claim.failing_tests), ()),
         files_changed=next((claim.files_changed for claim in said if claim.files_changed), ()),
-        summary=next((claim.summary for claim in said if claim.summary), None),
+        summary=next((claim.summary for claim in said if claim.summary), said[0].opening),
         commit_hash=next((claim.commit_hash for claim in said if claim.commit_hash), None),
         error="; ".join(errors) or None,
     )
@@ -260,6 +261,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     failing_tests: tuple[str, ...] = ()
     files_changed: tuple[str, ...] = ()
     summary: str | None = None
+    opening: str | None = None
+    """The first paragraph of the body: the summary where no file has one."""
     commit_hash: str | None = None
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -267,14 +270,30 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 def claim_of_handoff(pieces: Pieces) -> Claim:
     """Return what HANDOFF.md says; without front matter, what its body states outright."""
+    opening = _opening(pieces.body)
     if pieces.fields is not None:
-        return _claim(HANDOFF_FILE, pieces.fields, pieces.warnings)
+        return replace(_claim(HANDOFF_FILE, pieces.fields, pieces.warnings), opening=opening)
     reason = next((reason for phrase, reason in _PHRASES.items() if phrase in pieces.body), None)
-    if reason is None:
-        return Claim(file=HANDOFF_FILE, old_format=True, warnings=pieces.warnings)
     return Claim(
-        file=HANDOFF_FILE, old_format=True, status=Status.FAILING, reason=reason, warnings=pieces.warnings
+        file=HANDOFF_FILE, old_format=True, status=None if reason is None else Status.FAILING, reason=reason,
+        opening=opening, warnings=pieces.warnings,
     )  # fmt: skip
+
+
+_NO_PROSE = re.compile(r"#{1,6}[ \t]|```|~~~")
+_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])[ \t]+")
+
+
+def _opening(body: str) -> str | None:
+    """Return what the first paragraph, or the first item of a list, of a body says; headings are not one."""
+    found: list[str] = []
+    for line in map(str.strip, body.splitlines()):
+        begins = _ITEM.match(line)
+        if found and (not line or begins or _NO_PROSE.match(line)):
+            break
+        if any(map(str.isalnum, line)) and not _NO_PROSE.match(line):
+            found.append(line[begins.end() :] if begins else line)
+    return " ".join(found)[:MAX_SUMMARY_CHARACTERS] or None
 
 
 def claim_of_result(pieces: Pieces) -> Claim:

@@ -26,7 +26,7 @@ from handoffd.protocol.state import State, TestCounts, plain
 
 ASKED = Started(
     story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by="eve",
-    names_story=True,
+    names_story=True, heeds_words=True,
 )  # fmt: skip
 """What `start US-7` of eve's gives to the engine."""
 

@@ -67,7 +67,7 @@ class Here:
     @contextmanager
     def asked(self, *more: str) -> Iterator[Terminal]:
         """Have a person type it."""
-        with at_terminal(*self.words(*more), env=self.env) as terminal:
+        with at_terminal(*self.words(*more), env=self.env | {"COLUMNS": "300"}) as terminal:  # folds nothing
             yield terminal
 
 

@@ -46,7 +46,7 @@ def test_each_waiting_matter_has_the_time_of_its_next_notification() -> None:
     again = rfc3339(NOW + timedelta(hours=1))
     answer = waiting(again_at=again, text="a \x1b[31mreview") | {"more_waiting": 7}
 
-    head, row, *rest = notices_report(answer, whole=False)
+    head, row, *rest = notices_report(answer, 80)
 
     assert ["PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT"] == cells(head)
     assert ["shop", "–", moment(SINCE), moment(again), "a \\x1b[31mreview"] == cells(row)
@@ -58,8 +58,8 @@ def test_only_a_terminal_gets_shortened_texts() -> None:
     text = "review waits: " + "approve it, or reject it with a reason " * 5
     answer = waiting(name=None, story="US-1", since=None, text=text)
 
-    assert notices_report(answer, whole=False)[1].endswith("…")
-    assert notices_report(answer, whole=True)[1].endswith(text.rstrip())
+    assert notices_report(answer, 80)[1].endswith("…")
+    assert notices_report(answer, None)[1].endswith(text.rstrip())
 
 
 def test_notices_of_one_project(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:

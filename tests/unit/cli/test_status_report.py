@@ -228,8 +228,7 @@ def test_a_claim_is_not_shown_as_a_fact(measured: bool, said: str) -> None:
 def test_a_project_without_a_test_command_gets_a_warning() -> None:
     """When it is shown whole, and can be worked on."""
     warning = (
-        "    warning: handoffd runs no tests: agents' claims count until you set test.command in"
-        " .ai/handoffd.yaml"
+        "    warning: no tests are run: agents' claims count until you set test.command in .ai/handoffd.yaml"
     )
     bare = project_view("/srv/shop", track_view(), test_command=None)
 

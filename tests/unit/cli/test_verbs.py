@@ -49,7 +49,7 @@ def started(**more: Any) -> Started:
     """Return the start of US-2 by a release that knows every part of the answer."""
     return Started(
         story="US-2", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True,
-        names_story=True, by=ME, **more,
+        names_story=True, heeds_words=True, by=ME, **more,
     )  # fmt: skip
 
 

@@ -8,6 +8,8 @@ import pytest
 from handoffd.cli.wording import (
     called,
     columns,
+    fitting,
+    folded,
     minutes,
     moment,
     plain,
@@ -88,3 +90,43 @@ def test_colours_are_those_of_click_and_come_off_again() -> None:
     assert click.style("running", fg="green") == styled("running")
     assert click.style("failing (2)", fg="red") == styled("failing (2)")
     assert "running at \\x1b" == unstyled(styled("running") + " at \\x1b")
+
+
+# --- narrow terminals ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("    short enough", ["    short enough"]),
+        ("  warning: a text that goes on", ["  warning: a text that", "    goes on"]),
+        ("x" * 40, ["x" * 40]),
+        ("  next: handoffd start shop US-001", ["  next: handoffd start shop US-001"]),
+        ("to go on: handoffd resume shop --story US-1", ["to go on: handoffd resume shop --story US-1"]),
+        ("tests: python3 -m pytest -q   (change it)", ["tests: python3 -m pytest -q   (change it)"]),
+        ("root: /srv/a/long/path/of/shop (level 2)", ["root: /srv/a/long/path/of/shop (level 2)"]),
+        (
+            "it stopped; to go on: handoffd resume shop 'a; b' [PAUSED]",
+            ["it stopped; to go on:", "  handoffd resume shop 'a; b'", "  [PAUSED]"],
+        ),
+        ("It waits for `handoffd approve shop`.", ["It waits for", "  `handoffd approve shop`."]),
+        ("\x1b[31mred\x1b[0m and a bit wider than it", ["\x1b[31mred\x1b[0m and a bit wider than", "  it"]),
+        ("漢字漢字漢字 漢字漢字漢字", ["漢字漢字漢字", "  漢字漢字漢字"]),
+        ("theirs: line one\nand line two as it is", ["theirs: line one\nand line two as it is"]),
+    ],
+)
+def test_a_line_is_folded_between_words_and_a_command_stays_whole(line: str, shown: list[str]) -> None:
+    """So does a path; a pipe gets the line as it is."""
+    assert shown == folded([line], 24)
+    assert [line] == folded([line], None)
+
+
+def test_a_table_is_narrowed_at_its_texts_first() -> None:
+    """Then columns are left out, and then the texts are shortened further."""
+    head, row = ("STORY", "BY", "TITLE"), ("US-001", "mei", "t" * 60)
+    whole = fitting(head, [row], ("BY",), None, text=("TITLE",))
+    assert whole == fitting(head, [row], ("BY",), 80, text=("TITLE",))
+    assert ["US-001", "mei", f"{'t' * 26}…"] == fitting(head, [row], ("BY",), 40, text=("TITLE",))[1].split()
+    narrow = fitting(head, [row], ("BY",), 32, text=("TITLE",))
+    assert ["STORY   TITLE", f"US-001  {'t' * 23}…", "Not on this screen: BY"] == narrow
+    assert f"US-001  {'t' * 13}…" == fitting(head, [row], ("BY",), 22, text=("TITLE",))[1]
+    path = fitting(("ROOT",), [("/srv/projects/of/mine/shop",)], (), 12, text=("ROOT",))
+    assert ["ROOT", "…f/mine/shop"] == path

@@ -242,10 +242,68 @@ def test_every_story_of_a_start_is_looked_at_and_the_advice_is_taken() -> None:
     assert "handoffd start {project} US-8 --queue --edit" == refusal(play).next_command
 
 
+# --- words without quotes ------------------------------------------------------------------------------
+def words(*names: str, **more: Any) -> Started:
+    """Return the start of these names, of which no file says anything."""
+    facts: dict[str, Any] = {
+        "undescribed": names, "heeds_undescribed": True, "heeds_words": True, "names_story": True,
+    }  # fmt: skip
+    return Started(story=names[0], then=names[1:], **facts | more)
+
+
+@pytest.mark.parametrize(
+    ("names", "track"),
+    [
+        ("Add dark mode", FRESH),
+        ("Add OAuth2 logins.", track_at("impl")),
+        ("Add dark mode", track_at("bootstrap", story=None, ledger=Ledger())),
+        ("US-8 dark mode", FRESH),
+    ],
+)
+def test_a_text_whose_quotes_were_forgotten_is_refused(names: str, track: Any) -> None:
+    """At any level, before the bootstrap, too; by force they are ids."""
+    play = Playbook(track).refused(words(*names.split(), bootstrapped=False, automatic=False), "UNQUOTED")
+    assert "handoffd start {project} TEXT" == refusal(play).next_command
+    assert f"a text needs quotes; if they are ids: handoffd start {{project}} {names} --force" in (
+        refusal(play).message
+    )
+    assert track == play.track
+
+
+@pytest.mark.parametrize(
+    "names", ["US-8 US-9", "013 014", "dark-mode gift-cards", "dark-mode refunds", "login US-9", "v2 beta"]
+)
+def test_ids_are_none(names: str) -> None:
+    """They have a number, or are words joined by a sign; one mere word is an id."""
+    fresh = track_at("bootstrap", story=None, ledger=Ledger())
+    Playbook(fresh).given(words(*names.split(), bootstrapped=False)).expect(result="accepted")
+
+
+def test_words_that_the_project_knows_are_ids() -> None:
+    """Waiting ones, and ones that a file describes; with a text, one word is the id of that."""
+    ledger = Ledger(stories_done=("US-1",), backlog=(Queued(story="refunds"),), texts={"refunds": CARDS})
+    track = track_at("bootstrap", story=None, ledger=ledger)
+    for event in (words("login", "refunds", force=True), words("login", "cards", undescribed=())):
+        Playbook(track).given(event).expect(result="accepted")
+    with_text = Playbook(track).given(words("login", "cards", described=DARK, heeds_undescribed=False))
+    with_text.expect(result="accepted")
+    assert not any("quotes" in one for one in warnings(with_text))
+
+
+def test_elsewhere_unknown_words_are_warned_of() -> None:
+    """A script may have such ids; an event of an older release is replayed without."""
+    fresh = track_at("bootstrap", story=None, ledger=Ledger())
+    asked = words("login", "logout", bootstrapped=False, heeds_undescribed=False)
+    said = "login, logout would be stories, and nothing is known of them: a text needs quotes"
+    assert (said,) == warnings(Playbook(fresh).given(asked))
+    older = words("login", "logout", bootstrapped=False, heeds_words=False)
+    assert () == warnings(Playbook(fresh).given(older))
+
+
 # --- stories for the backlog ----------------------------------------------------------------------------
 def imported(*stories: NewStory, **more: Any) -> BacklogAdded:
     """Return the import of stories."""
-    return BacklogAdded(stories=stories, **more)
+    return BacklogAdded(stories=stories, first_texts=True, **more)
 
 
 def outcomes(play: Playbook) -> list[tuple[str, str]]:
@@ -306,6 +364,59 @@ def test_a_repeated_import_adds_nothing_twice() -> None:
     play.given(Continued()).expect(story="US-3")
     given(play, imported(new(DARK), new(story_text("Refunds", "Refunds", "https://x.org/2"))))
     assert [("US-3", "known"), ("US-5", "added")] == outcomes(play)
+
+
+@pytest.mark.parametrize(
+    "track",
+    [
+        track_at("impl", story="US-9"),
+        track_at("impl", story="US-9", status=Status.NEEDS_HUMAN, ledger=Ledger(closed=True)),
+        track_at("bootstrap", story=None, ledger=Ledger(stories_done=("US-9",))),
+        track_at("impl", ledger=Ledger(backlog=(Queued(story="US-9"),))),
+    ],
+    ids=["in flight", "aborted", "done", "waiting"],
+)
+def test_a_known_story_without_a_text_takes_its_first(track: Any) -> None:
+    """Wherever it is; it is not queued again, and can be started with it."""
+    waiting = track.ledger.backlog
+    play = given(Playbook(track), imported(new(DARK, "US-9")))
+    assert [("US-9", "changed")] == outcomes(play)
+    assert (DARK, waiting) == (text_of(play.ledger, "US-9"), play.ledger.backlog)
+    assert "0 stories added to the backlog, 1 text changed" == play.decision.why
+    assert () == warnings(play)
+    assert [("US-9", "known")] == outcomes(given(play, imported(new(DARK, "US-9"))))
+
+
+def test_an_import_of_an_older_release_is_replayed_as_it_was_decided() -> None:
+    """It gave a known story no text, and warned of nothing."""
+    play = given(Playbook(track_at("impl", story="US-9")), BacklogAdded(stories=(new(DARK, "US-9"),)))
+    assert ([("US-9", "known")], (), {}) == (outcomes(play), warnings(play), texts(play))
+
+
+def test_an_aborted_story_starts_with_the_text_of_an_import() -> None:
+    """It is refused as one that nothing describes before."""
+    play = Playbook(FRESH).given(Started(story="US-9")).given(Aborted())
+    play.refused(ASKED, "UNDESCRIBED")
+    given(play, imported(new(DARK, "US-9"))).given(ASKED).expect(result="accepted", story="US-9")
+
+
+def test_a_text_that_is_not_taken_is_reported() -> None:
+    """Of a story that has one and no longer waits, and of one that began in a clone of its own."""
+    ledger = Ledger(stories_done=("US-1", "US-2"), texts={"US-1": DARK}, beside=(Queued(story="US-3"),))
+    play = Playbook(track_at("bootstrap", story=None, ledger=ledger))
+    given(play, imported(new(CARDS, "US-1"), new(story_text("Refunds"), "US-3")))
+    assert [("US-1", "known"), ("US-3", "known")] == outcomes(play)
+    assert (
+        "US-3: text not taken: the story began without it, in a clone of its own; add it with `note`",
+        "US-1: text not taken: only a story that still waits takes another",
+    ) == warnings(play)
+    assert ledger == play.ledger
+
+
+def warnings(play: Playbook) -> tuple[str, ...]:
+    """Return the warnings of an answer."""
+    assert isinstance(play.decision.result, Accepted)
+    return play.decision.result.warnings
 
 
 def test_the_same_title_twice_is_one_story() -> None:

@@ -193,7 +193,9 @@ def test_a_gate_behind_the_code_stops_it_later() -> None:
     """By then there is code to decide about."""
     night = planned(project("US-1", rules=AFTER))
     assert not night.gated
-    assert ("acceptance", False) == (only(night).step, only(night).before_code)
+    stop = only(night)
+    assert ("acceptance", False, True) == (stop.step, stop.before_code, stop.may_wait)
+    assert "handoffd rules show shop" == stop.command
     assert "verify" == night.stories[0].steps[-1].step
 
 

@@ -39,6 +39,14 @@ def test_a_review_of_more_files_of_the_protocol_is_longer(tmp_path: Path, langua
         assert all(keyword in made.prompt for made in (bare, some, whole)), keyword
 
 
+@pytest.mark.parametrize("language", ["en", "zh-TW"])
+def test_a_new_story_is_started_by_its_text(tmp_path: Path, language: Language) -> None:
+    """Its id is the project's next number, which the agent need not guess."""
+    write(tmp_path, "PROJECT_MEMORY.md", "## ISSUES\n\n- [ ] the tax is wrong\n")
+    for made in (review(str(tmp_path), language), triage(str(tmp_path), language)):
+        assert f'`handoffd start {tmp_path} "TEXT"`' in made.prompt
+
+
 @pytest.mark.parametrize("content", hostile_states())
 def test_a_review_of_a_broken_project_is_a_review(tmp_path: Path, content: bytes) -> None:
     """It shall find the invalid files."""

@@ -67,6 +67,32 @@ def front(**fields: Any) -> bytes:
     return ("---\n" + "".join(f"{key}: {value}\n" for key, value in fields.items()) + "---\n").encode()
 
 
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        ("# Next session\n\nFinish the\nrounding.\n\nThen rest.", "Finish the rounding."),
+        ("## Done\n- The toggle **works**\n- and its test\n", "The toggle **works**"),
+        ("1. First\n2. Second", "First"),
+        ("```\n$ make\n```", "$ make"),
+        ("# Done\n\n---\n\n...\n", None),
+        ("", None),
+    ],
+)
+def test_without_a_summary_the_body_says_what_was_done(body: str, summary: str | None) -> None:
+    """Its first paragraph or item; a summary in either file goes before it."""
+    assert summary == found(front(status="pass") + body.encode()).handoff.summary
+    if body:
+        assert summary == found(body.encode()).handoff.summary
+    assert "mine" == found(front(summary="mine") + body.encode()).handoff.summary
+    assert "theirs" == found(front(status="pass") + body.encode(), b"summary: theirs").handoff.summary
+
+
+def test_a_body_without_an_end_makes_a_summary_that_has_one() -> None:
+    """It is cut as any other."""
+    handoff = found(front(status="pass") + b"x" * 60_000).handoff
+    assert MAX_SUMMARY_CHARACTERS == len(handoff.summary or "")
+
+
 # --- whole files --------------------------------------------------------------------------------------
 def test_block_lists() -> None:
     """Every field of a full front matter arrives."""

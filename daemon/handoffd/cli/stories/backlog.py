@@ -9,10 +9,10 @@ from typing import Final
 import click
 
 from handoffd.api.verbs import VERBS
-from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
 from handoffd.cli.stories.imports import import_
 from handoffd.cli.verbs import verb_command
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
+from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, say
@@ -21,17 +21,20 @@ from handoffd.errors import Json, NotFound
 # --- for people ----------------------------------------------------------------------------------------
 
 _HEAD: Final = ("", "STORY", "PRIORITY", "SIZE", "ASKED FOR", "BY", "STARTS", "TITLE")
+_TEXT: Final = ("TITLE", "STARTS", "STORY")
+_SPARE: Final = ("ASKED FOR", "BY", "SIZE")
+"""Columns to shorten and to leave out on a narrow screen, the least important first."""
 _WIDTH: Final = 100
 
 
-def report(answer: Json) -> list[str]:
-    """Return the lines for an answer of `GET /v1/backlog`."""
+def report(answer: Json, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/backlog`, at most `width` columns wide (None: any)."""
     lines, named = [f"{plain(answer['name'])}: {_now(answer)}"], answer | {"called": answer["name"]}
     stories = answer["stories"]
     if stories:
         rows = [_row(one, answer["next_story"]) for one in stories]
-        titled = any(row[-1] for row in rows)
-        lines += table(_HEAD, rows) if titled else table(_HEAD[:-1], [row[:-1] for row in rows])
+        shown = len(_HEAD) if any(row[-1] for row in rows) else len(_HEAD) - 1
+        lines += fitting(_HEAD[:shown], [row[:shown] for row in rows], _SPARE, width, text=_TEXT)
     else:
         adding = by_name(command_for(answer["project"], "start", "STORY", "STORY"), named)
         lines.append(f"No story waits: {plain(adding)}")
@@ -118,7 +121,7 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
     else:
-        click.echo("\n".join(report(answer.json)))
+        print_lines(report(answer.json, screen_width()))
 
 
 for _verb in ("backlog_move", "backlog_edit", "backlog_remove", "backlog_auto"):

@@ -22,10 +22,19 @@ from typing import Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.verbs import report, way_back
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table, terminal_text, wants_colour
+from handoffd.cli.wording import (
+    fitting,
+    moment,
+    no_daemon,
+    plain,
+    shorten,
+    table,
+    terminal_text,
+    wants_colour,
+)
 from handoffd.engine.wording import (
     command_for,
     cost_of,
@@ -68,7 +77,7 @@ def gate(
         print_json(answer.json)
         return
     lines = listed(answer.json) if project is None else screen(answer.json)
-    click.echo("\n".join([*lines, *([] if answer.daemon else ["", no_daemon()])]))
+    print_lines([*lines, *([] if answer.daemon else ["", no_daemon()])])
     if project is not None and not no_keys and sys.stdin.isatty() and sys.stdout.isatty():
         Keys(place, answer.json).run()
 
@@ -77,7 +86,8 @@ def listed(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/gates`; the commands name the projects."""
     if not answer["gates"]:
         return ["No project waits at a gate."]
-    return table(("STORY", "GATE", "SINCE", "LOOK AT IT"), [_row(one) for one in answer["gates"]])
+    rows = [_row(one) for one in answer["gates"]]
+    return fitting(("STORY", "GATE", "SINCE", "LOOK AT IT"), rows, (), WIDTH, text=("STORY",))
 
 
 _TITLE, _STEP = 28, 12

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, print_lines
 from handoffd.cli.stories.sources import STDIN, read_text
-from handoffd.cli.wording import no_daemon, plain, shorten, table
+from handoffd.cli.wording import fitting, no_daemon, plain, screen_width, shorten
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import give
@@ -49,15 +49,17 @@ def import_(place: Place, words: tuple[str, ...], dry_run: bool, as_json: bool) 
         print_json(answer.json)
     else:
         closing = [] if answer.daemon or failed else [no_daemon()]
-        click.echo(
-            "\n".join([*report(answer.json, dry_run=words[-1] if dry_run else None), *closing]), err=failed
-        )
+        lines = report(answer.json, dry_run=words[-1] if dry_run else None, width=screen_width())
+        print_lines([*lines, *closing], err=failed)
     if failed:
         click.get_current_context().exit(1)
 
 
-def report(answer: Json, *, dry_run: str | None = None) -> list[str]:
-    """Return the lines for an answer of `POST /v1/verbs/backlog_import`; `dry_run`: only of that file."""
+def report(answer: Json, *, dry_run: str | None = None, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `POST /v1/verbs/backlog_import`; `dry_run`: only of that file.
+
+    The table has at most `width` columns (None: any).
+    """
     following = answer.get("next_command")
     if answer["type"] == "error":
         lines = [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
@@ -66,7 +68,8 @@ def report(answer: Json, *, dry_run: str | None = None) -> list[str]:
         rows = [
             [_OUTCOMES[one["outcome"]], plain(one["story"]), shorten(one["title"], 80)] for one in stories
         ]
-        lines = [*table(("", "STORY", "TITLE"), rows), plain(answer["message"])]
+        lines = [*fitting(("", "STORY", "TITLE"), rows, (), width, text=("TITLE",)), plain(answer["message"])]
+        lines += [f"  warning: {plain(one)}" for one in answer.get("warnings", ())]  # older daemons send none
         following = command_for(answer["project"], "backlog")
         if dry_run:
             following = (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from shlex import quote
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from shlex import join, quote
 from typing import Any, Final
 
 import click
@@ -22,7 +23,7 @@ from handoffd.cli.verbs import complete_words, give_verb, names_project, option_
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, ask
-from handoffd.errors import HandoffdError, Json, Refused
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.protocol.story_text import WrittenStory, story_in
 
 _SPEC: Final = VERBS["start"]
@@ -110,18 +111,35 @@ def _start(
         raise click.UsageError(f"{needed.name.upper()} is missing: {needed.help}")
     given = _arguments(stories, written, options)
     alone = words[0] if said.project is None and len(words) == 1 and written is None else None
-    answer = _given(place, said.project, given, alone, draft)
+    with _advising_quotes(said):
+        answer = _given(place, said.project, given, alone, draft)
+    if answer.json.get("code") == "UNQUOTED":
+        _lead_on(answer.json, quote(" ".join(stories)))
     if written is not None:
         _lead_on(answer.json, f"--file {quote(file)}" if file is not None else " ".join(said.texts))
     say(answer, as_json)
 
 
+@contextmanager
+def _advising_quotes(said: StartWords) -> Iterator[None]:
+    """Advise quotes where words are refused, as ids or as a project, that may be a text without them."""
+    try:
+        yield
+    except HandoffdError as error:
+        words, project = said.stories, () if said.project is None else (said.project,)
+        if len(words) > 1 and error.code == "INVALID_STORY":
+            error.hint = join(("handoffd", "start", *project, " ".join(words)))
+        elif len(words) > 1 and error.code == NotFound.default_code and "".join((*project, *words)).isalpha():
+            error.hint = join(("handoffd", "start", " ".join((*project, *words))))
+        raise
+
+
 def _lead_on(answer: Json, source: str) -> None:
-    """Complete the next command: after a refusal with the source of a text that was too long to repeat."""
+    """Complete the next command: after a refusal with the text, or the source of one too long to repeat."""
     following = answer.get("next_command")
     if answer["type"] == "accepted" and not following:
         answer["next_command"] = command_for(answer["project"], "status", "--watch")
-    elif answer["type"] == "error" and following and source.startswith("-"):
+    elif answer["type"] == "error" and following and source.startswith(("-", "'")):
         answer["next_command"] = following.replace(" TEXT", f" {source}")
 
 

@@ -52,6 +52,7 @@ def test_a_folder_reaches_the_project_in_the_order_of_its_names(
             AskedFor(story="GC-1", title="Gift cards", outcome="known"),
             AskedFor(story="US-4", title="\x1b[2Jrefunds", outcome="added"),
         ),
+        warnings=("GC-1: text not taken",),
     )  # fmt: skip
     said = handoffd("backlog", "import", "shop", str(folder))
 
@@ -68,6 +69,7 @@ def test_a_folder_reaches_the_project_in_the_order_of_its_names(
     assert "\x1b" not in said.out
     assert [
         "1 story added to the backlog, 1 known already",
+        "  warning: GC-1: text not taken",
         "  next: handoffd backlog /srv/shop",
     ] == said.lines[3:]
 

@@ -137,6 +137,45 @@ def test_words_that_do_not_fit_are_usage_errors(
     assert [] == control.supervision.given
 
 
+@pytest.mark.parametrize(
+    ("words", "following"),
+    [
+        ("shop Add dark mode", "handoffd start shop 'Add dark mode' --queue"),
+        ("shop Add and Add", "handoffd start shop 'Add and Add' --queue"),
+    ],
+)
+def test_a_text_without_quotes_is_typed_again_with_them(
+    control: Controlled, handoffd: Commands, words: str, following: str
+) -> None:
+    """As it was typed; the daemon has only its words, as ids."""
+    control.supervision.answer = Refusal(
+        code="UNQUOTED", message="a text needs quotes", caller_instruction="x",
+        next_command="handoffd start {project} TEXT --queue",
+    )  # fmt: skip
+    told = handoffd("start", *words.split(), "--queue")
+    assert (1, f"  next: {following}") == (told.code, told.err.replace("/srv/shop", "shop").splitlines()[-1])
+    assert given(control).heeds_words
+
+
+@pytest.mark.parametrize(
+    ("words", "following"),
+    [
+        ("shop Add a toggle, please", "handoffd start shop 'Add a toggle, please'"),
+        ("Add dark mode", "handoffd start 'Add dark mode'"),
+        ("shpo US-1 US-2", "handoffd projects"),
+        ("shpo dark-mode", "handoffd projects"),
+        ("shop US/2", "handoffd start shop STORY"),
+    ],
+)
+def test_words_that_cannot_be_ids_or_a_project_are_advised_quotes(
+    control: Controlled, handoffd: Commands, words: str, following: str
+) -> None:
+    """But for what may be a typing error in one."""
+    told = handoffd("start", *words.split())
+    assert f"  next: {following}" == told.err.splitlines()[-1]
+    assert [] == control.supervision.given
+
+
 # --- files ------------------------------------------------------------------------------------------------
 def test_a_file_may_say_the_id_and_what_options_say(
     control: Controlled, handoffd: Commands, here: Path
