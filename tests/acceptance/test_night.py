@@ -244,6 +244,13 @@ def test_a_test_of_go_is_counted_and_called_by_its_package(night: Night) -> None
     )
     assert "pass claimed, but 1 test fails: example.com/pump::Test302" == failed["why"]
     assert ("9 pass, 0 fail", "1 pass, 1 fail") == (false["claimed"], false["measured"])
+    shown = night.said("show", failed["run"])
+    assert (9, 1) == (shown["handoff"]["tests"]["pass"], shown["run"]["tests"]["fail"])
+    assert (1, 0) == (shown["before"]["pass"], shown["before"]["fail"])
+    ran = {one["what"]: (one["code"], one["argv"]) for one in shown["commands"]}
+    assert (0, 1) == (ran["executor"][0], ran["tests"][0])
+    assert ["test", "-json"] == [word for word in ran["tests"][1] if word in {"test", "-json"}]
+    assert ("advanced", "checks_finished") == (shown["events"][0]["kind"], shown["events"][-1]["kind"])
 
 
 @EACH

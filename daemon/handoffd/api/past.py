@@ -26,6 +26,7 @@ from handoffd.api.answers import (
     EventsAnswer,
     HistoryEvent,
     HistoryGap,
+    Run,
     RunsAnswer,
     UsageCounts,
 )
@@ -34,14 +35,22 @@ from handoffd.api.ports import Supervision
 from handoffd.clock import Clock
 from handoffd.engine.run import Moment, Usage
 from handoffd.engine.views import TrackView, Whereabouts
-from handoffd.errors import HandoffdError, Refused
+from handoffd.engine.wording import shortened
+from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
+from handoffd.execute import evidence
+from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
+from handoffd.execute.run import recorded
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.history import StoredStory
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Part, UsageSum
+from handoffd.journal.records import Part, StoredRun, UsageSum
+from handoffd.protocol.state import TestCounts
 
+_MOST_EVENTS_OF_RUN: Final = 200
+_MOST_OF_WORD: Final = 300
+"""Characters of a word of a command: some agents have their prompt there."""
 MOST_PLACES: Final = 20
 MOST_TITLES: Final = 200
 PLACES_S: Final = 3.0
@@ -117,6 +126,42 @@ class UsageAnswer(Struct, frozen=True, kw_only=True):
     by: str
     rows: list[UsageRow]
     total: UsageRow
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A program that the daemon had run for an attempt: the executor, or a check.
+
+    `what`: `executor`, `baseline`, `tests`, `rest`, `second` or `post`. Of one that has ended, `code` or
+    `signal` is set, but for one that was `lost`. `sandbox` is the level that held it.
+    """
+
+    what: str
+    argv: tuple[str, ...]
+    folder: str
+    code: int | None
+    signal: int | None
+    by: str | None
+    """Who ended it: `itself`, `deadline`, `stop`, `lost` or `outside`."""
+    seconds: float | None
+    sandbox: str | None
+
+
+class RunAnswer(Struct, frozen=True, kw_only=True):
+    """All that is kept of one attempt. What is not known, or not kept any more, is null."""
+
+    run: Run
+    handoff: dict[str, Any] | None
+    """What its hand-off said: a claim."""
+    untouched: tuple[str, ...]
+    """Files that it says it has changed, and that are as they were."""
+    changed: dict[str, Any] | None
+    """What its step had changed by its end, as measured."""
+    before: TestCounts | None
+    """The tests before the story."""
+    post_check: dict[str, Any] | None
+    commands: tuple[Command, ...]
+    events: tuple[HistoryEvent, ...]
+    """What was decided about it, oldest first."""
 
 
 class Narrowed(TypedDict, total=False):
@@ -211,6 +256,34 @@ class Past:
             )
         return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
 
+    async def run(self, run: str) -> RunAnswer:
+        """Return all that is kept of one attempt. Raises NotFound."""
+        found = await self.journal.runs(limit=1, part=Part(run=run))
+        if not found:
+            raise NotFound(f"{run[:80]!r} is not the id of a run", hint="handoffd runs")
+        (stored,), names = found, self.names()
+        part = Part(project=stored.key.project, run=run, since=stored.decided_at)
+        events = await self.journal.events(limit=_MOST_EVENTS_OF_RUN, part=part)
+        told = {event.kind: event.event for event in events}
+        ended = told.get("executor_exited") or told.get("handoff_arrived") or {}
+        used = self._supervision.usage().get(run)
+        return RunAnswer(
+            run=run_answer(stored, names, used),
+            handoff=(ended.get("reading") or {}).get("handoff"),
+            untouched=tuple(ended.get("untouched") or ()),
+            changed=ended.get("wrote"),
+            before=await self._tests_before(stored),
+            post_check=(told.get("checks_finished") or {}).get("post_check"),
+            commands=await to_thread.run_sync(commands_of, self._runs_dir, run),
+            events=tuple(event_answer(event, names) for event in events),
+        )
+
+    async def _tests_before(self, run: StoredRun) -> TestCounts | None:
+        body = await self.journal.load_baseline(run.key, run.story)
+        with suppress(StoreError):
+            return None if body is None else evidence.decode(body).counts
+        return None
+
     def _noted_usage(self, runs: list[str]) -> Mapping[str, Usage]:
         """Return the usage of runs that a daemon saved last."""
         return {run: noted(self._runs_dir / run).seen.usage for run in runs}
@@ -274,6 +347,21 @@ class Past:
         sums = await self.journal.usage(group, since=begin, project=root)
         rows, total = usage_report(sums, group, self.names())
         return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
+
+
+def commands_of(runs_dir: Path, run: str) -> tuple[Command, ...]:
+    """Return the programs of an attempt whose records are kept, the executor first. Blocks."""
+    found = ((name, recorded(runs_dir / name)) for name in runs_of(run))
+    return tuple(
+        Command(
+            what=name.removeprefix(run).split(".")[1] if name != run else "executor",
+            argv=tuple(shortened(word, _MOST_OF_WORD) for word in spec.argv), folder=spec.cwd,
+            code=None if end is None else end.code, signal=None if end is None else end.signal,
+            by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),
+            sandbox=None if start is None else start.sandbox or "off",
+        )
+        for name, (spec, start, end) in ((name, one) for name, one in found if one is not None)
+    )  # fmt: skip
 
 
 def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> ToldStory:

@@ -114,6 +114,7 @@ _MORNING: Final = UrlParameter(
     pattern="^(([01][0-9]|2[0-3]):[0-5][0-9]|([1-9]|[1-3][0-9]|4[0-8])h)$",
 )
 _OF_STORY: Final = UrlParameter(name="story", help="the id of a story; all without it")
+_RUN: Final = UrlParameter(name="run", help="the id of an attempt, as `runs` lists it", required=True)
 _PART: Final = (
     _OF_STORY,
     UrlParameter(name="step", help="the name of a step; all without it"),
@@ -192,6 +193,10 @@ _QUESTIONS: Final = (
     Question(
         name="runs", help="The latest dispatches, newest first: as `runs --json`.",
         parameters=(PROJECT, *_PART, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
+    ),
+    Question(
+        name="run", help="All that is kept of one attempt: as `show --json`.",
+        parameters=(_RUN,), ask=Reads.run, hint="handoffd show RUN",
     ),
     Question(
         name="report",

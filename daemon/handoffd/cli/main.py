@@ -94,6 +94,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of a given run."),
     "events": ("handoffd.cli.log:events", "Print each decision and its cause; follow with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
+    "show": (
+        "handoffd.cli.runs:show",
+        "Show one attempt: its commands, what it claimed, what was measured.",
+    ),
     "report": (
         "handoffd.cli.runs:report",
         "Report what happened overnight, what needs you, and what goes on.",
@@ -146,8 +150,8 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look, and change nothing": (
-        "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "events", "snapshots",
-        "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
+        "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "show", "events",
+        "snapshots", "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
     ),
     "Start and steer work": (
         "start", "custom", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",
@@ -237,6 +241,7 @@ schedule shop
 log shop --follow
 events shop --follow
 runs shop --limit 5
+show 20260928T021503-1f2e3d4c
 report --since yesterday
 tonight --until 07:30
 stories --since yesterday

@@ -1,10 +1,10 @@
-"""What has happened: `handoffd report` on a night, `runs`, `stories`; `usage`: tokens and cost summed up."""
+"""What has happened: `handoffd report` on a night, `runs`, `show` one, `stories`; `usage`: what that cost."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -30,7 +30,7 @@ from handoffd.cli.wording import (
     styled,
     used,
 )
-from handoffd.engine.wording import counted
+from handoffd.engine.wording import counted, counts_in_words
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask
 
@@ -89,6 +89,125 @@ def _took(run: dict[str, Any]) -> tuple[str, str]:
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
     return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)
+
+
+# --- one attempt --------------------------------------------------------------------------------------
+_COMMANDS_HEAD: Final = ("RAN", "ENDED", "SECONDS", "COMMAND")
+_MOST_NAMED: Final = 10
+
+
+@click.command()
+@click.argument("run")
+@json_option
+@click.pass_obj
+def show(place: Place, /, run: str, as_json: bool) -> None:
+    """Show all that is kept of one attempt: what it claimed, what was measured, and what followed.
+
+    RUN is its id, as `handoffd runs` lists it.
+    """
+    answer = ask(place, "run", run=run)
+    if as_json:
+        print_json(answer.json)
+        return
+    print_lines(list(run_report(answer.json)))
+
+
+def run_report(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines for an answer of `GET /v1/run`."""
+    run = found["run"]
+    ended = styled(run["result"] or "running")
+    whose = f"{called(run)} {plain(run['story'] or '–')}"
+    yield f"{whose}, {plain(run['step'])}, attempt {run['attempt']}: {ended}"
+    if run["why"]:
+        yield f"why: {plain(run['why'])}"
+    yield from _executed(found)
+    yield from _claimed(found)
+    yield from _measured(found)
+    if found["commands"]:
+        rows = [
+            [one["what"], _end_of(one), _seconds(one["seconds"]), plain(" ".join(one["argv"]))]
+            for one in found["commands"]
+        ]
+        yield from ("", *fitting(_COMMANDS_HEAD, rows, (), screen_width(), text=("COMMAND",)))
+    if found["events"]:
+        yield ""
+        told = ((event["at"], event["what"].replace(run["run"], "it")) for event in found["events"])
+        yield from (f"{moment(at)}  {plain(what)}" for at, what in told)
+    yield f"next: handoffd log {run['run']}"
+
+
+def _executed(found: dict[str, Any]) -> Iterator[str]:
+    """Yield who made the attempt, when, in which sandbox, and for how much."""
+    run = found["run"]
+    model = f" ({plain(run['model'])})" if run["model"] else ""
+    ends = f" to {moment(run['ended_at'])}" if run["ended_at"] else ""
+    when = f", {moment(run['started_at'])}{ends}" if run["started_at"] else ""
+    held = next((one["sandbox"] for one in found["commands"] if one["what"] == "executor"), None)
+    yield f"executor: {plain(run['executor'])}{model}{when}; sandbox: {held or 'unknown'}"
+    if run["usage"]:
+        tokens, cost = used(run["usage"])
+        yield f"used: {tokens} tokens, cost {cost}"
+
+
+def _claimed(found: dict[str, Any]) -> Iterator[str]:
+    """Yield what the hand-off said, and which of it is not so."""
+    said = found["handoff"]
+    if said is None:
+        return
+    reason = f" ({plain(said['reason'])})" if said.get("reason") else ""
+    tests = f"; tests: {counts_in_words(said['tests'])}" if said.get("tests") else ""
+    yield f"claimed: {plain(said.get('status') or 'nothing')}{reason}{tests}"
+    if said.get("summary"):
+        yield f"  {plain(said['summary'])}"
+    if found["untouched"]:
+        yield f"  it did not change: {_named(found['untouched'])}"
+
+
+def _measured(found: dict[str, Any]) -> Iterator[str]:
+    """Yield what the daemon has found: tests, checks, and which files were changed."""
+    tests, check, changed = found["run"]["tests"], found["post_check"], found["changed"]
+    before = f"; before the story: {counts_in_words(found['before'])}" if found["before"] else ""
+    if tests:
+        told = counts_in_words(tests) if tests["verified"] else "only an exit code is known"
+        yield f"measured: {plain(tests['fault'] or told)}{before}"
+        yield from (f"  {word}: {_named(tests[key])}" for key, word in _LISTED if tests[key])
+        yield from (f"  {plain(tests[key])}" for key in ("unproven", "note") if tests.get(key))
+    elif not check and found["run"]["result"]:
+        yield f"measured: nothing, no check was run{before}"
+    if check:
+        ended = "did not end in time" if check["timed_out"] else "passed" if check["passed"] else "failed"
+        yield f"post_check: {plain(check['fault'] or ended)}"
+    if changed:
+        strays = (
+            f", {changed['strays']} of them outside of what the step may write" if changed["strays"] else ""
+        )
+        yield f"changed: {plain(changed['unknown'] or counted(changed['count'], 'file'))}{strays}"
+        yield from (f"  {word}: {_named(changed[key])}" for key, word in _CHANGED if changed[key])
+
+
+_LISTED: Final = (("failing", "failing"), ("regressed", "passed before"))
+_CHANGED: Final = (("outside", "outside"), ("reverted", "put back"), ("files", "files"))
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(map(plain, names[:_MOST_NAMED]))}{more}"
+
+
+_ENDED_BY: Final = {"deadline": "timeout", "stop": "stopped", "outside": "killed"}
+
+
+def _end_of(one: dict[str, Any]) -> str:
+    """Return how a program has ended, in a word or two."""
+    if one["by"] is None:
+        return "runs"
+    if one["by"] != "itself":
+        return _ENDED_BY.get(one["by"], "lost")
+    return f"exit {one['code']}" if one["signal"] is None else f"signal {one['signal']}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.1f}"
 
 
 # --- report ------------------------------------------------------------------------------------------

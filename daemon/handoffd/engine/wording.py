@@ -189,7 +189,7 @@ def scope_of(changes: Json) -> str:
 def tests_of(tests: Json) -> Iterator[str]:
     """Yield the counts of tests before, claimed and measured, and what is wrong with them."""
     known = [(word, tests[word]) for word in ("before", "claimed", "measured") if tests[word] is not None]
-    told = [f"{word}: {_counted(counts)}" for word, counts in known]
+    told = [f"{word}: {counts_in_words(counts)}" for word, counts in known]
     if tests["verified"] is False:
         ended = "failed" if tests["failing"] else "succeeded"
         told.append(f"measured: the test command {ended}, and only its exit code is known")
@@ -201,7 +201,8 @@ def tests_of(tests: Json) -> Iterator[str]:
 _TEST_WORDS = {"fail": "failed", "skip": "skipped"}
 
 
-def _counted(counts: Json) -> str:
+def counts_in_words(counts: Json) -> str:
+    """Return the counts of a test run: `3 passed, 1 failed`."""
     others = [f"{counts[key]} {word}" for key, word in _TEST_WORDS.items() if counts.get(key)]
     return ", ".join([f"{counts.get('pass', 0)} passed", *others])
 

@@ -51,6 +51,7 @@ from handoffd.execute.reports.report import (
     exit_report,
     unusable,
 )
+from handoffd.protocol.state import TestCounts
 from handoffd.settings.model import TestSettings
 
 MAX_EXCLUDED = 50
@@ -277,6 +278,13 @@ class Baseline(Struct, frozen=True, kw_only=True):
     unnamed_failure: str | None = None
     red: dict[str, Red] = field(default_factory=dict)
     """What the story's red steps have left, by the dispatch that left it."""
+
+    @property
+    def counts(self) -> TestCounts:
+        """How many of the tests passed, failed and were skipped."""
+        values = list(self.results.values())
+        failed = values.count("failed") + values.count("error") + len(self.unloadable)
+        return TestCounts(passed=values.count("passed"), failed=failed, skipped=values.count("skipped"))
 
     def with_red(self, dispatch: str, red: Red, before: str | None) -> Baseline:
         """Return it after a red step; of earlier ones, only what `before` has left still counts."""

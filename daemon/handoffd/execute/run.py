@@ -190,6 +190,15 @@ def adopt(run_dir: Path) -> Run | base.ExitRecord | None:
     return _exit_record(run_dir)
 
 
+def recorded(run_dir: Path) -> tuple[base.RunSpec, base.StartRecord | None, base.ExitRecord | None] | None:
+    """Return the records of a run, as far as there are any; None of one that was never prepared. Blocks."""
+    spec = _record(run_dir, base.SPEC, base.RunSpec)
+    if spec is None:
+        return None
+    start, end = _record(run_dir, base.START, base.StartRecord), _record(run_dir, base.EXIT, base.ExitRecord)
+    return spec, start, end
+
+
 def _record(run_dir: Path, name: str, cls: type[Record]) -> Record | None:
     """Return the record `name`, or None if it is missing or damaged.
 

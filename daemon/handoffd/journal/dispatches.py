@@ -226,6 +226,7 @@ _OF_PART: Final = {
     "step": "step = :step",
     "since": "decided_at >= :since",
     "until": "decided_at < :until",
+    "run": "id = :run",
 }
 
 

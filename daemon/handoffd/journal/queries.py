@@ -271,6 +271,7 @@ def of_events(db: sqlite3.Connection, part: Part) -> str:
         "step": ":step IN (step_before, step_after)",
         "kind": "kind = :kind",
         "story": _about_story(db),
+        "run": "iif(json_valid(event), event ->> '$.dispatch', NULL) = :run",
     }
     return " AND ".join(["1", *(told[name] for name, value in named(part).items() if value is not None)])
 
@@ -279,7 +280,8 @@ def named(part: Part) -> dict[str, Any]:
     """Return the values of a part for a question, by name."""
     bounds = {"since": part.since, "until": part.until}
     times = {name: None if at is None else moment(at) for name, at in bounds.items()}
-    return {"project": part.project, "story": part.story, "step": part.step, "kind": part.kind, **times}
+    told = {name: getattr(part, name) for name in ("project", "story", "step", "kind", "run")}
+    return {**told, **times}
 
 
 STORY_GUESSED: Final = """coalesce(iif(json_valid(event), nullif(json_extract(event, '$.story'), ''), NULL),

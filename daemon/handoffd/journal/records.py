@@ -80,6 +80,8 @@ class Part(Struct, frozen=True, kw_only=True):
     step: str | None = None
     kind: str | None = None
     """Of the events only: the ones of this kind."""
+    run: str | None = None
+    """One attempt, and the events that are about it."""
     since: datetime | None = None
     until: datetime | None = None
 

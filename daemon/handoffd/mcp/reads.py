@@ -131,6 +131,12 @@ READS: Final = (
         "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
     ),
     _tool(
+        "run",
+        "One attempt",
+        "All that is kept of one attempt: what its agent claimed beside what was measured, the programs that "
+        "were run for it, with their exit codes, and what was decided.",
+    ),
+    _tool(
         "report",
         "Report of a night",
         "What landed, what needs a person (each with its command), what failed and why, what was claimed "

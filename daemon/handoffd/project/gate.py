@@ -280,7 +280,7 @@ async def _tests(
         baseline = None if body is None else evidence.decode(body)
     except StoreError as error:
         baseline, unknown = None, (error.message,)
-    before = None if baseline is None else _counts_of(baseline)
+    before = None if baseline is None else baseline.counts
     measured = next((run for run in runs if run.tests is not None and run.tests.fault is None), None)
     tests = GateTests(before=before, claimed=claim)
     return tests if measured is None else _with_measured(tests, measured, baseline), unknown
@@ -313,12 +313,6 @@ def claim_of(events: Iterable[Mapping[str, Any]], runs: Collection[str]) -> Test
         if event.get("dispatch") in runs and tests is not None:
             return TestCounts.model_validate(tests)
     return None
-
-
-def _counts_of(baseline: evidence.Baseline) -> TestCounts:
-    values = list(baseline.results.values())
-    failed = values.count("failed") + values.count("error") + len(baseline.unloadable)
-    return TestCounts(passed=values.count("passed"), failed=failed, skipped=values.count("skipped"))
 
 
 def _test_files(situation: Situation, changes: Changes | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -18,6 +19,8 @@ from handoffd.clock import SystemClock
 from handoffd.engine.events import Aborted, Advanced, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import TrackKey
+from handoffd.errors import NotFound
+from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
@@ -30,10 +33,10 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def past(journal: Journal) -> Past:
+def past(journal: Journal, tmp_path: Path) -> Past:
     """What a daemon answers over two projects."""
     supervision = MemorySupervision(*(project_view(key.project, track_view()) for key in (KEY, OTHER)))
-    return Past(supervision, journal, SystemClock(), Path("/nowhere/runs"), daemon=True)
+    return Past(supervision, journal, SystemClock(), tmp_path / "runs", daemon=True)
 
 
 async def worked(
@@ -84,6 +87,35 @@ async def test_runs_are_asked_for_in_the_same_way(journal: Journal, past: Past) 
     assert ["d2"] == await ids(step="impl")
     assert ["d2"] == await ids(since=(NOW + HOUR).isoformat())
     assert ["d1"] == await ids(until=(NOW + HOUR).isoformat())
+
+
+async def test_all_that_is_kept_of_one_attempt(journal: Journal, past: Past, tmp_path: Path) -> None:
+    """Its own events only; programs whose records are kept, the executor first, with how they ended."""
+    await worked(journal, "US-1", "20260131T221509-00000001", 0)
+    await worked(journal, "US-1", "20260131T221509-00000002", 1)
+    run = "20260131T221509-00000002"
+    for name, code in ((run, 0), (f"{run}.post", None), (f"{run}.tests.2", 1)):
+        spec = RunSpec(
+            run_id=name, argv=("agent", "x" * 1000), env={"SECRET": "hidden"}, cwd="/srv/shop", stdin=None,
+            output="/dev/null", deadline_s=None, ladder=(),
+        )  # fmt: skip
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "spec.json").write_text(spec.to_json())
+        if code is not None:
+            (folder / "exit.json").write_text(ExitRecord(run_id=name, code=code, seconds=1.5).to_json())
+
+    found = await past.run(run)
+    assert (run, "US-1", "pass") == (found.run.run, found.run.story, found.run.result)
+    assert ["advanced", "executor_exited"] == [event.kind for event in found.events]
+    assert [("executor", 0, "itself"), ("tests", 1, "itself"), ("post", None, None)] == [
+        (one.what, one.code, one.by) for one in found.commands
+    ]
+    assert 300 >= max(len(word) for one in found.commands for word in one.argv)
+    assert "hidden" not in json.dumps(plain(found))
+    assert (None, None, None) == (found.handoff, found.changed, found.before)
+    with pytest.raises(NotFound, match="'d9' is not the id of a run"):
+        await past.run("d9")
 
 
 async def test_a_wrong_part_is_refused(past: Past) -> None:

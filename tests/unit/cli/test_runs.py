@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from typing import Any
 
 from msgspec.structs import replace
 from tests.support.commands import Commands
@@ -11,7 +12,7 @@ from tests.support.controlled import Controlled
 from tests.support.supervision import whereabouts
 from tests.unit.journal.making import NOW, dispatch, record, track
 
-from handoffd.cli.runs import runs_report, stories_report, usage_report
+from handoffd.cli.runs import run_report, runs_report, stories_report, usage_report
 from handoffd.cli.wording import moment, unstyled
 from handoffd.engine.events import Advanced, Approved, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
@@ -255,3 +256,123 @@ def test_a_small_screen_gets_the_sums(control: Controlled, handoffd: Commands) -
     assert "TOKENS" in lines[0]
     assert any(line.startswith("Not on this screen: ") for line in lines)
     assert "CACHE WRITE" in usage_report(found)[0]
+
+
+# --- one attempt --------------------------------------------------------------------------------------
+RUN: dict[str, Any] = {
+    "run": "20260131T221509-1f2e3d4c",
+    "project": "/srv/shop",
+    "name": "shop",
+    "story": "US-001",
+    "step": "impl",
+    "attempt": 2,
+    "result": "failing",
+    "executor": "claude",
+    "why": "pass claimed, but 1 test fails: test_b",
+    "model": "opus",
+    "started_at": "2026-01-31T22:15:09Z",
+    "ended_at": "2026-01-31T22:17:09Z",
+    "usage": {"tokens": 1200, "cost_usd": 0.5},
+    "tests": {
+        "pass": 3,
+        "fail": 1,
+        "skip": 0,
+        "verified": True,
+        "fault": None,
+        "failing": ["test_b"],
+        "regressed": [],
+        "unproven": None,
+        "note": None,
+    },
+}
+SHOWN: dict[str, Any] = {
+    "run": RUN,
+    "handoff": {
+        "status": "pass",
+        "reason": None,
+        "tests": {"pass": 5, "fail": 0},
+        "summary": "All \x1b[2Jgreen.",
+    },
+    "untouched": ["a.py"],
+    "changed": {
+        "count": 2,
+        "strays": 1,
+        "outside": ["b.py"],
+        "reverted": [],
+        "files": ["b.py", "c.py"],
+        "unknown": None,
+    },
+    "before": {"pass": 3, "fail": 0, "skip": 1},
+    "post_check": {"passed": False, "timed_out": True, "fault": None},
+    "commands": [
+        {
+            "what": "executor",
+            "argv": ["claude", "-p"],
+            "folder": "/srv/shop",
+            "code": 0,
+            "signal": None,
+            "by": "itself",
+            "seconds": 120.0,
+            "sandbox": "strict",
+        },
+        {
+            "what": "tests",
+            "argv": ["pytest"],
+            "folder": "/srv/shop",
+            "code": None,
+            "signal": 9,
+            "by": "itself",
+            "seconds": 1.25,
+            "sandbox": "strict",
+        },
+        {
+            "what": "post",
+            "argv": ["ruff"],
+            "folder": "/srv/shop",
+            "code": None,
+            "signal": 15,
+            "by": "deadline",
+            "seconds": 60.0,
+            "sandbox": "strict",
+        },
+    ],
+    "events": [{"at": "2026-01-31T22:17:10Z", "what": "20260131T221509-1f2e3d4c was checked"}],
+}
+
+
+def test_an_attempt_is_shown_with_its_claim_beside_what_was_measured() -> None:
+    """And its commands with how each ended, and what to type for its output; nothing is printed raw."""
+    lines = [unstyled(line) for line in run_report(SHOWN)]
+    assert "shop US-001, impl, attempt 2: failing" == lines[0]
+    for wanted in (
+        "claimed: pass; tests: 5 passed", "  it did not change: a.py",
+        "measured: 3 passed, 1 failed; before the story: 3 passed, 1 skipped", "  failing: test_b",
+        "post_check: did not end in time",
+        "changed: 2 files, 1 of them outside of what the step may write", "  outside: b.py",
+        "used: 1,200 tokens, cost $0.50", "next: handoffd log 20260131T221509-1f2e3d4c",
+    ):  # fmt: skip
+        assert wanted in lines, wanted
+    assert any(
+        line.startswith("executor: claude (opus), ") and line.endswith("; sandbox: strict") for line in lines
+    )
+    ends = [line.split()[:3] for line in lines if line.split()[:1] in (["executor"], ["tests"], ["post"])]
+    assert [["executor", "exit", "0"], ["tests", "signal", "9"], ["post", "timeout", "60.0"]] == ends
+    assert any(line.endswith("  it was checked") for line in lines)
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_an_attempt_without_records_is_shown_by_what_the_journal_has() -> None:
+    """After months, or while it runs."""
+    bare = {
+        **SHOWN, "handoff": None, "untouched": [], "changed": None, "before": None, "post_check": None,
+        "commands": [], "events": [], "run": {**RUN, "tests": None, "usage": None, "model": None},
+    }  # fmt: skip
+    lines = [unstyled(line) for line in run_report(bare)]
+    assert "measured: nothing, no check was run" in lines
+    assert any(line.endswith("; sandbox: unknown") for line in lines)
+    running = {
+        **bare,
+        "run": {**bare["run"], "result": None, "why": None, "started_at": None, "ended_at": None},
+    }
+    assert "shop US-001, impl, attempt 2: running" == unstyled(next(run_report(running)))
+    assert not any(line.startswith("measured") for line in run_report(running))

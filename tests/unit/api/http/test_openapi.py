@@ -132,6 +132,7 @@ def kinds_of(part: Any) -> list[Any]:
         "notices",
         "usage",
         "runs",
+        "run?run=d1",
         "events",
         "peek?project=shop",
     ],
