@@ -105,6 +105,24 @@ def test_a_need_for_clarification_goes_to_the_review(daemon: Daemon, tmp_path: P
     eventually_sync(lambda: ["needs_human"] * 2 == daemon.told_kinds(project))
 
 
+def test_what_an_agent_asks_is_on_each_screen(daemon: Daemon, tmp_path: Path) -> None:
+    """Not only that it asks; the note of a person stands beside it, until the step has passed."""
+    script = {"bdd": ["needs_human:needs_clarification", "needs_human:needs_clarification", "pass"]}
+    project = sample(tmp_path, script=script)
+    daemon.begin(project)
+    daemon.wait_for(project, lambda t: t["status"] == "needs_human")
+    question = daemon.track(project)["waits_for"]
+    assert question.startswith("your answer to: ")
+    assert len(question) > len("your answer to: ")
+    eventually_sync(lambda: len(daemon.told(project)) == 1)
+    (told,) = daemon.told(project)
+    assert f"The agent asks: {question.removeprefix('your answer to: ')}" in told["facts"]
+    daemon.verb("note", project, text="Euro.")
+    daemon.verb("retry", project)
+    eventually_sync(lambda: len(daemon.told(project)) == 2, within_s=60)
+    assert daemon.track(project)["waits_for"] == f"{question} (your note so far: Euro.)"
+
+
 def test_a_rejected_review_is_routed_by_its_reason(daemon: Daemon, tmp_path: Path) -> None:
     """The note is in the prompt of the step it leads to, and not in the one after."""
     project = sample(tmp_path)

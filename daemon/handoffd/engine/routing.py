@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.decision import (
+    ONLY_A_PERSON,
     Decision,
     Finished,
     Ground,
@@ -159,6 +160,15 @@ def look_command(track: Track, own: str | None, *, gate: bool) -> str | None:
     asked = state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT} and state.step != DONE and ledger.automatic
     failed = MAX_ATTEMPTS in state.blocked_by or state.step in ledger.ends or state.status is Status.TIMEOUT
     return showing_failures(own) if asked and failed else None
+
+
+def question_of(track: Track) -> str | None:
+    """Return what the agent of a step asks a person, in its own words; None at a gate, or after a failure."""
+    state, ledger = track.state, track.ledger
+    if state is None or state.status is not Status.NEEDS_HUMAN or state.step not in ledger.facts.attempts:
+        return None
+    asks = state.last_error is None or state.reason in ONLY_A_PERSON
+    return ledger.facts.summary if asks and MAX_ATTEMPTS not in state.blocked_by else None
 
 
 def _unrouted(situation: Situation, reason: Reason) -> Decision:

@@ -17,7 +17,7 @@ from handoffd.clock import Clock, rfc3339
 from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
 from handoffd.engine.notice import Notice
-from handoffd.engine.routing import look_command
+from handoffd.engine.routing import look_command, question_of
 from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey, own_story
 from handoffd.engine.views import WORKABLE, Condition, GateView, Whereabouts
@@ -106,6 +106,8 @@ def _facts_of(
         return
     elif order.action == approving(order.story):
         yield from _gate_lines(track, own, known if isinstance(known, GateView) else None)
+    elif (question := question_of(track)) is not None:
+        yield f"The agent asks: {shortened(question, _MOST_SAID)}"
     elif (looking := look_command(track, own, gate=False)) is not None and order.action == command("retry"):
         yield f"To look: {looking}"
 

@@ -23,6 +23,7 @@ from handoffd.engine.routing import (
     entry_of,
     first_step,
     look_command,
+    question_of,
     unasked,
     waits_in_words,
 )
@@ -372,7 +373,7 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if ledger.paused_by:
         return f"paused by {ledger.paused_by}{_tried_again(ledger)}"
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
-        return state.last_error or _question(state)
+        return _asked(track.track) or state.last_error or _question(state)
     unmet = [name for name in state.blocked_by if name not in project.stories_done()]
     if state.story is not None and not ledger.closed and unmet:
         return f"blocked by {', '.join(unmet)}{', which is not done' if len(unmet) == 1 else ''}"
@@ -394,6 +395,14 @@ def _tried_again(ledger: Ledger) -> str:
         return ""
     at = min((fault.again_at for fault in ledger.faults if fault.again_at is not None), default=None)
     return "" if at is None else f"; tried again at {at.astimezone():%H:%M %Z}"
+
+
+def _asked(track: Track) -> str | None:
+    """Return the question of an agent, and the note by which a person may have answered it."""
+    question, note = question_of(track), track.state.human_note if track.state is not None else None
+    if question is None:
+        return None
+    return f"your answer to: {question}" + (f" (your note so far: {note})" if note else "")
 
 
 def _question(state: State) -> str:

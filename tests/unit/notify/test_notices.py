@@ -33,6 +33,7 @@ from handoffd.notify.notices import (
     trust_notice,
     unpriced_notice,
 )
+from handoffd.protocol.state import Status
 from handoffd.protocol.story_text import StoryText
 
 ORDER = Notify(
@@ -84,6 +85,17 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
     assert told == Notice.from_json(told.as_json())
     assert () == notice_of(order, pending, track_of(step="impl")).facts
     assert () == notice_of(replace(order, action="handoffd retry {project}"), pending, there).facts
+
+
+def test_the_question_of_an_agent_is_in_its_notice() -> None:
+    """In its own words: the text names only who asks."""
+    order = replace(ORDER, step="impl", action="handoffd note {project} TEXT")
+    pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=order)
+    asks = Facts(summary="Which\ncurrency?", attempts={"impl": 1})
+    there = track_of(step="impl", status=Status.NEEDS_HUMAN).with_ledger(facts=asks)
+    assert ("The agent asks: Which currency?",) == notice_of(order, pending, there).facts
+    failed = there.with_state(last_error="it has no test")
+    assert () == notice_of(order, pending, failed).facts
 
 
 def test_the_notice_of_a_finished_story_has_its_branch_and_how_to_throw_it_away() -> None:
