@@ -311,7 +311,7 @@ def ways(where: Json, project: Mapping[str, object], story: str) -> Iterator[str
     from handoffd.engine.wording import addressed, throwing_away
 
     discarding = addressed(throwing_away(story), str(project["project"]))
-    if discarding != where["command"]:
+    if where["would"] != "landed":
         yield f"to throw it away: {plain(by_name(discarding, project))}"
     yield f"next: {plain(by_name(where['command'], project))}"
 
@@ -530,6 +530,8 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
 def _unlanded(where: Json | None) -> str:
     from handoffd.engine.wording import first_few
 
+    if where is not None and where["would"] == "landed":
+        return f"all of it is on {where['onto']}"
     if where is None or where["would"] != "conflict":
         return "not merged yet"
     return f"conflicts with {where['onto']} in {first_few(where['conflicts'])}"

@@ -194,8 +194,21 @@ def tests_of(tests: Json) -> Iterator[str]:
         ended = "failed" if tests["failing"] else "succeeded"
         told.append(f"measured: the test command {ended}, and only its exit code is known")
     yield "; ".join(told) or "none were run so far"
-    if tests["claimed"] and tests["measured"] and tests["claimed"] != tests["measured"]:
+    claimed, measured = tests["claimed"], tests["measured"]
+    if (
+        claimed
+        and measured
+        and flatters(claimed["pass"] - measured["pass"], claimed["fail"] - measured["fail"])
+    ):
         yield "what the agent claims is not what was measured"
+
+
+def flatters(passed: int, failed: int) -> bool:
+    """Return whether a claim does, by how many more tests it has passing, and failing, than were measured.
+
+    One about fewer tests does not: an agent may run some of them only.
+    """
+    return passed > 0 or failed < 0
 
 
 _TEST_WORDS = {"fail": "failed", "skip": "skipped"}

@@ -208,7 +208,9 @@ class Landings:
     def _to_type(self, story: str, found: Outlook) -> str | None:
         root = self.project.root
         match found.would:
-            case "landed":
+            case "landed" if (
+                story not in self._unlanded()
+            ):  # else a person has merged it, and `land` notes that
                 return command_for(root, "discard", story)
             case "conflict":
                 return f"git -C {quote(root)} merge {quote(found.branch)}"
@@ -278,14 +280,19 @@ class Landings:
         """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
         tracks = [one.track for one in self.project.tracks.values()]
         ended = [one.state.story for one in tracks if one.state and one.state.step == DONE]
-        unlanded = [one.state.story for one in tracks if one.state and to_land(one) is not None]
-        unlanded += self.project.main.track.ledger.to_land
+        unlanded = self._unlanded()
         if story is None and len(unlanded or ended) == 1:
             story = (unlanded or ended)[0]
         if story is not None and (story in ended or story in self.project.stories_done()):
             return story
         named = [name for name in unlanded if name is not None]
         raise self._unsaid(named, "are done") if named and story is None else self._not_done(story)
+
+    def _unlanded(self) -> list[str | None]:
+        """Return the stories that are done, and not noted as landed."""
+        tracks = [one.track for one in self.project.tracks.values()]
+        done = [one.state.story for one in tracks if one.state and to_land(one) is not None]
+        return [*done, *self.project.main.track.ledger.to_land]
 
     def _unsaid(self, stories: Sequence[str], are: str) -> Refused:
         """Return the refusal of a landing that could mean several stories."""

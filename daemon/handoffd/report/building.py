@@ -20,7 +20,14 @@ from msgspec.structs import replace
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView
-from handoffd.engine.wording import addressed, command_for, first_few, repair_command, throwing_away
+from handoffd.engine.wording import (
+    addressed,
+    command_for,
+    first_few,
+    flatters,
+    repair_command,
+    throwing_away,
+)
 from handoffd.journal.history import Claimed, Counts, Happened, Measured, Night, Ran, StoryEnd
 from handoffd.journal.records import LeftOut, Life
 from handoffd.protocol.rules import DONE
@@ -174,7 +181,7 @@ def _why(track: TrackView) -> str | None:
 
 def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -> WaitingStory:
     called, instead = view.called or view.name, None
-    if track and track.to_land and track.story:
+    if track and track.to_land and track.story and not _is_there(track):
         instead = addressed(throwing_away(track.story), view.project)
     elif track and not track.gate:  # a gate has both answers on its screen
         instead = track.next_command
@@ -189,6 +196,11 @@ def _waits(view: ProjectView, track: TrackView | None, why: str, command: str) -
         command=by_name(command),
         instead=by_name(instead) if instead is not None and instead != command else None,
     )  # fmt: skip
+
+
+def _is_there(track: TrackView) -> bool:
+    """Return whether a person has merged all of a story: nothing is left to be thrown away."""
+    return track.whereabouts is not None and track.whereabouts.would == "landed"
 
 
 def _ended(night: Night) -> list[Ran]:
@@ -232,7 +244,7 @@ def _against(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[tu
     """Yield what of a claim is not so: about what, the claim, the measurement."""
     said, tests = claim.said, None if measured is None else measured.tests
     counts = tests.counts if tests and tests.verified and not (tests.fault or tests.timed_out) else None
-    if said.status == Status.PASS and said.tests and counts and _is_better(said.tests, counts):
+    if said.status == Status.PASS and said.tests and counts and _flatters(said.tests, counts):
         yield "tests", _in_words(said.tests), _in_words(counts)
     elif said.status == Status.PASS and run.result in FAILED and measured is not None:
         yield "outcome", "pass", (run.why or run.result or "").removeprefix("pass claimed, but ")
@@ -243,9 +255,8 @@ def _against(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[tu
 _AS_BEFORE: Final = ("the file is as it was", "the files are as they were")
 
 
-def _is_better(claimed: Counts, measured: Counts) -> bool:
-    """Return whether a claim flatters. One about fewer tests does not: an agent may run some of them only."""
-    return claimed.passed > measured.passed or claimed.failed < measured.failed
+def _flatters(claimed: Counts, measured: Counts) -> bool:
+    return flatters(claimed.passed - measured.passed, claimed.failed - measured.failed)
 
 
 def _in_words(counts: Counts) -> str:

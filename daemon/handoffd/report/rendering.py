@@ -46,11 +46,12 @@ class Line(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A part of the report. `more`: entries that the report leaves out."""
+    """A part of the report. `more`: entries that the report leaves out. `whole`: a screen cuts none."""
 
     title: str
     lines: tuple[Line, ...]
     more: int = 0
+    whole: bool = False
 
     @property
     def count(self) -> int:
@@ -85,7 +86,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     since = report.since
     found = [
         Section("Landed or done", tuple(_landed(report)), report.more.landed),
-        Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting),
+        Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting, whole=True),
         Section("Failed", tuple(_failed(report)), report.more.failed),
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),
         Section("Cost", tuple(_cost(report.cost))),
@@ -230,7 +231,8 @@ def screen(
     """Yield the lines of a screen, `few` of a section; `whole` is the command that shows every entry."""
     yield from (head, *(line for text in told for line in _wrapped(text)))
     for section in sections:
-        shown, rest = section.lines[:few], section.count - len(section.lines[:few])
+        shown = section.lines if section.whole else section.lines[:few]
+        rest = section.count - len(shown)
         counts = f" ({section.count})" if section.lines[0].who else ""
         yield from ("", f"{section.title}{counts}")
         yield from (text for line in shown for text in _text_of(line))

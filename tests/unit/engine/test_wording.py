@@ -39,6 +39,9 @@ from handoffd.engine.wording import (
     until_words,
     usage_in_words,
 )
+from handoffd.engine.wording import (
+    tests_of as told_of,
+)
 from handoffd.protocol.state import Status
 
 MINUTE = timedelta(minutes=1)
@@ -215,3 +218,23 @@ def test_every_notice_of_the_engine_says_why_and_what_to_type() -> None:
     }
     assert len(calls) > 8
     assert {} == {place: given for place, given in calls.items() if not {"why", "action"} <= given}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "false"),
+    [
+        ((2, 0), (3, 0), False),  # it has run its own tests only
+        ((3, 0), (3, 0), False),
+        ((4, 0), (3, 0), True),
+        ((3, 0), (3, 1), True),
+        ((2, 1), (3, 0), False),
+    ],
+)
+def test_a_claim_that_flatters_is_not_so(
+    claimed: tuple[int, int], measured: tuple[int, int], false: bool
+) -> None:
+    """The same rule at a gate as in the report of a night."""
+    counts = {"claimed": claimed, "measured": measured}
+    tests = {name: {"pass": passed, "fail": failed} for name, (passed, failed) in counts.items()}
+    told = list(told_of({**tests, "before": None, "verified": True, "failing": []}))
+    assert false is ("what the agent claims is not what was measured" in told)

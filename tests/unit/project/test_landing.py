@@ -132,7 +132,11 @@ async def test_where_a_finished_story_is_is_known_with_the_command_for_it(tmp_pa
         assert where == await landings.whereabouts("US-001")
 
         assert 0 == git(Path(root), "reset", "--quiet", "--hard", "HEAD~1")
-        await land(here, project)
+        assert 0 == git(Path(root), "merge", "--quiet", "handoffd/US-001")
+        where = await landings.whereabouts("US-001")
+        assert where is not None  # merged by hand, as a conflict may need: only `land` can note that
+        assert ("landed", f"handoffd land {root} --story US-001") == (where.would, where.command)
+        assert (await land(here, project)).already
         where = await landings.whereabouts("US-001")
         assert where is not None
         assert ("landed", f"handoffd discard {root} US-001") == (where.would, where.command)

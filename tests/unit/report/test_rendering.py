@@ -107,6 +107,13 @@ def test_a_long_list_is_cut_on_a_screen_and_nowhere_else() -> None:
         assert "and 7 more" in whole
 
 
+def test_what_waits_for_a_person_is_never_cut() -> None:
+    """The last of many may be the only decision."""
+    waiting = report().waiting
+    many = report(waiting=tuple(replace(waiting[0], story=f"US-{number}") for number in range(20)))
+    assert all(f"US-{number} " in as_text(many, UTC) for number in range(20))
+
+
 def test_a_command_is_never_cut() -> None:
     """Half of it would be another command. A path matters at its end."""
     command = f"handoffd approve /srv/{'a' * 90} --story US-1"
