@@ -106,7 +106,7 @@ def test_a_need_for_clarification_goes_to_the_review(daemon: Daemon, tmp_path: P
 
 
 def test_what_an_agent_asks_is_on_each_screen(daemon: Daemon, tmp_path: Path) -> None:
-    """Not only that it asks; the note of a person stands beside it, until the step has passed."""
+    """Not only that it asks; with the note of a person beside it, until the step has passed."""
     script = {"bdd": ["needs_human:needs_clarification", "needs_human:needs_clarification", "pass"]}
     project = sample(tmp_path, script=script)
     daemon.begin(project)
