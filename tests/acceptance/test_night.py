@@ -244,7 +244,7 @@ def test_a_test_of_go_is_counted_and_called_by_its_package(night: Night) -> None
     )
     assert "pass claimed, but 1 test fails: example.com/pump::Test302" == failed["why"]
     assert ("9 pass, 0 fail", "1 pass, 1 fail") == (false["claimed"], false["measured"])
-    shown = night.said("show", failed["run"])
+    shown = typed(night.daemon, "show", false["run"], "--json").json
     assert (9, 1) == (shown["handoff"]["tests"]["pass"], shown["run"]["tests"]["fail"])
     assert (1, 0) == (shown["before"]["pass"], shown["before"]["fail"])
     ran = {one["what"]: (one["code"], one["argv"]) for one in shown["commands"]}
