@@ -75,6 +75,8 @@ def _step_rules() -> Schema:
     rule["on_fail"] |= _closed_mapping(targets)
     for key in ("display_name", "step_instruction"):
         rule[key] |= _closed_mapping(dict.fromkeys(get_args(Language), name))
+    one, several, none = rule["post_check"]["anyOf"]
+    several["additionalProperties"] = {"anyOf": [one, none]}
     for part in parts.values():
         part.pop("required", None)
     return schema

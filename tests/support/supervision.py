@@ -183,7 +183,7 @@ class MemorySupervision:
             step="review", status="pass", message="taken", caller_instruction="taken; see {project}"
         )
         self.applied = Applied(type="pending", message="bdd runs", state=State(project="shop"))
-        self.checked: PostCheck | None = PostCheck(passed=True)
+        self.checked: tuple[PostCheck, ...] = (PostCheck(passed=True),)
         self.tried = Tried()
         self.trials = [WorkspaceTrial(why="it is in no git repository", command="git init")]
         self.wanted: list[str] = []
@@ -329,9 +329,7 @@ class MemorySupervision:
         """Return what was put there."""
         return self.applied
 
-    async def post_check(
-        self, project: str, by: str, story: str | None
-    ) -> tuple[str | None, PostCheck | None]:
+    async def post_check(self, project: str, by: str, story: str | None) -> tuple[str, tuple[PostCheck, ...]]:
         """Return what was put there."""
         return "make lint", self.checked
 

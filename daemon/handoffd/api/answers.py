@@ -14,7 +14,7 @@ from handoffd.capacity.accounts import AccountView
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
 from handoffd.engine.notice import Held
-from handoffd.engine.run import Exit, LandedBy, Moment
+from handoffd.engine.run import Exit, LandedBy, Moment, PostCheck
 from handoffd.engine.views import (
     AppliedKind,
     BacklogView,
@@ -500,8 +500,12 @@ class CheckedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="ch
 
     project: str
     passed: bool | None
-    command: str | None
+    command: str | dict[str, str] | None
+    """Of several checks, each one's by its name."""
     tail: str
+    """The end of what it printed; of several, of what the failed ones did."""
+    checks: tuple[PostCheck, ...]
+    """How it ended, or each of several."""
     message: str
     caller_instruction: str
 

@@ -15,15 +15,16 @@ from pathlib import PurePath
 from typing import Final
 
 import anyio
+from msgspec import convert
 from msgspec.structs import replace
 
 from handoffd.api.answers import HistoryEvent, HistoryGap, Run, StepAndStatus, UsageCounts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
-from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
+from handoffd.engine.run import TOKEN_KINDS, UNITS, PostCheck, Usage, amount, footprint_in_words
 from handoffd.engine.track import own_story
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import counted, first_few, usage_in_words
+from handoffd.engine.wording import checks_in_words, counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, Standing, StoredEvent, StoredRun
@@ -295,6 +296,8 @@ def _checked(fact: Json) -> str:
         told.append(
             f"post_check could not be run: {post['fault']}" if post["fault"] else f"post_check {ended}"
         )
+    if named := fact.get("post_checks"):  # an older release wrote none
+        told.append(f"post_check: {checks_in_words(convert(named, tuple[PostCheck, ...]))}")
     return f"{fact['dispatch']} was checked: {', '.join(told) or 'no check was due'}"
 
 
@@ -472,6 +475,8 @@ def _spawn(order: Json) -> str:
 def _checks(order: Json) -> str:
     tests = f"the tests are run ({order['tests']} is expected)" if order["tests"] else None
     post = "post_check is run" if order["post_check"] else None
+    if isinstance(order["post_check"], dict):
+        post = f"{post} ({', '.join(order['post_check'])})"
     return ", ".join(told for told in (tests, post) if told)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 
 from handoffd.api.answers import (
     AddedMany,
@@ -26,11 +26,12 @@ from handoffd.api.answers import (
     TriedTests,
     TriedWorkspace,
 )
-from handoffd.engine.run import PostCheck
+from handoffd.engine.run import PostCheck, all_passed
 from handoffd.engine.views import Applied, LandedView, Renewed, Tried, WorkspaceTrial
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import command_for, counted
+from handoffd.engine.wording import checks_in_words, command_for, counted
 from handoffd.errors import HandoffdError
+from handoffd.protocol.rules import Commands
 from handoffd.protocol.state import render_state
 
 APPLY_S: Final = 40.0
@@ -68,23 +69,31 @@ def applied(outcome: Applied, root: str, called: str | None) -> AppliedAnswer:
     )
 
 
-def post_checked(command: str | None, ended: PostCheck | None, root: str) -> CheckedAnswer:
+def post_checked(commands: Commands | None, ended: tuple[PostCheck, ...], root: str) -> CheckedAnswer:
     """Return the outcome of a post_check."""
-    passed = ended.passed if ended is not None else None
-    if ended is None:
-        told = "the step has no post_check"
-    elif ended.fault is not None:
-        told = f"post_check could not be run: {ended.fault}"
-    else:
-        told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
+    told = _post_check_in_words(ended)
     return CheckedAnswer(
         project=root,
-        passed=passed,
-        command=command,
-        tail=ended.tail if ended is not None else "",
+        passed=all(one.passed for one in ended) if ended else None,
+        command=None if commands is None else to_builtins(commands),
+        tail="\n".join(_printed(one) for one in ended if one.name is None or not one.passed),
+        checks=ended,
         message=told,
         caller_instruction=f"{told}; nothing else follows from it",
     )
+
+
+def _post_check_in_words(ended: tuple[PostCheck, ...]) -> str:
+    if not ended:
+        return "the step has no post_check"
+    if ended[0].name is not None:
+        return f"post_check: {checks_in_words(ended)}"
+    failed = all_passed(ended) is False and not ended[0].timed_out
+    return f"post_check {'failed' if failed else ended[0].how}"
+
+
+def _printed(check: PostCheck) -> str:
+    return check.tail if check.name is None else f"{check.name}: {check.how}\n{check.tail}"
 
 
 def landed(outcome: LandedView, root: str, called: str | None, following: str | None) -> LandedAnswer:

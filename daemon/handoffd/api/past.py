@@ -8,7 +8,7 @@ cache makes that cheap.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
@@ -45,12 +45,13 @@ from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.history import StoredStory
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Part, StoredRun, UsageSum
+from handoffd.journal.records import Part, StoredEvent, StoredRun, UsageSum
 from handoffd.protocol.state import TestCounts
 
 _MOST_EVENTS_OF_RUN: Final = 200
 _MOST_OF_WORD: Final = 300
 """Characters of a word of a command: some agents have their prompt there."""
+_TRY: Final = re.compile(r"\.\d+$")
 MOST_PLACES: Final = 20
 MOST_TITLES: Final = 200
 PLACES_S: Final = 3.0
@@ -131,8 +132,8 @@ class UsageAnswer(Struct, frozen=True, kw_only=True):
 class Command(Struct, frozen=True, kw_only=True):
     """A program that the daemon had run for an attempt: the executor, or a check.
 
-    `what`: `executor`, `baseline`, `tests`, `rest`, `second` or `post`. Of one that has ended, `code` or
-    `signal` is set, but for one that was `lost`. `sandbox` is the level that held it.
+    `what`: `executor`, `baseline`, `tests`, `rest`, `second`, `post`, or `post.NAME` of several checks. Of one
+    that has ended, `code` or `signal` is set, unless it was `lost`. `sandbox` is the level that held it.
     """
 
     what: str
@@ -159,6 +160,8 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     before: TestCounts | None
     """The tests before the story."""
     post_check: dict[str, Any] | None
+    post_checks: tuple[dict[str, Any], ...]
+    """Each check of a step that has several by name."""
     commands: tuple[Command, ...]
     events: tuple[HistoryEvent, ...]
     """What was decided about it, oldest first."""
@@ -266,15 +269,16 @@ class Past:
         events = await self.journal.events(limit=_MOST_EVENTS_OF_RUN, part=part)
         told = {event.kind: event.event for event in events}
         ended = told.get("executor_exited") or told.get("handoff_arrived") or {}
-        used = self._supervision.usage().get(run)
+        used, checked = self._supervision.usage().get(run), told.get("checks_finished") or {}
         return RunAnswer(
             run=run_answer(stored, names, used),
             handoff=(ended.get("reading") or {}).get("handoff"),
             untouched=tuple(ended.get("untouched") or ()),
             changed=ended.get("wrote"),
             before=await self._tests_before(stored),
-            post_check=(told.get("checks_finished") or {}).get("post_check"),
-            commands=await to_thread.run_sync(commands_of, self._runs_dir, run),
+            post_check=checked.get("post_check"),
+            post_checks=tuple(checked.get("post_checks") or ()),
+            commands=await to_thread.run_sync(commands_of, self._runs_dir, run, _checks_ordered(events)),
             events=tuple(event_answer(event, names) for event in events),
         )
 
@@ -349,12 +353,18 @@ class Past:
         return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
 
 
-def commands_of(runs_dir: Path, run: str) -> tuple[Command, ...]:
+def _checks_ordered(events: Sequence[StoredEvent]) -> list[str]:
+    """Return the names of an attempt's checks, if it has several."""
+    orders = [order for event in events for order in event.orders if order.get("kind") == "run_checks"]
+    return [name for order in orders if isinstance(order["post_check"], dict) for name in order["post_check"]]
+
+
+def commands_of(runs_dir: Path, run: str, post_checks: Sequence[str] = ()) -> tuple[Command, ...]:
     """Return the programs of an attempt whose records are kept, the executor first. Blocks."""
-    found = ((name, recorded(runs_dir / name)) for name in runs_of(run))
+    found = ((name, recorded(runs_dir / name)) for name in runs_of(run, post_checks))
     return tuple(
         Command(
-            what=name.removeprefix(run).split(".")[1] if name != run else "executor",
+            what=_TRY.sub("", name.removeprefix(f"{run}.")) if name != run else "executor",
             argv=tuple(shortened(word, _MOST_OF_WORD) for word in spec.argv), folder=spec.cwd,
             code=None if end is None else end.code, signal=None if end is None else end.signal,
             by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),

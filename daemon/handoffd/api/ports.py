@@ -34,7 +34,7 @@ from handoffd.engine.views import (
 from handoffd.errors import HandoffdError
 from handoffd.forecast.snapshot import FleetNow
 from handoffd.journal.retention import Cleaned
-from handoffd.protocol.rules import Gates
+from handoffd.protocol.rules import Commands, Gates
 
 
 class Renewing(Protocol):
@@ -122,8 +122,8 @@ class Supervision(Protocol):
 
     async def post_check(
         self, project: str, by: str, story: str | None
-    ) -> tuple[str | None, PostCheck | None]:
-        """Run the current step's post_check; return its command and how it ended, if it has one."""
+    ) -> tuple[Commands | None, tuple[PostCheck, ...]]:
+        """Run the current step's post_check; return its commands and how each ended, if it has any."""
 
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""

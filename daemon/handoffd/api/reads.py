@@ -162,16 +162,19 @@ class Reads(Past):
         """Return the view; without a daemon, with the running processes from the records of runs."""
         if self.daemon:
             return view
-        return replace(view, tracks=tuple([await self._with_process(track) for track in view.tracks]))
+        tracks = [await self._with_process(track, view.post_checks) for track in view.tracks]
+        return replace(view, tracks=tuple(tracks))
 
-    async def _with_process(self, track: TrackView) -> TrackView:
+    async def _with_process(self, track: TrackView, post_checks: Mapping[str, str]) -> TrackView:
         if track.dispatch is None:
             return track
-        return replace(track, pid=await to_thread.run_sync(self._living, track.dispatch))
+        of_step = [key.partition(".") for key in post_checks]
+        names = [name for step, _, name in of_step if step == track.step and name]
+        return replace(track, pid=await to_thread.run_sync(self._living, track.dispatch, names))
 
-    def _living(self, dispatch: str) -> int | None:
+    def _living(self, dispatch: str, post_checks: Sequence[str]) -> int | None:
         """Return the process id of a dispatch's running executor or check."""
-        for name in runs_of(dispatch):
+        for name in runs_of(dispatch, post_checks):
             run = claimed(self._runs_dir / name)
             if run is not None and run.lives():
                 return run.pid
@@ -440,7 +443,7 @@ def peeked(found: Peek) -> Peek:
 
 
 # --- the output of a run -----------------------------------------------------------------------------
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z]{1,16})?")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z]{1,16}(\.[a-z0-9-]{1,40}){0,2})?")
 LOOK_S = 0.1
 """Pause between reads of a growing output, which sends no notification."""
 

@@ -173,7 +173,7 @@ def log(
     """Print the output of PROJECT's latest run, or of RUN.
 
     Lines of an agent's JSON stream become readable text, and control sequences are escaped. The checks of
-    a run are runs of their own: RUN.tests, RUN.second, RUN.baseline, RUN.post.
+    a run are runs of their own: RUN.tests, RUN.second, RUN.baseline, RUN.post (or RUN.post.NAME).
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")

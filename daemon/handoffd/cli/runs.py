@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import click
+from msgspec import convert
 
 from handoffd.cli.asking import (
     WHEN,
@@ -30,7 +31,8 @@ from handoffd.cli.wording import (
     styled,
     used,
 )
-from handoffd.engine.wording import counted, counts_in_words
+from handoffd.engine.run import PostCheck
+from handoffd.engine.wording import checks_in_words, counted, counts_in_words
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask
 
@@ -166,17 +168,19 @@ def _claimed(found: dict[str, Any]) -> Iterator[str]:
 def _measured(found: dict[str, Any]) -> Iterator[str]:
     """Yield what the daemon has found: tests, checks, and which files were changed."""
     tests, check, changed = found["run"]["tests"], found["post_check"], found["changed"]
+    named = [convert(one, PostCheck) for one in found.get("post_checks", ())]
     before = f"; before the story: {counts_in_words(found['before'])}" if found["before"] else ""
     if tests:
         told = counts_in_words(tests) if tests["verified"] else "only an exit code is known"
         yield f"measured: {plain(tests['fault'] or told)}{before}"
         yield from (f"  {word}: {_named(tests[key])}" for key, word in _LISTED if tests[key])
         yield from (f"  {plain(tests[key])}" for key in ("unproven", "note") if tests.get(key))
-    elif not check and found["run"]["result"]:
+    elif not check and not named and found["run"]["result"]:
         yield f"measured: nothing, no check was run{before}"
     if check:
         ended = "did not end in time" if check["timed_out"] else "passed" if check["passed"] else "failed"
         yield f"post_check: {plain(check['fault'] or ended)}"
+    yield from (f"post_check: {plain(checks_in_words([one]))}" for one in named)
     if changed:
         strays = (
             f", {changed['strays']} of them outside of what the step may write" if changed["strays"] else ""

@@ -189,8 +189,22 @@ def _heard(answer: Json) -> list[str]:
 
 
 def _checked(answer: Json) -> list[str]:
+    named = [one for one in answer.get("checks", ()) if one["name"]]
+    if named:
+        return [line for one in named for line in _named_check(one)]
     tail = [plain(answer["tail"], lines=True)] if answer["tail"] and not answer["passed"] else []
     return [plain(answer["message"]), *tail]
+
+
+def _named_check(check: Json) -> list[str]:
+    """Return how one of several checks ended, and what it printed last if it did not pass."""
+    from msgspec import convert
+
+    from handoffd.engine.run import PostCheck
+
+    how = convert(check, PostCheck).how
+    printed = plain(check["tail"], lines=True).splitlines() if not check["passed"] else []
+    return [f"{plain(check['name'])} {plain(how)}", *(f"  {line}".rstrip() for line in printed)]
 
 
 _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {

@@ -31,7 +31,7 @@ from handoffd.engine.track import (
     startable,
 )
 from handoffd.engine.wording import approving, command
-from handoffd.protocol.rules import DONE, Expectation, Pipeline, Rule, RuleBook
+from handoffd.protocol.rules import DONE, Commands, Expectation, Pipeline, Rule, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 from handoffd.protocol.story import expand
 
@@ -183,8 +183,9 @@ class RunChecks(Tagged, frozen=True, kw_only=True):
     attempt: int
     tests: Expectation | None
     check_timeout_min: float
-    post_check: str | None
+    post_check: Commands | None
     post_check_timeout_s: float
+    """For each check."""
     red: str | None = None
     """The dispatch of the red step whose tests a green one is held to."""
 

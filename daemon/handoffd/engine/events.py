@@ -225,8 +225,8 @@ class Reopened(Tagged, frozen=True, kw_only=True):
 class PromptTaken(Tagged, frozen=True, kw_only=True):
     """A person or another tool took the prompt of the next turn, to do that step (Level 1).
 
-    `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
-    and are not; `keeps_gate` and `reopenings` as in `Advanced`.
+    `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first and
+    are not; `keeps_gate` and `reopenings` as in `Advanced`.
     """
 
     dispatch: str
@@ -244,9 +244,10 @@ class LevelChosen(Tagged, frozen=True, kw_only=True):
 
 
 class PostChecked(Tagged, frozen=True, kw_only=True):
-    """The step's post_check ran on request (`check`), outside any verdict."""
+    """The step's post_check ran on request (`check`), outside any verdict; `checks` without outputs."""
 
     passed: bool
+    checks: tuple[PostCheck, ...] = ()
     by: str = "cli"
 
 
@@ -316,17 +317,17 @@ class Advanced(Tagged, frozen=True, kw_only=True):
     """It is this track's turn: a slot is free and nothing holds it back.
 
     `dispatch` is the id a dispatch would get; `group` is the one that the project's own settings name;
-    `unmet` names the stories of blocked_by that are not done; `mark` is the hand-off as it is now;
-    `baseline` is True when the project's tests can be run and were not yet run for this story;
-    `passed_over` says, for each executor that would have been preferred, why it does not get the dispatch;
-    `resume` is True when the executor can and shall continue the session it had: as the rule or its
-    definition says, also when its last run was cut short by a cap, a limit or a stall, and always when it
-    is asked for just the hand-off; `over` is the cap that lets nothing more be spent, also the one of each
-    attempt at which its last run was ended, as long as that cap applies; `auto_continue` is True when the
-    next story of the backlog starts by itself; `keeps_gate` is False in events of releases in which the
-    step table alone said what a gate is; `reopenings` is their number in the history, where the turn
-    may end the story, and None in events of releases that suggested no review; `workspace` is the place that
-    was made for the story, where its first attempt begins there.
+    `unmet` names the stories of blocked_by that are not done; `mark` is the hand-off as it is now; `baseline`
+    is True when the project's tests can be run and were not yet run for this story; `passed_over` says, for
+    each executor that would have been preferred, why it does not get the dispatch; `resume` is True when the
+    executor can and shall continue the session it had: as the rule or its definition says, also when its last
+    run was cut short by a cap, a limit or a stall, and always when it is asked for just the hand-off; `over`
+    is the cap that lets nothing more be spent, also the one of each attempt at which its last run was ended,
+    as long as that cap applies; `auto_continue` is True when the next story of the backlog starts by itself;
+    `keeps_gate` is False in events of releases in which the step table alone said what a gate is;
+    `reopenings` is their number in the history, where the turn may end the story, and None in events of
+    releases that suggested no review; `workspace` is the place that was made for the story, where its first
+    attempt begins there.
     """
 
     dispatch: str
@@ -375,13 +376,12 @@ class ExecutorStarted(Tagged, frozen=True, kw_only=True):
 
 
 class SpawnRefused(Tagged, frozen=True, kw_only=True):
-    """The executor could not be started: a fault of the environment, not of the agent."""
+    """The executor could not be started: a fault of the environment. `standby` as of a failed dispatch."""
 
     dispatch: str
     error: str
     end: End | None = None
     standby: Standby | None = None
-    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
 
 
 # --- an executor that runs ----------------------------------------------------------------------------
@@ -393,14 +393,12 @@ class HandoffSettled(Tagged, frozen=True, kw_only=True):
 
 
 class DeadlinePassed(Tagged, frozen=True, kw_only=True):
-    """An attempt's time is over. `dispatch` is None for an attempt that the daemon did not start.
-
-    `limit_min` is how much that was; None: of a release that told all times in whole minutes.
-    """
+    """An attempt's time is over. `dispatch` is None for an attempt that the daemon did not start."""
 
     dispatch: str | None
     elapsed_min: float
     limit_min: float | None = None
+    """How much that was; None: of a release that told all times in whole minutes."""
 
 
 class CapReached(Tagged, frozen=True, kw_only=True):
@@ -447,10 +445,7 @@ class ExecutorExited(Tagged, frozen=True, kw_only=True):
 
 
 class CauseEnded(Tagged, frozen=True, kw_only=True):
-    """The fault that kept these executors from working is over, or may be: the daemon tries again.
-
-    `trial`: nothing has changed that could be seen here, so the fault is remembered until one has worked.
-    """
+    """The fault of these executors is over; `trial`: it may be, and is remembered until one has worked."""
 
     executors: tuple[str, ...]
     trial: bool = False
@@ -487,19 +482,24 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
 
 
 class ChecksFinished(Tagged, frozen=True, kw_only=True):
-    """The daemon has measured what the executor claimed."""
+    """The daemon has measured what the executor claimed; `post_checks` if the rule has them by name."""
 
     dispatch: str
     tests: TestEvidence | None = None
     post_check: PostCheck | None = None
+    post_checks: tuple[PostCheck, ...] = ()
+
+    @property
+    def checked(self) -> tuple[PostCheck, ...]:
+        """How the one post_check ended, or each of several; empty: none was run."""
+        return self.post_checks or (() if self.post_check is None else (self.post_check,))
 
 
 # --- from outside -------------------------------------------------------------------------------------
 class HandoffArrived(Tagged, frozen=True, kw_only=True):
     """A settled hand-off is there for an attempt that the daemon did not start (Level 1).
 
-    `dispatch` is the id under which it is judged; it was read for `step` and `attempt`, which may be over.
-    `keeps_gate` as in `Advanced`.
+    It is judged as `dispatch`, and was read for `step` and `attempt`; `keeps_gate` as in `Advanced`.
     """
 
     dispatch: str

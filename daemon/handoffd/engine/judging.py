@@ -50,6 +50,7 @@ from handoffd.engine.run import (
     SameEnds,
     Then,
     Wrote,
+    all_passed,
     said_last,
     steady,
     with_end,
@@ -66,16 +67,16 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
-from handoffd.engine.wording import command, counted, first_few, shortened, strays_in_words
+from handoffd.engine.wording import checks_in_words, command, counted, first_few, shortened, strays_in_words
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
-from handoffd.protocol.rules import Expectation, Rule
+from handoffd.protocol.rules import Commands, Expectation, Rule, commands_of, dotted
 from handoffd.protocol.state import Reason, Status, TestCounts
 
 MOST_FILES = 500
 """Files remembered per story; a story that changes more is not described by listing them."""
-
 _COMMAND = 200
 """Characters of a command quoted in last_error."""
+_OUR_FAULT = "a fault of the environment"
 
 _WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
 """The phases in which the end of an executor can be news; told again later, it was judged already."""
@@ -102,7 +103,8 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     if event.exit.end is not None and POLICIES[event.exit.end].then is Then.PARK:
         return park(heard, event.exit, event.standby)  # also when it has spent its time on trying again
     if dispatch.stop is StopReason.STALL and event.exit.by != "itself":
-        return _hear(heard, _failed(heard, _how_it_stalled(dispatch, event.exit)))
+        stalled = f"ended without a hand-off, {dispatch.stop_detail or 'it showed no activity'}"
+        return _hear(heard, _failed(heard, with_line(stalled, event.exit)))
     if dispatch.stop is StopReason.TIMEOUT or event.exit.by == "deadline":
         return _out_of_time(heard, event.exit)
     if dispatch.stop is StopReason.SETTLED:
@@ -211,10 +213,6 @@ def _how_it_ended(exit_: Exit) -> str:
     return with_line(f"{ended}; {taken.limits_met}" if taken.limits_met else ended, exit_)
 
 
-def _how_it_stalled(dispatch: Dispatch, exit_: Exit) -> str:
-    return with_line(f"ended without a hand-off, {dispatch.stop_detail or 'it showed no activity'}", exit_)
-
-
 def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
     """Repeat a start that the environment refused, a few times; not one whose program is not there."""
     if (ended := abort_ordered(situation)) is not None:
@@ -279,16 +277,15 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
     )
     checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
     track = situation.track.with_ledger(dispatch=checking)
-    checks = _checks_of(state.step, tests, post_check)
-    return accept(track, f"{claim.status} claimed, now checked").also(order).because(*checks)
+    decision = accept(track, f"{claim.status} claimed, now checked").also(order)
+    return decision.because(*_checks_of(state.step, tests, post_check))
 
 
-def _checks_of(step: str, tests: Expectation | None, post_check: str | None) -> tuple[Ground, ...]:
+def _checks_of(step: str, tests: Expectation | None, post_check: Commands | None) -> tuple[Ground, ...]:
     """Return the rows of the step table that ask for checks."""
-    return (
-        *((row(step, "tests", tests),) if tests is not None else ()),
-        *((row(step, "post_check", post_check),) if post_check is not None else ()),
-    )
+    rows = {} if tests is None else {"tests": str(tests)}
+    rows |= {dotted("post_check", name): text for name, text in commands_of(post_check)}
+    return tuple(row(step, key, value) for key, value in rows.items())
 
 
 def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
@@ -301,10 +298,8 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
     assert dispatch.claim is not None
     rule, step = situation.rule, situation.state.step
     verdict = verdict_on(dispatch.claim, rule, situation.ledger, event, step)
-    measured = _checks_of(
-        step, rule.tests if event.tests else None, rule.post_check if event.post_check else None
-    )
-    return conclude(situation, verdict).because(*measured, *_scope_of(situation))
+    tests, post_check = rule.tests if event.tests else None, rule.post_check if event.checked else None
+    return conclude(situation, verdict).because(*_checks_of(step, tests, post_check), *_scope_of(situation))
 
 
 def conclude(situation: Situation, verdict: Verdict) -> Decision:
@@ -395,7 +390,7 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
 
 
 def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished) -> Verdict:
-    evidence, post = checks.tests, checks.post_check
+    evidence, bad = checks.tests, tuple(one for one in checks.checked if not one.passed)
     assert claim.status is not None
     measured = evidence.counts if evidence and evidence.verified else None
     verdict = Verdict(
@@ -408,20 +403,21 @@ def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
         measured=measured,
         failing_tests=evidence.failing if evidence else claim.failing_tests,
         files_changed=_files(claim, ledger.wrote),
-        lint_pass=post.passed if post and not post.fault else None,
+        lint_pass=all_passed(checks.checked),
     )
     if evidence is None and _is_red_without_tests(claim, rule):
-        return replace(
-            verdict, status=Status.PASS, why="failing tests are what this step is for", red_shown=True
-        )
+        why = "failing tests are what this step is for"
+        return replace(verdict, status=Status.PASS, why=why, red_shown=True)
     if claim.status is not Status.PASS:
         return verdict
     if evidence is not None:
         verdict = _measured(verdict, rule, ledger, evidence)
-    if post is not None and not post.passed and verdict.status is Status.PASS:
-        fault = with_line(post.fault, post) if post.fault else None
-        return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post, rule.post_check)
-    return verdict
+    if not bad or verdict.status is not Status.PASS:
+        return verdict
+    if bad[0].name is not None:
+        return _named_failed(verdict, bad)
+    fault = with_line(bad[0].fault, bad[0]) if bad[0].fault else None
+    return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, bad[0], rule.post_check)
 
 
 # --- what a step has changed, and may not write -------------------------------------------------------
@@ -446,7 +442,7 @@ def _within_scope(verdict: Verdict, rule: Rule, step: str, wrote: Wrote | None) 
     if mode != "warn" and (fault := wrote.unknown or wrote.fault) is not None:
         what = f"{strays}; nothing was put back" if strays else f"which files {step} has changed is not known"
         error = f"{what}: {fault} (enforce_writes: {mode})"
-        return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
+        return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why=_OUR_FAULT)
     if strays is not None and (mode == "fail" or lasting):
         why, reason = f"pass claimed, but {strays}", Reason.SCOPE_WARNING
         return replace(verdict, status=Status.FAILING, reason=reason, error=strays, why=why)
@@ -481,7 +477,7 @@ def _claimed_tests(claim: Handoff) -> TestCounts | None:
 def _fault(verdict: Verdict, what: str, fault: str) -> Verdict:
     """Ask a person: what cannot be run says nothing about the agent's work."""
     error = f"{what} could not be run: {fault}"
-    return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
+    return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why=_OUR_FAULT)
 
 
 def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
@@ -499,7 +495,7 @@ def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEviden
     if rule.tests == "red":
         return _expect_red(replace(verdict, red_held=evidence.held), ledger, evidence)
     problem = green_problem(evidence)
-    return _failed_tests(verdict, problem, evidence) if problem else _counted(verdict, evidence)
+    return _failed_check(verdict, problem, evidence.tail) if problem else _counted(verdict, evidence)
 
 
 def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Verdict:
@@ -507,7 +503,7 @@ def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Ver
         return _counted(verdict, evidence)
     problem = red_problem(evidence)
     if problem:
-        return _failed_tests(verdict, f"not red: {problem}", evidence)
+        return _failed_check(verdict, f"not red: {problem}", evidence.tail)
     why = f"red: {counted(evidence.new_failing, 'new test fails', 'new tests fail')}"
     return replace(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
 
@@ -540,11 +536,9 @@ def green_problem(evidence: TestEvidence) -> str | None:
     return None
 
 
-def _failed_tests(verdict: Verdict, problem: str, evidence: TestEvidence) -> Verdict:
-    facts = replace(verdict.facts, check_tail=evidence.tail or None)
-    return replace(
-        verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
-    )
+def _failed_check(verdict: Verdict, problem: str, tail: str = "") -> Verdict:
+    facts, why = replace(verdict.facts, check_tail=tail or None), f"pass claimed, but {problem}"
+    return replace(verdict, status=Status.FAILING, error=problem, why=why, facts=facts)
 
 
 def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
@@ -559,14 +553,19 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
     return replace(verdict, why=measured, new_tests=evidence.new_collected)
 
 
-def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
-    shown = shortened(command or "the command", _COMMAND)
+def _lint_failed(verdict: Verdict, post: PostCheck, command: Commands | None) -> Verdict:
+    shown = shortened(command if isinstance(command, str) else "the command", _COMMAND)
     said = said_last(post) or f"{shown} exited with another code than 0, without any output"
     problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
-    facts = replace(verdict.facts, check_tail=post.tail or None)
-    return replace(
-        verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
-    )
+    return _failed_check(verdict, problem, post.tail)
+
+
+def _named_failed(verdict: Verdict, bad: tuple[PostCheck, ...]) -> Verdict:
+    """Name each check that did not pass. While one of them cannot be run, trying again does not help."""
+    failed = tuple(one for one in bad if one.fault is None)
+    verdict = replace(verdict, facts=replace(verdict.facts, failed_checks=failed))
+    lower = _failed_check(verdict, f"post_check: {checks_in_words(bad)}")
+    return lower if failed == bad else replace(lower, status=Status.NEEDS_HUMAN, why=_OUR_FAULT)
 
 
 def _files(claim: Handoff, wrote: Wrote | None) -> tuple[str, ...]:
@@ -584,6 +583,7 @@ def _facts(claim: Handoff, ledger: Ledger, evidence: TestEvidence | None) -> Fac
         failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,
         tests=evidence.counts if measured and evidence and evidence.verified else old.tests,
         check_tail=_tail_kept(claim, evidence),
+        failed_checks=(),
         commit_hash=claim.commit_hash or old.commit_hash,
         summary=claim.summary or old.summary,
     )

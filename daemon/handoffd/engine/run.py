@@ -16,7 +16,7 @@ Values only, without pydantic: the command line loads this file for its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal, Protocol
@@ -388,7 +388,7 @@ class Exit(Struct, frozen=True, kw_only=True):
 
 
 class PostCheck(Struct, frozen=True, kw_only=True):
-    """How the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
+    """How a check of the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
 
     passed: bool
     tail: str = ""
@@ -396,6 +396,32 @@ class PostCheck(Struct, frozen=True, kw_only=True):
     fault: str | None = None
     line: str | None = None
     """As that of a test run."""
+    name: str | None = None
+    """None: it is the only one of its step, and has no name."""
+    code: int | None = None
+    """Its exit code; None: it has none, or is of a release that did not keep it."""
+    signal: int | None = None
+    """The signal that ended its shell."""
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.fault is not None:
+            return f"could not be run: {self.fault}"
+        if self.passed:
+            return "passed"
+        if self.timed_out:
+            return "did not end in time"
+        if self.signal is not None:
+            return f"was killed by signal {self.signal}"
+        return "failed" if self.code is None else f"failed with exit code {self.code}"
+
+
+def all_passed(checks: Sequence[PostCheck]) -> bool | None:
+    """Return whether all passed; None: there are none, or some could not be run and no other failed."""
+    if any(not one.passed and one.fault is None for one in checks):
+        return False
+    return None if not checks or any(one.fault is not None for one in checks) else True
 
 
 class Wrote(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, SameEnds, Scope, Usage, Wrote
+from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, PostCheck, SameEnds, Scope, Usage, Wrote
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
@@ -190,14 +190,13 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 # --- where it works -----------------------------------------------------------------------------------
 class Workspace(Struct, frozen=True, kw_only=True):
-    """The folder in which the agents of a track work, its tests run, and its hand-off is written.
+    """The folder (absolute) in which the agents of a track work, its tests run, and its hand-off is written.
 
     `root` is the project's own folder; `clone` a repository of the track's own, elsewhere. STATE.json, the
     history and the records of runs stay in the project's folder, where people look for them.
     """
 
     folder: str
-    """Absolute."""
     kind: Literal["root", "clone"] = "root"
     branch: str | None = None
     """The branch of its story, `handoffd/US-007`, where commits are made: the place ends with it."""
@@ -208,14 +207,13 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 class BroughtBack(Struct, frozen=True, kw_only=True):
-    """How the files of a story were brought back."""
+    """How the files of a story were brought back: `files` is how many of them have changed."""
 
     snapshot: str
     """The ref of the files as they are now."""
     kept: str
     """The ref of the files as they were until then."""
     files: int
-    """How many of them have changed."""
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
@@ -228,6 +226,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Measured last, by us."""
     check_tail: str | None = None
     """The last lines of the check that failed in the last attempt."""
+    failed_checks: tuple[PostCheck, ...] = ()
+    """The named checks of the last attempt's post_check that failed."""
     output_tail: str | None = None
     """The last lines of the output of the last attempt, where it left no hand-off."""
     files: tuple[str, ...] = ()

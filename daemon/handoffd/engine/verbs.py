@@ -60,7 +60,7 @@ from handoffd.engine.track import (
     lasting,
     with_done,
 )
-from handoffd.engine.wording import approving, command, counted
+from handoffd.engine.wording import approving, checks_in_words, command, counted
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
@@ -75,7 +75,9 @@ def post_checked(situation: Situation, event: PostChecked) -> Decision:
             situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
         )
     track = situation.track.with_state(lint_pass=event.passed)
-    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")
+    named = [one for one in event.checks if one.name is not None]
+    ended = f": {checks_in_words(named)}" if named else " passed" if event.passed else " failed"
+    return accept(track, f"post_check of {situation.state.step}{ended}")
 
 
 # --- a project's first state, and its level -----------------------------------------------------------

@@ -298,7 +298,7 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     called: str | None = None
     """What to call it in a command: its name, or its root where several share the name."""
     post_checks: dict[str, str] = {}
-    """The command that each step of its table is checked with, by step."""
+    """The command that each step of its table is checked with, by step; of several, by `STEP.NAME`."""
 
 
 class QueuedView(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
+    from handoffd.engine.run import PostCheck
     from handoffd.errors import Json
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -130,6 +131,12 @@ def strays_in_words(step: str, count: int, paths: Sequence[str], *, shared: bool
     whose = ", by its agent or by others meanwhile" if shared else ""
     named = first_few(paths, count=count)
     return f"{counted(count, 'file')} changed that {step} may not write{whose}: {named}"
+
+
+def checks_in_words(checks: Sequence[PostCheck]) -> str:
+    """Return how each of several named checks ended, and what one that did not pass has printed last."""
+    said = (f" ({shortened(one.line, 100)})" if one.line and not one.passed else "" for one in checks)
+    return ", ".join(f"{one.name} {one.how}{line}" for one, line in zip(checks, said, strict=True))
 
 
 def shortened(text: str, most: int) -> str:

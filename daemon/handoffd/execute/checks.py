@@ -30,6 +30,7 @@ from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.files.atomic import digest_of, replace_text
+from handoffd.protocol.rules import dotted
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
 
@@ -397,15 +398,22 @@ def check_run(dispatch: str, check: Check) -> str:
     return f"{dispatch}.{check}"
 
 
+def post_check_run(dispatch: str, name: str | None) -> str:
+    """Return the name of the run of a step's post_check, or of the one called `name` of several."""
+    return dotted(check_run(dispatch, "post"), name)
+
+
 def tried_again(name: str, number: int) -> str:
     """Return the name of a check's run at its `number`-th try, from 1."""
     return name if number == 1 else f"{name}.{number}"
 
 
-def runs_of(dispatch: str) -> tuple[str, ...]:
+def runs_of(dispatch: str, post_checks: Iterable[str] = ()) -> tuple[str, ...]:
     """Return every name that a run of a dispatch may have, whether or not such a run exists.
 
-    Looking up each name costs the same however many runs there are; listing the folder of all runs does not.
+    `post_checks` are the names of its step's, if it has several. Looking up each name costs the same
+    however many runs there are; listing the folder of all runs does not.
     """
-    checks = (check_run(dispatch, check) for check in get_args(Check))
+    named = (post_check_run(dispatch, name) for name in post_checks)
+    checks = (*(check_run(dispatch, check) for check in get_args(Check)), *named)
     return (dispatch, *(tried_again(name, 1 + tries) for name in checks for tries in range(MAX_TRIES)))

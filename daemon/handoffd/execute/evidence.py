@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct, convert, field, to_builtins
@@ -55,6 +55,8 @@ from handoffd.protocol.state import TestCounts
 from handoffd.settings.model import TestSettings
 
 MAX_EXCLUDED = 50
+MOST_PRINTED = 16 * 1024
+"""Bytes that are kept of the outputs of all checks of a post_check together."""
 _COMMAND_CHARS = 60
 
 _CANNOT_RUN = {126: "it is not executable", 127: "it was not found"}
@@ -147,11 +149,27 @@ def evidence_of(
     return replace(compare(report, baseline, changed, tail=tail, seconds=seconds), line=last_line(tail))
 
 
-def post_check_of(exit_record: ExitRecord) -> PostCheck:
-    """Return how a post_check ended. Call `fault_of` first: a check that never ran proves nothing."""
-    passed = exit_record.by == "itself" and exit_record.code == 0 and exit_record.spawn_error is None
-    tail = exit_record.tail or exit_record.spawn_error or ""
-    return PostCheck(passed=passed, tail=tail, timed_out=exit_record.by == "deadline", line=last_line(tail))
+def post_check_of(exit_record: ExitRecord, name: str | None = None) -> PostCheck:
+    """Return how a post_check ended, or the one called `name` of several."""
+    if (fault := fault_of(exit_record)) is not None:
+        return PostCheck(passed=False, tail=exit_record.tail, fault=fault, name=name)
+    tail, timed_out = exit_record.tail, exit_record.by == "deadline"
+    return PostCheck(
+        passed=exit_record.by == "itself" and exit_record.code == 0, tail=tail, timed_out=timed_out,
+        line=last_line(tail), name=name, code=exit_record.code, signal=exit_record.signal,
+    )  # fmt: skip
+
+
+def of_bounded_size(checks: Sequence[PostCheck]) -> tuple[PostCheck, ...]:
+    """Return several checks with the ends of the outputs that explain a failure, of a bounded size in all."""
+    failed = sum(not one.passed for one in checks)
+    return tuple(
+        replace(one, tail="" if one.passed else _end_of(one.tail, MOST_PRINTED // failed)) for one in checks
+    )
+
+
+def _end_of(text: str, most: int) -> str:
+    return text.encode(errors="replace")[-most:].decode(errors="ignore")
 
 
 def files_to_exclude(

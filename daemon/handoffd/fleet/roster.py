@@ -53,7 +53,7 @@ from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.project.trial import Trials, placed
-from handoffd.protocol.rules import Gates
+from handoffd.protocol.rules import Commands, Gates
 from handoffd.track.executor_choice import SIGNS, installed_names, quota_of, shared_sign, worked
 from handoffd.track.services import Services
 
@@ -324,8 +324,8 @@ class Roster:
 
     async def post_check(
         self, project: str, by: str, story: str | None = None
-    ) -> tuple[str | None, PostCheck | None]:
-        """Run the current step's post_check; return its command and how it ended, if it has one."""
+    ) -> tuple[Commands | None, tuple[PostCheck, ...]]:
+        """Run the current step's post_check; return its commands and how each ended, if it has any."""
         with self._register.guest(project):
             manual = self._by_hand(await self._workable(project), story, may_be_taken)
             return await manual.post_check(by)

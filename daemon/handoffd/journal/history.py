@@ -261,19 +261,11 @@ class TestsRun(Struct, frozen=True):
     fault: str | None = None
 
 
-class PostChecked(Struct, frozen=True):
-    """A run of the step's post_check."""
-
-    passed: bool
-    fault: str | None = None
-
-
 class Measured(Struct, frozen=True):
-    """What the daemon measured of an attempt."""
+    """What the daemon measured of an attempt; its checks are named in `why`."""
 
     dispatch: str
     tests: TestsRun | None = None
-    post_check: PostChecked | None = None
 
 
 class Happened(Struct, frozen=True, kw_only=True):

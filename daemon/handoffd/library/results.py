@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from handoffd.engine import decision
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
+from handoffd.engine.run import PostCheck
 from handoffd.errors import Json, Refused
 from handoffd.protocol.state import revived
 
@@ -30,10 +31,13 @@ class Checked(Struct, frozen=True, kw_only=True):
     """How the post_check of a step ended. `passed` is None where the step has none."""
 
     passed: bool | None
-    command: str | None
+    command: str | dict[str, str] | None
+    """Of several checks, each one's by its name."""
     tail: str
-    """The end of what it printed."""
+    """The end of what it printed; of several, of what the failed ones did."""
     message: str
+    checks: tuple[PostCheck, ...] = ()
+    """How it ended, or each of several."""
 
 
 DispatchResult = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut

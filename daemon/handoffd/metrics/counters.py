@@ -96,8 +96,8 @@ class Counted:
     def _checked(self, event: ChecksFinished) -> None:
         if event.tests is not None:
             self._count.checks.labels("tests", outcome(event.tests)).inc()
-        if event.post_check is not None:
-            self._count.checks.labels("post_check", "passed" if event.post_check.passed else "failed").inc()
+        for one in event.checked:
+            self._count.checks.labels("post_check", "passed" if one.passed else "failed").inc()
 
     def _mark(self, key: TrackKey) -> None:
         if len(self._ended) < _MOST_MARKS or key in self._ended:

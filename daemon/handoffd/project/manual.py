@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks, at_gate, way_on
 from handoffd.engine.events import PostChecked
-from handoffd.engine.run import PostCheck
+from handoffd.engine.run import PostCheck, all_passed
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track, Workspace, own_story
 from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import addressed, command, command_for, repair_command
@@ -26,7 +27,7 @@ from handoffd.project.external_changes import arrived, expected_of
 from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected
-from handoffd.protocol.rules import DONE
+from handoffd.protocol.rules import DONE, Commands
 from handoffd.protocol.state import State, Status
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.checks import Checks
@@ -212,8 +213,8 @@ class Manual:
         self._project.ending = False
         self._track.reopen()  # one answer to a person may be several verbs
 
-    async def post_check(self, by: str) -> tuple[str | None, PostCheck | None]:
-        """Run the post_check of the current step; return its command and how it ended, if there is one.
+    async def post_check(self, by: str) -> tuple[Commands | None, tuple[PostCheck, ...]]:
+        """Run the post_check of the current step; return its commands and how each ended, if there are any.
 
         Raises Refused while an attempt is in flight that the daemon checks by itself.
         """
@@ -224,18 +225,20 @@ class Manual:
             raise Refused(f"{dispatch.id} is checked by the daemon", code="ALREADY_RUNNING", hint=hint)
         rule = self._project.files.rules.steps.get(state.step) if state.step != DONE else None
         if rule is None or rule.post_check is None:
-            return None, None
+            return None, ()
         checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         order = RunChecks(
             dispatch=dispatch_id(self._services.clock), story=state.story, step=state.step,
             attempt=state.attempt, tests=None, check_timeout_min=rule.check_timeout_min,
             post_check=rule.post_check, post_check_timeout_s=rule.post_check_timeout_s,
         )  # fmt: skip
-        ended = (await checks.measure(order, 0)).post_check
-        assert ended is not None
-        if ended.fault is None:
-            await self._track.give(PostChecked(passed=ended.passed, by=by))
-        return rule.post_check, ended
+        finished = await checks.measure(order, 0)
+        if finished.tests is not None:  # not even one run could be made
+            return rule.post_check, (PostCheck(passed=False, fault=finished.tests.fault),)
+        if (passed := all_passed(finished.checked)) is not None:
+            ends = tuple(replace(one, tail="") for one in finished.checked)
+            await self._track.give(PostChecked(passed=passed, checks=ends, by=by))
+        return rule.post_check, finished.checked
 
     async def try_tests(self) -> Tried:
         """Run the project's tests once, in the environment in which the daemon measures them.

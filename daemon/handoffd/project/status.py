@@ -44,7 +44,7 @@ from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
 from handoffd.project.project import Project
-from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.rules import DONE, RuleBook, commands_of, dotted
 from handoffd.protocol.state import State, Status
 from handoffd.track.track import TrackSupervisor
 
@@ -73,7 +73,9 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         auto_continue=project.main.continues,
         held=project.files.held,
         post_checks={
-            name: rule.post_check for name, rule in project.files.rules.steps.items() if rule.post_check
+            dotted(step, name): command
+            for step, rule in project.files.rules.steps.items()
+            for name, command in commands_of(rule.post_check)
         },
     )
 

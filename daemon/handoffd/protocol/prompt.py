@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from handoffd.errors import HandoffdError, InvalidFile, Problem
-from handoffd.protocol.rules import Expectation, Language
+from handoffd.protocol.rules import Commands, Expectation, Language, commands_of
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand, is_story_id
 from handoffd.protocol.story_text import StoryText, title_of
@@ -100,6 +100,16 @@ class PromptRole(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
 
 
+class PromptCheck(Struct, frozen=True, kw_only=True):
+    """One of several checks after a step that failed: how it ended, and what it printed last."""
+
+    name: str
+    code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    tail: str = ""
+
+
 class PromptFacts(Struct, frozen=True, kw_only=True):
     """What earlier steps of the story left, as recorded in the journal."""
 
@@ -146,12 +156,14 @@ class PromptContext(Struct, frozen=True, kw_only=True):
     """False: the last attempt's were not measured, so a hand-off may have named them."""
     check_tail: str | None = None
     """The last lines of the check that failed."""
+    failed_checks: tuple[PromptCheck, ...] = ()
+    """The ones that failed, where a step has several with names; `check_tail` is None then."""
     last_error: str | None = None
     """How the previous attempt ended, if not well."""
     output_tail: str | None = None
     """The last lines it printed, where it left no hand-off."""
     tests_expected: Expectation | None = None
-    post_check: str | None = None
+    post_check: Commands | None = None
     facts: PromptFacts = PromptFacts()
     agent_teams: bool = False
     roles: tuple[PromptRole, ...] = ()
@@ -236,11 +248,12 @@ def _values(context: PromptContext) -> dict[str, Any]:
     }
 
 
-def _texts(context: PromptContext) -> dict[str, str | None]:
-    def quote(text: str | None, kilobytes: int, *, tail: bool = False) -> str | None:
+def _texts(context: PromptContext) -> dict[str, Any]:
+    def quote(text: str | None, kilobytes: float, *, tail: bool = False) -> str | None:
         keep: Any = "tail" if tail else "head"
-        return quoted(text or "", limit=kilobytes * 1024, language=context.language, keep=keep)
+        return quoted(text or "", limit=int(kilobytes * 1024), language=context.language, keep=keep)
 
+    commands, failed = commands_of(context.post_check), context.failed_checks
     return {
         # A prompt holds no two texts of 64 KiB: beside a story's, a note is cut at 32.
         "story_title": _title(context.described),
@@ -250,7 +263,22 @@ def _texts(context: PromptContext) -> dict[str, str | None]:
         "check_tail": quote(context.check_tail, 16, tail=True),
         "last_error": quote(context.last_error, 4),
         "output_tail": quote(context.output_tail, 4, tail=True),
-        "post_check": quote(_told(context, context.post_check), 4),
+        "post_check": quote(_told(context, text), 4) if isinstance(text := context.post_check, str) else None,
+        "post_checks": tuple(
+            {"name": identifier(name), "command": quote(_told(context, text), 4 / len(commands))}
+            for name, text in commands
+            if name is not None
+        ),
+        "failed_checks": tuple(
+            {
+                "name": identifier(one.name),
+                "code": one.code,
+                "signal": one.signal,
+                "timed_out": one.timed_out,
+                "tail": quote(one.tail, 16 / len(failed), tail=True),
+            }
+            for one in failed
+        ),
     }
 
 

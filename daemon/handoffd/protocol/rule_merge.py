@@ -37,6 +37,8 @@ from handoffd.protocol.yamltext import YamlText, load
 # --- what each key may hold ---------------------------------------------------------------------------
 MAX_MEMBERS = 200
 
+MAX_CHECKS = 10
+
 MAX_PATHS = 200
 
 MAX_PATH_LENGTH = 512
@@ -82,9 +84,17 @@ class Family(Struct, frozen=True):
     member: Shape
     reserved: Mapping[str, str] = field(default_factory=dict)
     """Names that cannot be chosen, each with the reason."""
+    most: int = MAX_MEMBERS
 
 
-Shape = Leaf | PathList | Table | Family
+class OneOrSeveral(Struct, frozen=True):
+    """One value, or several of them by name. Of two files the later one decides which."""
+
+    one: Leaf
+    several: Family
+
+
+Shape = Leaf | PathList | Table | Family | OneOrSeveral
 
 
 def wrong_name(name: object, family: Family) -> Wrong | None:
@@ -181,6 +191,12 @@ _SCOPE = PathList(negation=True)
 
 _ENFORCEMENT = _choice(*get_args(Enforcement))
 
+_COMMAND = _text("a shell command", optional=True)
+
+_COMMANDS = OneOrSeveral(
+    _text("a shell command, or several by name", optional=True), Family("check", _COMMAND, most=MAX_CHECKS)
+)
+
 
 _RULE = Table(
     {
@@ -199,7 +215,7 @@ _RULE = Table(
         "claude_reads": PathList(),
         "claude_writes": _SCOPE,
         "enforce_writes": _ENFORCEMENT,
-        "post_check": _text("a shell command", optional=True),
+        "post_check": _COMMANDS,
         "post_check_timeout_s": _number(0, 86_400, above=True),
         "check_timeout_min": _number(0, 1440, above=True),
         "step_instruction": _BY_LANGUAGE,
@@ -277,8 +293,17 @@ class Merged(Struct, kw_only=True):
 
     def put(self, setting: Setting) -> None:
         """Lay a value over what was there."""
+        if setting.key[2:3] == ("post_check",):
+            self._make_way(setting)
         self.settings[setting.key] = setting
         self.by_member.setdefault(setting.key[:2], {})[setting.key] = setting
+
+    def _make_way(self, setting: Setting) -> None:
+        """Take out the named commands that a single one replaces, or the single one that these replace."""
+        for other in tuple(self.below(*setting.key[:3])):
+            named_over_one = len(other.key) < len(setting.key) and setting.value is not None
+            if named_over_one or len(other.key) > len(setting.key):
+                del self.settings[other.key], self.by_member[other.key[:2]][other.key]
 
     def spread(self, name: str) -> None:
         """Give a value of the whole table to each step that has none of its own."""
@@ -349,6 +374,8 @@ class _LayerReader:
                 return [self._setting(key, value)] if wrong is None else self._reject(key, wrong)
             case PathList():
                 return self._paths(shape, key, value)
+            case OneOrSeveral():
+                return self._walk(shape.several if isinstance(value, Mapping) else shape.one, key, value)
             case Table() | Family() if not isinstance(value, Mapping):
                 return self._reject(key, Wrong("must be a mapping"))
             case Table():
@@ -368,8 +395,8 @@ class _LayerReader:
         return found
 
     def _family(self, shape: Family, key: Key, value: Mapping[str, object]) -> list[Setting]:
-        if len(value) > MAX_MEMBERS:
-            return self._reject(key, Wrong(f"has {len(value)} entries; at most {MAX_MEMBERS} are allowed"))
+        if len(value) > shape.most:
+            return self._reject(key, Wrong(f"has {len(value)} entries; at most {shape.most} are allowed"))
         found: list[Setting] = []
         for name, item in value.items():
             wrong = wrong_name(name, shape)

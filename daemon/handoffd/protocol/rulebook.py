@@ -54,7 +54,7 @@ def build_rulebook(
 ) -> RuleBook:
     """Return the table that `layers`, lowest first, make together, with `gates` laid over it.
 
-    Mappings are merged key by key, lists replaced whole; null takes back a check, an expectation, a
+    Mappings are merged key by key, lists replaced whole; null takes back one check or all, an expectation, a
     bootstrap or a route by reason. Steps of the first layer have shipped instructions; a step added above it
     needs a `step_instruction`, a person, or its name in `instructed` (it has a template of its own).
     Raises InvalidFile with every problem of all layers.
@@ -119,7 +119,7 @@ def _tree(merged: Merged) -> dict[str, Any]:
         for name in merged.members(kind):
             members[name] = {}
     for key in merged.named:
-        if len(key) == 4:
+        if len(key) == 4 and key[2] == "team_roles":  # one may be without a value
             tree["steps"][key[1]].setdefault(key[2], {}).setdefault(key[3], {})
     for setting in merged.settings.values():
         _place(tree, setting)
@@ -127,7 +127,7 @@ def _tree(merged: Merged) -> dict[str, Any]:
 
 
 def _place(tree: dict[str, Any], setting: Setting) -> None:
-    if setting.value is None and setting.key[2] == "on_fail":
+    if setting.value is None and len(setting.key) == 4:  # a route or a check that was taken out
         return
     for part in setting.key[:-1]:
         tree = tree.setdefault(part, {})

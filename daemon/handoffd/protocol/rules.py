@@ -26,6 +26,8 @@ DispatchMode = Literal["single", "auto", "team"]
 Enforcement = Literal["warn", "fail", "revert"]
 """What follows where a step has changed a file that it may not write: it is reported; the attempt fails with
 `scope_warning`; or the file is put back as it was."""
+Commands = str | Mapping[str, str]
+"""A shell command, or several by name, in the order in which they are run."""
 WRITTEN_BY_ALL: Final = (
     ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/runs/**",
     "__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/",
@@ -80,7 +82,7 @@ class Rule(BaseModel):
     claude_reads: tuple[str, ...] = ()
     claude_writes: tuple[str, ...] = ()
     enforce_writes: Enforcement = "warn"
-    post_check: str | None = None
+    post_check: Commands | None = None
     post_check_timeout_s: float = Field(60, gt=0)
     check_timeout_min: float = Field(10, gt=0)
     step_instruction: Mapping[str, str] = Field(default_factory=dict)
@@ -187,6 +189,16 @@ def outside(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
 
     may_write = GitIgnoreSpec.from_lines((*patterns, *WRITTEN_BY_ALL)).match_file
     return tuple(path for path in paths if not may_write(path))
+
+
+def commands_of(commands: Commands | None) -> tuple[tuple[str | None, str], ...]:
+    """Return the name of each command, and the command; the only one of a plain text has no name."""
+    return ((None, commands),) if isinstance(commands, str) else tuple((commands or {}).items())
+
+
+def dotted(key: str, name: str | None) -> str:
+    """Return the key of one of several commands, as people write it: `post_check.lint`."""
+    return key if name is None else f"{key}.{name}"
 
 
 def localized(texts: Mapping[str, str], language: str) -> str | None:

@@ -249,7 +249,8 @@ class Attempts:
 
     def stop(self, dispatch: str) -> None:
         """Ask every run of a dispatch (the executor, its checks) to end; the shims do the rest."""
-        for name in runs_of(dispatch):
+        named = (name for name in tuple(self.live) if name.startswith(f"{dispatch}."))  # checks with names
+        for name in dict.fromkeys((*runs_of(dispatch), *named)):
             run = self.live.get(name) or adopt(self._services.run_dir(name))
             if isinstance(run, Run):
                 self._asked.setdefault(name, self._services.clock.monotonic())

@@ -28,6 +28,7 @@ from handoffd.execute.checks import (
     CheckContext,
     check_run,
     files_changed_since,
+    post_check_run,
     post_check_spec,
     read_test_output,
     ready_test_run,
@@ -42,6 +43,7 @@ from handoffd.execute.reports.report import TestReport
 from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.execute.sandbox.planning import combined, variables_of
+from handoffd.protocol.rules import commands_of
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.second_run import Change, TestFiles
 from handoffd.track.services import Home, Services
@@ -96,15 +98,21 @@ class Checks:
     async def measure(self, order: RunChecks, executor_started_ns: int) -> ChecksFinished:
         """Run what the order asks for; return the fact."""
         tests: TestEvidence | None = None
-        post: PostCheck | None = None
+        posts: tuple[PostCheck, ...] = ()
         try:
             if order.tests is not None and self._files.settings.test.command:
                 tests = await self._tests(order, executor_started_ns)
             if order.post_check is not None and (tests is None or tests.fault is None):
-                post = await self._post_check(order, order.post_check)
+                posts = await self._post_checks(order)
         except HandoffdError as error:
             tests = TestEvidence(fault=error.message, verified=False)
-        return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
+        if isinstance(order.post_check, str):
+            return ChecksFinished(
+                dispatch=order.dispatch, tests=tests, post_check=posts[0] if posts else None
+            )
+        return ChecksFinished(
+            dispatch=order.dispatch, tests=tests, post_checks=evidence.of_bounded_size(posts)
+        )
 
     async def trial(
         self,
@@ -256,16 +264,24 @@ class Checks:
         report = await to_thread.run_sync(evidence.measured, settings, record, output, folder)
         return record, report
 
-    async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
-        context = self._context(check_run(order.dispatch, "post"), order.story, order.step, order.attempt)
+    async def _post_checks(self, order: RunChecks) -> tuple[PostCheck, ...]:
+        """Run all checks, also after one has failed. Not side by side: they may write the same caches."""
+        ended: list[PostCheck] = []
+        for name, command in commands_of(order.post_check):
+            ended.append(await self._post_check(order, name, command))
+            if self._home.is_aborted(self._key):
+                break
+        return tuple(ended)
+
+    async def _post_check(self, order: RunChecks, name: str | None, command: str) -> PostCheck:
+        run_id = post_check_run(order.dispatch, name)
+        context = self._context(run_id, order.story, order.step, order.attempt)
 
         async def spec(at: CheckContext) -> RunSpec:
             return post_check_spec(at, command, order.post_check_timeout_s)
 
         record, _ = await self._run(context, spec)
-        if (fault := evidence.fault_of(record)) is not None:
-            return PostCheck(passed=False, tail=record.tail, fault=fault)
-        return evidence.post_check_of(record)
+        return evidence.post_check_of(record, name)
 
     async def _run(
         self, context: CheckContext, spec_for: Callable[[CheckContext], Awaitable[RunSpec]]

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from handoffd.capacity.meters import CpuClock, within_cpu
 from handoffd.clock import Clock
+from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, Track, TrackKey, text_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError
@@ -24,7 +25,14 @@ from handoffd.files.rooted import visiting
 from handoffd.git.repository import unfinished_in
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.inspection.project_status import prerequisites
-from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole, PromptTemplates, render_prompt
+from handoffd.protocol.prompt import (
+    PromptCheck,
+    PromptContext,
+    PromptFacts,
+    PromptRole,
+    PromptTemplates,
+    render_prompt,
+)
 from handoffd.protocol.rules import Language, Rule, RuleBook, localized
 from handoffd.protocol.story import expand
 from handoffd.track.ai_folder import prepare
@@ -194,6 +202,7 @@ def prompt_context(
         failing_tests=facts.failing_tests if rule.tests != "red" else (),
         failing_measured=track.ledger.measured is not None,
         check_tail=facts.check_tail,
+        failed_checks=tuple(map(_failed_check, facts.failed_checks)),
         last_error=state.last_error if asking is None else asking.problem,
         output_tail=facts.output_tail if state.last_error else None,
         tests_expected=rule.tests,
@@ -203,6 +212,13 @@ def prompt_context(
         roles=_roles(rule, state.story),
         branch=where.branch if where.kind == "clone" else None,
         step_instruction=localized(rule.step_instruction, language),
+    )
+
+
+def _failed_check(check: PostCheck) -> PromptCheck:
+    assert check.name is not None
+    return PromptCheck(
+        name=check.name, code=check.code, signal=check.signal, timed_out=check.timed_out, tail=check.tail
     )
 
 

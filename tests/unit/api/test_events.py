@@ -37,6 +37,7 @@ from handoffd.engine.events import (
     ExecutorStarted,
     HandoffArrived,
     Landed,
+    PostChecked,
     Rejected,
     Started,
     StateEdited,
@@ -304,6 +305,21 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
         (ChecksFinished(dispatch="d1", tests=TestEvidence(timed_out=True)), "did not end in time"),
         (ChecksFinished(dispatch="d1", tests=TestEvidence(verified=False)), "the test command succeeded"),
         (ChecksFinished(dispatch="d1", post_check=PostCheck(passed=False)), "post_check failed"),
+        (
+            ChecksFinished(
+                dispatch="d1",
+                tests=green(3),
+                post_checks=(
+                    PostCheck(passed=True, name="lint", code=0, line="All checks passed!"),
+                    PostCheck(passed=False, name="types", code=1, line="Found 1 error"),
+                ),
+            ),
+            "0 fail, post_check: lint passed, types failed with exit code 1 (Found 1 error)",
+        ),
+        (
+            PostChecked(passed=False, checks=(PostCheck(passed=False, code=1),)),
+            "post_check was run and failed",
+        ),
         (ChecksFinished(dispatch="d1"), "no check was due"),
         (Approved(note="Mind it.", by="eve"), "approved, with the note 'Mind it.', by eve"),
         (Rejected(reason=Reason.SCOPE_WARNING, by="eve"), "rejected for scope_warning, by eve"),
@@ -356,10 +372,14 @@ def test_an_order_is_what_follows(tmp_path: Path) -> None:
         post_check="make lint", post_check_timeout_s=60,
     )  # fmt: skip
 
-    one, two = stored(tmp_path, record(effects=(spawn,)), record(effects=(checks,)))
+    named = replace(checks, post_check={"lint": "ruff check .", "types": "mypy"})
+    orders = (record(effects=(order,)) for order in (spawn, checks, named))
+
+    one, two, three = stored(tmp_path, *orders)
 
     assert "claude is started for impl attempt 2, in its session s1, for 10 min at most" == follows(one)
     assert "the tests are run (green is expected), post_check is run" == follows(two)
+    assert "the tests are run (green is expected), post_check is run (lint, types)" == follows(three)
 
 
 def test_a_notice_has_the_command_to_type(tmp_path: Path) -> None:

@@ -314,20 +314,34 @@ def test_an_answer_may_come_before_the_checks_have_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "passed", "message"),
+    ("ended", "passed", "message", "tail"),
     [
-        (None, None, "the step has no post_check"),
-        (PostCheck(passed=True), True, "post_check passed"),
-        (PostCheck(passed=False, tail="x.go:3"), False, "post_check failed"),
-        (PostCheck(passed=False, timed_out=True), False, "post_check did not end in time"),
-        (PostCheck(passed=False, fault="no shell"), False, "post_check could not be run: no shell"),
+        ((), None, "the step has no post_check", ""),
+        ((PostCheck(passed=True, code=0, tail="fine"),), True, "post_check passed", "fine"),
+        ((PostCheck(passed=False, code=1, tail="x.go:3"),), False, "post_check failed", "x.go:3"),
+        ((PostCheck(passed=False, signal=9),), False, "post_check failed", ""),
+        ((PostCheck(passed=False, timed_out=True),), False, "post_check did not end in time", ""),
+        ((PostCheck(passed=False, fault="?"),), False, "post_check could not be run: ?", ""),
+        (
+            (
+                PostCheck(passed=True, code=0, name="a", tail="fine"),
+                PostCheck(passed=False, code=2, name="b", tail="E1\nE2", line="E2"),
+                PostCheck(passed=False, timed_out=True, name="c"),
+            ),
+            False,
+            "post_check: a passed, b failed with exit code 2 (E2), c did not end in time",
+            "b: failed with exit code 2\nE1\nE2\nc: did not end in time\n",
+        ),
     ],
 )
-def test_the_result_of_a_post_check(ended: PostCheck | None, passed: bool | None, message: str) -> None:
-    """Null without one."""
+def test_the_result_of_a_post_check(
+    ended: tuple[PostCheck, ...], passed: bool | None, message: str, tail: str
+) -> None:
+    """Null without one; of several, each has its end, and the failed ones their output."""
     told = post_checked("make lint", ended, "/srv/shop")
 
-    assert (passed, message, "make lint") == (told.passed, told.message, told.command)
+    assert (passed, message, "make lint", tail) == (told.passed, told.message, told.command, told.tail)
+    assert ended == told.checks
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,21 @@ def test_an_attempt_is_shown_with_its_claim_beside_what_was_measured() -> None:
     assert not any("\x1b" in line for line in lines)
 
 
+def test_each_of_several_checks_of_an_attempt_is_shown() -> None:
+    """With its exit code; nothing is printed raw."""
+    checks = [
+        {"name": "lint", "passed": True, "code": 0},
+        {"name": "types", "passed": False, "code": 2, "line": "\x1b[2J1 error"},
+        {"name": "slow", "passed": False, "signal": 15, "timed_out": True},
+    ]
+    lines = list(run_report({**SHOWN, "post_check": None, "post_checks": checks}))
+    assert [
+        "post_check: lint passed",
+        r"post_check: types failed with exit code 2 (\x1b[2J1 error)",
+        "post_check: slow did not end in time",
+    ] == [line for line in lines if line.startswith("post_check")]
+
+
 def test_an_attempt_without_records_is_shown_by_what_the_journal_has() -> None:
     """After months, or while it runs."""
     bare = {

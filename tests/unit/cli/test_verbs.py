@@ -37,6 +37,7 @@ from handoffd.engine.events import (
     Started,
     Verb,
 )
+from handoffd.engine.run import PostCheck
 from handoffd.engine.views import AppliedKind
 from handoffd.entrance.requests import account
 from handoffd.protocol.state import Reason, plain
@@ -439,3 +440,27 @@ def test_tests_that_handoffd_does_not_run_are_named(
     )  # fmt: skip
 
     assert lines == [line for line in said if "tests:" in line or "found" in line]
+
+
+def test_each_of_several_checks_has_its_end_and_its_output(control: Controlled, handoffd: Commands) -> None:
+    """Control sequences of an output do not reach the terminal; of a check that passed nothing is shown."""
+    control.supervision.checked = (
+        PostCheck(passed=True, name="lint", code=0, tail="fine"),
+        PostCheck(passed=False, name="types", code=2, tail="a.py:1\n\x1b[2Jb.py:2\n"),
+        PostCheck(passed=False, name="slow", signal=15, timed_out=True),
+    )
+
+    said = handoffd("check", "shop")
+
+    assert 1 == said.code
+    assert [
+        "lint passed",
+        "types failed with exit code 2",
+        "  a.py:1",
+        r"  \x1b[2Jb.py:2",
+        "slow did not end in time",
+    ] == said.err.splitlines()
+    answer = handoffd("check", "shop", "--json").json
+    assert [("lint", 0, None), ("types", 2, None), ("slow", None, 15)] == [
+        (one["name"], one["code"], one["signal"]) for one in answer["checks"]
+    ]

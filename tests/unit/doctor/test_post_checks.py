@@ -36,6 +36,16 @@ def test_the_programs_of_a_command_are_those_that_a_shell_looks_up(
     assert programs == programs_of(command)
 
 
+def test_each_of_several_checks_is_looked_at(tmp_path: Path) -> None:
+    """It is named as in `status`: by its step, and its own name."""
+    (found,) = check_post_checks(
+        {str(tmp_path): {"impl.lint": "gone-linter .", "impl.fine": "cd ."}}, "/nowhere"
+    )
+
+    assert "gone-linter is not in the daemon's PATH" == found.what
+    assert f"the post_check of impl.lint in {tmp_path} starts it" in (found.why or "")
+
+
 def test_each_shipped_preset_is_understood() -> None:
     """Each of their checks starts something."""
     files = sorted(shared("config", "presets").glob("*.yaml"))

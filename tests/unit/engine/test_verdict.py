@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from tests.support.playbook import green, handoff, red, shipped_rules
 
 from handoffd.engine.events import ChecksFinished, TestEvidence
 from handoffd.engine.judging import MOST_FILES, Verdict, green_problem, red_problem, verdict_on
-from handoffd.engine.run import PostCheck, Wrote
+from handoffd.engine.run import PostCheck, Wrote, all_passed
 from handoffd.engine.track import Facts, Ledger
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -23,10 +25,11 @@ def judge(
     claim: Handoff | None = None,
     tests: TestEvidence | None = None,
     post_check: PostCheck | None = None,
+    post_checks: tuple[PostCheck, ...] = (),
     **ledger: Any,
 ) -> Verdict:
     """Return the verdict on a claim (a pass) at a step."""
-    checks = ChecksFinished(dispatch="d1", tests=tests, post_check=post_check)
+    checks = ChecksFinished(dispatch="d1", tests=tests, post_check=post_check, post_checks=post_checks)
     return verdict_on(claim or handoff(), shipped_rules().steps[step], Ledger(**ledger), checks, step)
 
 
@@ -212,6 +215,63 @@ def test_failing_tests_are_told_before_a_failing_post_check() -> None:
     """Both are recorded; the tests are the reason."""
     verdict = judge("impl", tests=red("t"), post_check=PostCheck(passed=False, tail="E501"))
     assert ("1 test fails: t", False) == (verdict.error, verdict.lint_pass)
+
+
+# --- several checks by name ------------------------------------------------------------------------
+ENDS: dict[str, dict[str, Any]] = {
+    "passed": {"passed": True, "code": 0, "line": "all good"},
+    "failed with exit code 3 (E501)": {"passed": False, "code": 3, "line": "E501", "tail": "a.py: E501"},
+    "failed with exit code 1": {"passed": False, "code": 1, "line": ""},
+    "was killed by signal 9": {"passed": False, "signal": 9, "line": ""},
+    "did not end in time (1 %)": {"passed": False, "signal": 15, "timed_out": True, "line": "1 %"},
+    "could not be run: no shell": {"passed": False, "fault": "no shell"},
+}
+"""How a check can end, by the words for it."""
+
+
+def named(*ends: str) -> tuple[PostCheck, ...]:
+    """Return checks called a, b, c that ended so."""
+    return tuple(PostCheck(name=name, **ENDS[end]) for name, end in zip("abc", ends, strict=False))
+
+
+@pytest.mark.parametrize("ends", [ends for count in (1, 2, 3) for ends in product(ENDS, repeat=count)])
+def test_several_checks_lower_a_pass_together(ends: Sequence[str]) -> None:
+    """All must pass; each that did not is named with how it ended. One that cannot be run asks a person."""
+    verdict = judge("impl", tests=green(3), post_checks=named(*ends))
+
+    bad = [f"{name} {end}" for name, end in zip("abc", ends, strict=False) if end != "passed"]
+    faulty, failed = "no shell" in str(bad), [one for one in bad if "no shell" not in one]
+    assert (Status.NEEDS_HUMAN if faulty else Status.FAILING if bad else Status.PASS) == verdict.status
+    assert (f"post_check: {', '.join(bad)}" if bad else None) == verdict.error
+    assert (False if failed else None if faulty else True) is verdict.lint_pass
+    assert [one[0] for one in failed] == [one.name for one in verdict.facts.failed_checks]
+    assert None is verdict.facts.check_tail
+    assert None is verdict.reason
+
+
+def test_failing_tests_and_an_honest_failing_outrank_several_checks() -> None:
+    """What they showed is recorded in lint_pass, and the next prompt is not about them."""
+    bad = named("failed with exit code 1", "passed")
+    tested = judge("impl", tests=red("t"), post_checks=bad)
+    assert ("1 test fails: t", False, ()) == (tested.error, tested.lint_pass, tested.facts.failed_checks)
+    before = Facts(failed_checks=bad)
+    assert () == judge("impl", handoff(Status.FAILING), facts=before).facts.failed_checks
+    assert () == judge("impl", tests=green(1), facts=before).facts.failed_checks
+
+
+def test_the_error_of_many_checks_stays_short() -> None:
+    """Each has its name, its exit code, and 100 characters of what it said."""
+    bad = tuple(PostCheck(passed=False, code=1, line="x" * 200, name=f"{n}{'n' * 39}") for n in range(10))
+
+    error = judge("impl", post_checks=bad).error or ""
+
+    assert 10 == error.count("failed with exit code 1 (x")
+    assert len(error) < 2000
+
+
+def test_no_check_proves_nothing() -> None:
+    """lint_pass stays null."""
+    assert None is all_passed(())
 
 
 # --- facts ----------------------------------------------------------------------------------------

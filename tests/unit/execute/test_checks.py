@@ -24,6 +24,7 @@ from handoffd.execute.checks import (
     files_changed_since,
     files_untouched_since,
     fill_story,
+    post_check_run,
     post_check_spec,
     read_bounded,
     read_test_output,
@@ -356,12 +357,15 @@ def test_a_check_is_named_after_its_dispatch() -> None:
 
 
 def test_a_dispatch_has_its_executor_and_all_tries_of_all_checks() -> None:
-    """Each once."""
+    """Each once; with the names of several checks, where these are known."""
     names = runs_of("d1")
 
     assert "d1" == names[0]
     assert {"d1.baseline", "d1.tests", "d1.rest", "d1.second", "d1.post", f"d1.rest.{MAX_TRIES}"} <= {*names}
     assert 1 + 5 * MAX_TRIES == len({*names}) == len(names)
+    more = runs_of("d1", ["lint", "types"])[len(names) :]
+    assert tuple(tried_again(f"d1.post.{one}", n) for one in ("lint", "types") for n in (1, 2, 3)) == more
+    assert "d1.post.lint" == post_check_run("d1", "lint")
 
 
 # --- what files are ---------------------------------------------------------------------------------

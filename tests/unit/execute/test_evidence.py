@@ -269,10 +269,14 @@ def test_the_fault_of_a_second_run_is_the_fault_of_both() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (ended(0, tail="fine"), PostCheck(passed=True, tail="fine", line="fine")),
-        (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad", line="vet: bad")),
-        (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True, line="")),
-        (ended(None, spawn_error="no sh"), PostCheck(passed=False, tail="no sh", line="no sh")),
+        (ended(0, tail="fine"), PostCheck(passed=True, tail="fine", line="fine", code=0)),
+        (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad", line="vet: bad", code=1)),
+        (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True, line="", signal=9)),
+        (ended(None, signal=11), PostCheck(passed=False, line="", signal=11)),
+        (
+            ended(None, spawn_error="no sh"),
+            PostCheck(passed=False, fault="the command could not be started: no sh"),
+        ),
     ],
 )
 def test_how_a_post_check_ended(record: ExitRecord, expected: PostCheck) -> None:

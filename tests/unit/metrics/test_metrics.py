@@ -192,12 +192,15 @@ def test_the_wait_for_people_is_not_counted(counting: Counting) -> None:
     ],
 )
 def test_measured_claims(counting: Counting, tests: TestEvidence, outcome: str) -> None:
-    """Tests and post_check apart."""
+    """Tests and post_check apart; each of several checks counts."""
     counting.commit(ChecksFinished(dispatch="d1", tests=tests), RUNNING, PASSED)
+    named = tuple(PostCheck(passed=name == "a", name=name) for name in "abc")
+    counting.commit(ChecksFinished(dispatch="d1", post_checks=named), RUNNING, PASSED)
     counting.commit(ChecksFinished(dispatch="d1", post_check=PostCheck(passed=False)), RUNNING, PASSED)
 
     assert 1 == counting.value("checks_total", kind="tests", outcome=outcome)
-    assert 1 == counting.value("checks_total", kind="post_check", outcome="failed")
+    assert 1 == counting.value("checks_total", kind="post_check", outcome="passed")
+    assert 3 == counting.value("checks_total", kind="post_check", outcome="failed")
 
 
 def test_the_rest(counting: Counting) -> None:

@@ -206,6 +206,15 @@ def test_a_hand_off_that_cannot_be_read_may_be_repaired(say: Say, shop: Shop) ->
     [
         ("{}", Said(("post_check: PASSED",)), None),
         (
+            "steps: {impl: {post_check: {a: echo dirty; exit 3, b: exit 4, c: echo fine}}}",
+            Said(
+                ("post_check: FAILED",),
+                ("a: failed with exit code 3", "dirty", "", "b: failed with exit code 4"),
+                1,
+            ),
+            False,
+        ),
+        (
             "steps: {impl: {post_check: echo dirty; false}}",
             Said(("post_check: FAILED",), ("dirty",), 1),
             False,

@@ -191,9 +191,26 @@ async def test_a_post_check_is_run_and_recorded(
     async with alone(here, make_project(tmp_path, rules=rules)) as project:
         ran, ended = await Manual(project, here.services).post_check("mei")
 
-        assert (command, passed) == (ran, ended and ended.passed)
-        assert ended is None or ended.passed or "broken" in ended.tail
+        assert (command, [] if passed is None else [passed]) == (ran, [one.passed for one in ended])
+        assert all(one.passed or "broken" in one.tail for one in ended)
         assert (passed, "pending") == (shown(project).get("lint_pass"), shown(project)["status"])
+
+
+async def test_several_post_checks_are_run_and_recorded(here: House, tmp_path: Path) -> None:
+    """By name, with exit codes; all run. The output stays out of the journal."""
+    commands = {"a": "true", "b": "echo broken; exit 3", "c": "exit 7"}
+    rules = json.dumps({"steps": {"bdd": {"next_on_pass": "update-memory", "post_check": commands}}})
+    async with alone(here, make_project(tmp_path, rules=rules)) as project:
+        ran, ended = await Manual(project, here.services).post_check("mei")
+
+        assert commands == ran
+        assert [("a", 0), ("b", 3), ("c", 7)] == [(one.name, one.code) for one in ended]
+        assert ["", "broken", ""] == [one.tail.strip() for one in ended]
+        assert (False, "pending") == (shown(project)["lint_pass"], shown(project)["status"])
+        last = (await here.journal.events())[-1]
+        assert [("a", 0, ""), ("b", 3, ""), ("c", 7, "")] == [
+            (one["name"], one["code"], one["tail"]) for one in last.event["checks"]
+        ]
 
 
 TRIED = "test: {{command: [sh, -c, {command}]}}\n"

@@ -277,6 +277,17 @@ async def test_an_unknown_group_is_a_warning(tmp_path: Path, group: str, warned:
         project.dismiss()
 
 
+async def test_the_checks_of_steps_are_shown_by_step_and_name(here: House) -> None:
+    """A single one by its step alone."""
+    async with project_in(here) as project:
+        rules = "steps: {impl: {post_check: make lint}, verify: {post_check: {lint: ruff, types: mypy}}}\n"
+        at(project.root, ".ai/step-rules.yaml").write_text(rules)
+        await project.trust()
+
+        found = (await view_of(project, here.services.slots)).post_checks
+        assert {"impl": "make lint", "verify.lint": "ruff", "verify.types": "mypy"} == found
+
+
 async def test_a_held_edit_or_a_deleted_file_is_a_warning(here: House) -> None:
     """With the command that accepts it; trusting the deletion would mean to do without the file."""
     async with project_in(here) as project:

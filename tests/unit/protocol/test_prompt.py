@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from handoffd.errors import InvalidFile
 from handoffd.protocol.prompt import (
     MAX_PROMPT_BYTES,
+    PromptCheck,
     PromptContext,
     PromptFacts,
     PromptRole,
@@ -303,6 +304,49 @@ def test_the_executor_knows_what_will_be_measured(step: str, words: str) -> None
     assert "> make check STORY=US-005 X=${HOME}" in prompt
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_several_checks_are_shown_by_name(language: Language) -> None:
+    """Each command with the story's id in its place."""
+    prompt = _prompt("impl", language, post_check={"lint": "ruff check .", "story": "make US-{story}"})
+
+    colon = ":" if language == "en" else "："
+    assert f"lint{colon}\n\n> ruff check .\n\nstory{colon}\n\n> make US-005\n" in prompt
+
+
+@pytest.mark.parametrize(
+    ("language", "ends"),
+    [
+        ("en", ("Its exit code was 1.", "It was killed by signal 9.", "It did not end in time.")),
+        ("zh-TW", ("結束代碼：1。", "被訊號 9 終止。", "未在時限內結束。")),
+    ],
+)
+def test_what_failed_checks_printed_is_shown_by_name(language: Language, ends: tuple[str, ...]) -> None:
+    """With how each of them ended."""
+    failed = (
+        PromptCheck(name="lint", code=1, tail="E501\nE502"),
+        PromptCheck(name="types", signal=9),
+        PromptCheck(name="slow", signal=15, timed_out=True, tail="1 %"),
+    )
+    prompt = _prompt("impl", language, failed_checks=failed)
+
+    heading = "## Last lines of the check {}" if language == "en" else "## 檢查 {} 的最後輸出"
+    nothing = "It printed nothing." if language == "en" else "沒有輸出。"
+    for name, end, tail in zip(
+        ("lint", "types", "slow"), ends, ("> E501\n> E502", nothing, "> 1 %"), strict=True
+    ):
+        assert f"{heading.format(name)}\n\n{end}\n\n{tail}\n\n" in prompt
+
+
+def test_the_outputs_of_failed_checks_share_their_room() -> None:
+    """However much all of them printed, each one's end is there."""
+    tail = "x\u202e\n" * 20_000
+    failed = [PromptCheck(name=f"c{n}", code=1, tail=f"{tail}{n}!") for n in range(9)]
+    prompt = _prompt("impl", failed_checks=failed)
+
+    assert all(f"> {n}!\n" in prompt for n in range(9))
+    assert len(prompt.encode()) < 32 * 1024
+
+
 def test_the_tables_own_instruction_replaces_the_template() -> None:
     """As a quotation, and with the story's id in its place."""
     prompt = _prompt(step_instruction="Only touch {story}.\n## Output\n{{ 7 * 7 }}")
@@ -401,6 +445,8 @@ TEXT_FIELDS = (*NAMES, "human_note", "check_tail", "last_error", "post_check", "
         {"missing": (IMITATION,), "rollback_target": IMITATION},
         {"facts": PromptFacts(files=(IMITATION,), attempts={IMITATION: 1}, commit_hash=IMITATION)},
         {"agent_teams": True, "roles": (ROLE,)},
+        {"post_check": {IMITATION: IMITATION}},
+        {"failed_checks": (PromptCheck(name=IMITATION, code=1, tail=IMITATION),)},
         {"described": story_text(IMITATION, IMITATION)},
         {"described": story_text(HOSTILE), "human_note": "mind the text"},
     ],
@@ -415,21 +461,26 @@ def test_no_value_can_imitate_a_section(values: dict[str, Any]) -> None:
     assert "pass" == _front_matter(prompt)["status"]
 
 
+LONG = "文字 `\u202e\n" * 100_000
+FAILED = [PromptCheck(name=LONG, tail=LONG)] * 20
+
+
+@pytest.mark.parametrize("failed", [{"check_tail": LONG}, {"failed_checks": FAILED}])
 @pytest.mark.parametrize("described", [None, story_text("\u202e\n" * 9_000 + "x" * 1_500, "文" * 200)])
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_shipped_prompt_fits_whatever_the_values_are(
-    language: Language, described: StoryText | None
+    language: Language, described: StoryText | None, failed: dict[str, Any]
 ) -> None:
     """Every value far too long at once: cut, counted, and still below the limit."""
     names = tuple(f"規格/{number}/" + "文" * 400 for number in range(5000))
-    text = "文字 `\u202e\n" * 100_000
+    text = LONG
     prompt = _prompt(
         "update-memory", language, project=text, display_name=text, reads=names, writes=names, missing=names,
-        rollback_target=text, described=described, human_note=text, failing_tests=names, check_tail=text,
-        last_error=text,
-        tests_expected="green", post_check=text, step_instruction=text, agent_teams=True,
+        rollback_target=text, described=described, human_note=text, failing_tests=names, last_error=text,
+        tests_expected="green", post_check=dict.fromkeys(map(str, range(20)), text), step_instruction=text,
+        agent_teams=True,
         roles=tuple(PromptRole(name=text, reads=names, writes=names) for _ in range(20)),
-        facts=PromptFacts(files=names, attempts=dict.fromkeys(names, 1), commit_hash=text),
+        facts=PromptFacts(files=names, attempts=dict.fromkeys(names, 1), commit_hash=text), **failed,
     )  # fmt: skip
 
     assert len(prompt.encode()) <= MAX_PROMPT_BYTES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from handoffd.protocol.rule_merge import (
@@ -16,6 +18,8 @@ from handoffd.protocol.rule_merge import (
     wrong_name,
     wrong_path,
 )
+from handoffd.protocol.rulebook import build_rulebook
+from handoffd.protocol.rules import commands_of
 
 # --- layers ------------------------------------------------------------------------------------------
 BASE = """\
@@ -82,6 +86,45 @@ def test_null_takes_back_what_a_lower_layer_set() -> None:
     assert merged.settings["steps", "impl", "on_fail", "scope_warning"].value is None
 
 
+ONE, TWO, NONE = "make lint", {"lint": "ruff check", "types": "mypy"}, None
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "expected"),
+    [
+        (ONE, TWO, TWO),
+        (TWO, ONE, ONE),
+        (TWO, NONE, NONE),
+        (NONE, TWO, TWO),
+        (TWO, {"types": "pyright"}, {"lint": "ruff check", "types": "pyright"}),
+        (TWO, {"docs": "make docs"}, TWO | {"docs": "make docs"}),
+        (TWO, {"lint": None}, {"types": "mypy"}),
+        (TWO, {"lint": None, "types": None}, NONE),
+        (TWO, {}, TWO),
+        (ONE, {}, ONE),
+        (ONE, {"lint": None}, ONE),
+        (ONE, {"types": "mypy", "lint": None}, {"types": "mypy"}),
+    ],
+)
+def test_checks_are_merged_by_name_as_other_mappings(below: object, above: object, expected: object) -> None:
+    """A single command and named ones replace each other; null takes out one name, or everything."""
+    rule = {"next_on_pass": "done", "on_fail": {"default": "impl"}}
+    tables = [
+        {
+            "steps": {"impl": rule | {"post_check": below}},
+            "pipelines": {"story": {"first": "impl"}, "custom": {"first": "impl"}},
+        },
+        {"steps": {"impl": {"post_check": above}}},
+    ]
+    layers = [Layer(f"layer-{number}.yaml", json.dumps(table)) for number, table in enumerate(tables)]
+
+    built = build_rulebook(layers).steps["impl"].post_check
+
+    assert expected == built
+    if isinstance(expected, dict):
+        assert list(expected) == [name for name, _ in commands_of(built)]
+
+
 def test_every_value_knows_its_file_and_line() -> None:
     """The topmost layer that set a value is its origin."""
     merged = _merged(BASE, "steps:\n  impl:\n    max_attempts: 2\n")
@@ -126,6 +169,15 @@ def test_an_empty_layer_changes_nothing(text: str) -> None:
         ("steps: {impl: {claude_reads: ['!a']}}", "steps.impl.claude_reads.0", "claude_writes"),
         ("steps: {impl: {post_check: [ls]}}", "steps.impl.post_check", "shell command"),
         ("steps: {impl: {post_check: ''}}", "steps.impl.post_check", "shell command"),
+        ("steps: {impl: {post_check: {lint: 3}}}", "steps.impl.post_check.lint", "shell command"),
+        ("steps: {impl: {post_check: {lint: ['x']}}}", "steps.impl.post_check.lint", "shell command"),
+        ("steps: {impl: {post_check: {Lint: x}}}", "steps.impl.post_check.Lint", "cannot name a check"),
+        ("steps: {impl: {post_check: {a/b: x}}}", "steps.impl.post_check.a/b", "small letters"),
+        (
+            f"steps: {{impl: {{post_check: {{{', '.join(f'c{n}: x' for n in range(11))}}}}}}}",
+            "steps.impl.post_check",
+            "has 11 entries; at most 10 are allowed",
+        ),
         ("steps: {impl: {display_name: {fr: Codage}}}", "steps.impl.display_name.fr", "zh-TW"),
         ("steps: {impl: {step_instruction: do it}}", "steps.impl.step_instruction", "must be a mapping"),
         ("steps: {impl: {dispatch_mode: {S: many}}}", "steps.impl.dispatch_mode.S", "single, auto, team"),

@@ -10,7 +10,7 @@ import pytest
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rule_merge import Layer, Setting, merge_layers
 from handoffd.protocol.rulebook import build_rulebook, check_merged, explain, merge_trusted, sensitive_view
-from handoffd.protocol.rules import Pipeline, Rule, RuleBook, localized, outside
+from handoffd.protocol.rules import Pipeline, Rule, RuleBook, commands_of, localized, outside
 from handoffd.protocol.state import Reason
 from handoffd.settings.paths import shared
 
@@ -224,6 +224,17 @@ def test_every_value_is_explained_by_the_file_that_set_it() -> None:
     assert ("bdd", "config/step-rules.yaml") == origin("pipelines.story.first")[:2]
     with pytest.raises(InvalidFile):  # as of building the table
         explain([_shipped(), Layer(OWN, "steps: {impl: {max_attempts: 0}}")])
+
+
+def test_an_edit_of_one_of_several_checks_is_held_back_alone() -> None:
+    """Its neighbours stay as they are, and so does their order."""
+    trusted = _book("steps: {impl: {post_check: {lint: ruff check, types: mypy}}}")
+    edited = _book("steps: {impl: {post_check: {types: mypy, lint: 'true'}}}")
+
+    merged, keys = merge_trusted(edited, trusted)
+
+    assert ("steps.impl.post_check.lint",) == keys
+    assert [("lint", "ruff check"), ("types", "mypy")] == [*commands_of(merged.steps["impl"].post_check)]
 
 
 ROLE = "{verify: {claude_writes: ['**']}}"

@@ -13,7 +13,7 @@ from tests.unit.report.nights import HOUR, ended, happened, night, ran
 
 from handoffd.engine.track import EXTERNAL
 from handoffd.engine.views import ProjectView, ScheduleView
-from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
+from handoffd.journal.history import Claimed, Counts, Handover, Measured, Reading, TestsRun
 from handoffd.journal.records import LeftOut
 from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
@@ -178,11 +178,10 @@ def claim(status: str | None = "pass", tests: Counts | None = None, untouched: t
     return happened("checks", claimed=Claimed(dispatch="d1", reading=reading, untouched=untouched))
 
 
-def checked(counts: Counts | None = None, *, post: bool | None = None, **tests: Any) -> Any:
+def checked(counts: Counts | None = None, **tests: Any) -> Any:
     """Return the checks of that attempt."""
     found = None if counts is None else TestsRun(counts=counts, **tests)
-    lint = None if post is None else PostChecked(passed=post)
-    return happened("slot", measured=Measured(dispatch="d1", tests=found, post_check=lint))
+    return happened("slot", measured=Measured(dispatch="d1", tests=found))
 
 
 FAILED = {"result": "failing", "why": "pass claimed, but 2 tests fail: a, b"}
@@ -198,7 +197,7 @@ FAILED = {"result": "failing", "why": "pass claimed, but 2 tests fail: a, b"}
         ((claim(tests=Counts(5)), checked(Counts(4))), {}, [("tests", "5 pass, 0 fail", "4 pass, 0 fail")]),
         ((claim(tests=Counts(2)), checked(Counts(90))), {}, []),
         ((claim(), checked(Counts(3, 2))), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
-        ((claim(), checked(post=False)), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
+        ((claim(), checked()), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
         ((claim("failing", Counts(5)), checked(Counts(3, 2))), FAILED, []),
         ((claim(tests=Counts(5)), checked(Counts(), verified=False)), {}, []),
         ((claim(tests=Counts(5)), checked(Counts(), fault="no runner")), {}, []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from handoffd.engine.decision import MeasureBaseline, Notify, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey, Workspace
+from handoffd.execute.evidence import MOST_PRINTED
 from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
 from handoffd.track.checks import Checks
@@ -384,6 +386,85 @@ async def test_hanging_checks_are_ended(here: House) -> None:
     assert finished.tests is not None
     assert finished.post_check is not None
     assert (True, True) == (finished.tests.timed_out, finished.post_check.timed_out)
+
+
+async def test_all_checks_of_a_post_check_run_each_within_its_limit(here: House) -> None:
+    """One after another, in their order; a failure or a hang of one does not keep the next from running."""
+    play = await Play.of(here, COPY)
+    commands = {
+        "first": "echo first >> order; exit 3",
+        "hangs": "echo hangs >> order; sleep 600",
+        "dies": "echo dies >> order; kill -9 $$",
+        "last": "echo last >> order; echo fine",
+    }
+
+    finished = await play.measure(tests=None, post_check=commands, post_check_timeout_s=0.5)
+
+    assert None is finished.post_check
+    assert [("first", 3, None), ("hangs", None, 15), ("dies", None, 9), ("last", 0, None)] == [
+        (one.name, one.code, one.signal) for one in finished.post_checks
+    ]
+    assert [False, True, False, False] == [one.timed_out for one in finished.post_checks]
+    assert [False, False, False, True] == [one.passed for one in finished.post_checks]
+    assert [*commands] == at(play.root, "order").read_text().split()
+    assert finished == await play.measure(tests=None, post_check=commands), "ends that are known are kept"
+    assert [*commands] == at(play.root, "order").read_text().split()
+
+
+async def test_the_outputs_of_all_checks_together_are_bounded(here: House) -> None:
+    """Megabytes of binary data; of a check that passed nothing is kept, of the others their ends."""
+    play = await Play.of(here, COPY)
+    flood = "head -c 3000000 /dev/urandom; echo; echo the end of {}; exit 1"
+    commands = {f"c{number}": flood.format(number) for number in range(9)} | {"fine": "echo fine"}
+
+    finished = await play.measure(tests=None, post_check=commands)
+
+    tails = [one.tail for one in finished.post_checks]
+    assert "" == tails.pop()
+    assert all(tail.endswith(f"the end of {number}\n") for number, tail in enumerate(tails))
+    assert sum(len(tail.encode()) for tail in tails) <= MOST_PRINTED
+    assert [f"the end of {number}" for number in range(9)] == [
+        one.line for one in finished.post_checks if not one.passed
+    ]
+
+
+async def test_a_check_that_cannot_be_run_is_a_fault_and_the_others_run(here: House) -> None:
+    """One that is killed three times in a row proves nothing."""
+    play = await Play.of(here, COPY)
+    commands = {"killed": "echo x >> times; sleep 600", "fine": "true"}
+    found: list[ChecksFinished] = []
+
+    async def measure() -> None:
+        found.append(await play.measure(tests=None, post_check=commands))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(measure)
+        for name in ("d1.post.killed", "d1.post.killed.2", "d1.post.killed.3"):
+            await eventually(partial(play.live.__contains__, name))
+            play.live[name].stop()
+
+    assert [("killed", "the command was stopped before it ended"), ("fine", None)] == [
+        (one.name, one.fault) for one in found[0].post_checks
+    ]
+
+
+async def test_an_abort_between_two_checks_prevents_the_next(here: House) -> None:
+    """The one that runs is ended and not repeated."""
+    play = await Play.of(here, COPY)
+
+    async def stop() -> None:
+        await eventually(lambda: at(play.root, "times").exists())
+        play.home.stopped = True
+        play.live["d1.post.a"].stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop)
+        finished = await play.measure(
+            tests=None, post_check={"a": "echo a >> times; sleep 600", "b": "echo b >> times"}
+        )
+
+    assert ["a"] == [one.name for one in finished.post_checks]
+    assert "a\n" == at(play.root, "times").read_text()
 
 
 async def test_a_killed_check_is_repeated(here: House) -> None:
