@@ -132,7 +132,7 @@ class UsageAnswer(Struct, frozen=True, kw_only=True):
 class Command(Struct, frozen=True, kw_only=True):
     """A program that the daemon had run for an attempt: the executor, or a check.
 
-    `what`: `executor`, `baseline`, `tests`, `rest`, `second`, `post`, or `post.NAME` of several checks. Of one
+    `what`: `executor`, `baseline`, `tests`, `rest`, `second`, `post`, or `post.NAME` of several. Of one
     that has ended, `code` or `signal` is set, unless it was `lost`. `sandbox` is the level that held it.
     """
 

@@ -22,6 +22,8 @@ from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon, NotFou
 _LOCKED_S = 30.0
 """How long a daemon that is just starting (or another verb) is waited for."""
 _PAUSE_S = 0.1
+_CHECKING_S = 86_400.0
+"""How long the answer to `check` is waited for: its commands have limits of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def give(
     by = by or account()
 
     def ask(client: Client) -> Json:
+        client = place.client(_CHECKING_S) if verb == "check" else client
         try:
             return client.post(f"/v1/verbs/{verb}", body)
         except NotFound:
