@@ -248,8 +248,9 @@ class Reads(Past):
     async def gates(self) -> GatesAnswer:
         """Return the open gates of all projects, those first that wait longest."""
         since = {matter.lane: matter.since for matter in await self.journal.outbox.matters()}
-        names, found = self.names(), []
-        for view in await self._supervision.views():
+        views, found = await self._supervision.views(), []
+        names = self.names()
+        for view in views:
             at_gate = (track for track in view.tracks if track.gate)
             found += [_gate_in_short(view, track, names, since) for track in at_gate]
         found.sort(key=lambda gate: (gate.since is None, gate.since or self.now(), gate.project))
@@ -263,15 +264,16 @@ class Reads(Past):
 
     async def workspaces(self, project: str | None = None) -> WorkspacesAnswer:
         """Return the clones of one project or of all."""
-        root, names = self.root_of(project), self.names()
-        views = await self._supervision.workspaces(root)
+        views = await self._supervision.workspaces(self.root_of(project))
+        names = self.names()
         told = [NamedWorkspace(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return WorkspacesAnswer(daemon=self.daemon, bytes=sum(one.bytes for one in views), workspaces=told)
 
     async def schedules(self, project: str | None = None) -> SchedulesAnswer:
         """Return the schedules of one project or of all, with their last outcome."""
-        root, names = self.root_of(project), self.names()
+        root = self.root_of(project)
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
+        names = self.names()
         told = [NamedSchedule(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return SchedulesAnswer(at=self.now(), daemon=self.daemon, schedules=told, idle=idle)
 
