@@ -311,7 +311,7 @@ async def test_an_open_matter_has_the_time_of_its_next_reminder(
 async def test_an_open_matter_has_the_command_of_status(
     supervision: MemorySupervision, waiting: Journal
 ) -> None:
-    """What to look at first, and how finished work is merged by hand; of another story as it was told."""
+    """What to look at first, or a merge by hand; of another story, that of its notice."""
     await waiting.outbox.keep([gate()], 1)
     root, asked, shown = KEY.project, reads(supervision, waiting), []
     by_hand = whereabouts(root, command=f"git -C {root} merge handoffd/US-1")

@@ -250,7 +250,7 @@ def test_what_holds_a_story_in_flight_is_named(state: Any, ledger: dict[str, Any
 
 @pytest.mark.parametrize("look", ["handoffd log /srv/shop --failures", None])
 def test_what_status_has_a_person_look_at_comes_first(look: str | None) -> None:
-    """An attempt that failed is looked at before it is tried again."""
+    """The log of an attempt that failed comes before its retry."""
     held = project(state=at("impl", status=Status.NEEDS_HUMAN))
     shown = replace(held.view.tracks[0], next_command="handoffd retry /srv/shop", look_command=look)
     night = planned(replace(held, view=replace(held.view, tracks=(shown,))))
@@ -265,7 +265,7 @@ def test_what_status_has_a_person_look_at_comes_first(look: str | None) -> None:
     ],
 )
 def test_a_story_that_is_done_is_landed_as_status_says(command: str, typed: str) -> None:
-    """Landing may have to fail: then it is merged by hand, in a folder, which is no project's name."""
+    """Landing may have to fail: then it is merged by hand, in a folder that is named whole."""
     branch = Workspace(folder="/c", kind="clone", branch="handoffd/US-1", base="0")
     state = at("done", status=Status.PASS, completed_at=NOW)
     over: dict[str, Any] = {"workspace": branch, "unlanded": "a.py", "stories_done": ("US-0",)}
