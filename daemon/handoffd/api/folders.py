@@ -236,7 +236,8 @@ def _about_standing(status: ProjectStatus, waits_for: str | None, following: str
         where = f"{status.story or 'The story'} is done"
     else:
         where = f"{status.story or 'The project'} is at {status.step}, {status.status}"
-    waiting = f"; it waits for {waits_for}" if waits_for else ""
+    place = waits_for is not None and waits_for[:1].isdigit()  # in line: `3rd for a slot`
+    waiting = f"; it {'is' if place else 'waits for'} {waits_for}" if waits_for else ""
     advice = f"; a person who wants to go on types: {following}" if following else ""
     return f"{where}{waiting}{advice}. Report this; do not dispatch anything because of it."
 

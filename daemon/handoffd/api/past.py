@@ -193,7 +193,7 @@ class Past:
         return self._clock.now()
 
     def names(self) -> Mapping[str, str]:
-        """Return the names of projects in commands, by root."""
+        """Return the names of projects in commands, by root; for use before the next await."""
         return self._supervision.names()
 
     def root_of(self, project: str | None) -> str | None:
@@ -252,11 +252,12 @@ class Past:
     ) -> RunsAnswer:
         """Return the latest dispatches, newest first; a part of the history has the ones decided in it."""
         found = await self.journal.runs(limit=limit, part=self.part(project, asked, "runs"))
-        names, usage = self.names(), self._supervision.usage()
+        usage = self._supervision.usage()
         if not self.daemon:
             usage = await to_thread.run_sync(
                 self._noted_usage, [run.id for run in found if run.result is None]
             )
+        names = self.names()
         return RunsAnswer(runs=[run_answer(run, names, usage.get(run.id)) for run in found])
 
     async def run(self, run: str) -> RunAnswer:
@@ -264,21 +265,24 @@ class Past:
         found = await self.journal.runs(limit=1, part=Part(run=run))
         if not found:
             raise NotFound(f"{run[:80]!r} is not the id of a run", hint="handoffd runs")
-        (stored,), names = found, self.names()
+        (stored,) = found
         part = Part(project=stored.key.project, run=run, since=stored.decided_at)
         events = await self.journal.events(limit=_MOST_EVENTS_OF_RUN, part=part)
         told = {event.kind: event.event for event in events}
         ended = told.get("executor_exited") or told.get("handoff_arrived") or {}
         used, checked = self._supervision.usage().get(run), told.get("checks_finished") or {}
+        before = await self._tests_before(stored)
+        commands = await to_thread.run_sync(commands_of, self._runs_dir, run, _checks_ordered(events))
+        names = self.names()
         return RunAnswer(
             run=run_answer(stored, names, used),
             handoff=(ended.get("reading") or {}).get("handoff"),
             untouched=tuple(ended.get("untouched") or ()),
             changed=ended.get("wrote"),
-            before=await self._tests_before(stored),
+            before=before,
             post_check=checked.get("post_check"),
             post_checks=tuple(checked.get("post_checks") or ()),
-            commands=await to_thread.run_sync(commands_of, self._runs_dir, run, _checks_ordered(events)),
+            commands=commands,
             events=tuple(event_answer(event, names) for event in events),
         )
 
@@ -303,11 +307,12 @@ class Past:
         """Return the stories of which something happened, the latest first."""
         part = self.part(project, Narrowed(story=story, since=since, until=until), "stories")
         found = await self.journal.past.stories(part, limit)
-        names, views = self.names(), await self._supervision.views()
+        views = await self._supervision.views()
         flying = {(view.project, track.story): track for view in views for track in view.tracks}
         done = [(one.project, one.story) for one in found if one.end is not None and one.end.kind == "done"]
         places = await self.places(done)
         titles = await self.titles((one.project, one.story) for one in found)
+        names = self.names()  # only now: what was asked before has woken projects
         told = [story_answer(one, names, flying.get((one.project, one.story))) for one in found]
         return StoriesAnswer(
             stories=[

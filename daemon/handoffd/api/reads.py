@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial, reduce
 from math import inf
@@ -142,11 +143,12 @@ class Reads(Past):
         root, outbox = self.root_of(project), self.journal.outbox
         releases, reminders = self._desk.releases(), self._desk.reminders()
         matters = [one for one in await outbox.matters() if root is None or one.lane[0] == root]
-        waiting = []
+        waiting, commands = [], await self._commands({one.lane for one in matters[:MOST_WAITING]})
         for matter in matters[:MOST_WAITING]:
             notice = await outbox.outlook(matter.notice)
             if notice is not None:
-                waiting.append(_of_matter(matter, notice, reminders.get(matter.notice)))
+                following = commands.get((*matter.lane, notice.story), notice.action)
+                waiting.append(_of_matter(matter, notice, following, reminders.get(matter.notice)))
         return NoticesAnswer(
             at=self.now(),
             sinks=await self._undelivered(),
@@ -157,6 +159,21 @@ class Reads(Past):
             waiting=waiting,
             more_waiting=max(0, len(matters) - MOST_WAITING),
         )
+
+    async def _commands(
+        self, lanes: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str, str | None], str | None]:
+        """Return what status has a person type, by root, track and story; some of it may have changed."""
+        views = []
+        for root in sorted({root for root, track in lanes if track}):
+            with suppress(HandoffdError):  # removed just now, or it cannot be read
+                views.append(await self._supervision.view(root))
+        return {
+            (view.project, track.track, track.story): track.look_command or track.next_command
+            for view in await self._placed(views)
+            for track in view.tracks
+            if track.needs_you
+        }
 
     async def status_of(self, view: ProjectView) -> ProjectView:
         """Return the view; without a daemon, with the running processes from the records of runs."""
@@ -251,8 +268,9 @@ class Reads(Past):
     async def gates(self) -> GatesAnswer:
         """Return the open gates of all projects, those first that wait longest."""
         since = {matter.lane: matter.since for matter in await self.journal.outbox.matters()}
-        names, found = self.names(), []
-        for view in await self._supervision.views():
+        views, found = await self._supervision.views(), []
+        names = self.names()
+        for view in views:
             at_gate = (track for track in view.tracks if track.gate)
             found += [_gate_in_short(view, track, names, since) for track in at_gate]
         found.sort(key=lambda gate: (gate.since is None, gate.since or self.now(), gate.project))
@@ -266,15 +284,16 @@ class Reads(Past):
 
     async def workspaces(self, project: str | None = None) -> WorkspacesAnswer:
         """Return the clones of one project or of all."""
-        root, names = self.root_of(project), self.names()
-        views = await self._supervision.workspaces(root)
+        views = await self._supervision.workspaces(self.root_of(project))
+        names = self.names()
         told = [NamedWorkspace(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return WorkspacesAnswer(daemon=self.daemon, bytes=sum(one.bytes for one in views), workspaces=told)
 
     async def schedules(self, project: str | None = None) -> SchedulesAnswer:
         """Return the schedules of one project or of all, with their last outcome."""
-        root, names = self.root_of(project), self.names()
+        root = self.root_of(project)
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
+        names = self.names()
         told = [NamedSchedule(name=names.get(one.project, one.project), **asdict(one)) for one in views]
         return SchedulesAnswer(at=self.now(), daemon=self.daemon, schedules=told, idle=idle)
 
@@ -323,8 +342,11 @@ class Reads(Past):
         wanted = {one.project for one in due}
         busy = [view.project for view in views if view.project in wanted or _has_work(view)]
         took = await self.journal.past.steps_took(busy)
+        fleet = await self._supervision.now(busy)
+        placed = await self._placed(one.view for one in fleet.projects)
+        projects = (replace(one, view=view) for one, view in zip(fleet.projects, placed, strict=True))
         snapshot = Snapshot(
-            at=now, until=until, fleet=await self._supervision.now(busy), schedules=tuple(due),
+            at=now, until=until, fleet=replace(fleet, projects=tuple(projects)), schedules=tuple(due),
             took={root: medians(found) for root, found in took.items()}, limits=self._supervision.limits(),
             spent=await self._spent_of_all(now), midnights=midnights(now, until), idle=len(views) - len(busy),
         )  # fmt: skip
@@ -560,7 +582,9 @@ def _of_sink(backlog: Backlog, next_try_s: float | None) -> SinkBacklog:
     )
 
 
-def _of_matter(matter: Matter, notice: Notice, again: datetime | None) -> WaitingMatter:
+def _of_matter(
+    matter: Matter, notice: Notice, following: str | None, again: datetime | None
+) -> WaitingMatter:
     return WaitingMatter(
         project=matter.lane[0],
         track=notice.track,
@@ -568,7 +592,7 @@ def _of_matter(matter: Matter, notice: Notice, again: datetime | None) -> Waitin
         story=notice.story,
         kind=notice.kind,
         text=notice.text,
-        next=notice.action,
+        next=following,
         since=matter.since,
         reminded_min=matter.reached_min if 0 < matter.reached_min < inf else None,
         again_at=again,

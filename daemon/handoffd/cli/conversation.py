@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import Struct
 
+from handoffd.cli.asking import print_lines
 from handoffd.cli.wording import plain
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, Refused
@@ -295,13 +296,26 @@ class Chosen(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What is wrong with the answers, in words."""
 
-    def conclude(self, place: Place, *, silent: bool) -> None:
-        """Show the file that was written, and enter the channel of notices into the daemon's settings."""
+    def conclude(self, place: Place, project: str, *, silent: bool) -> None:
+        """Show the file as it is now, and enter the channel of notices into the daemon's settings.
+
+        A trial of clones has written into the file what came of it.
+        """
         told = [*self.notes, *(_entered(place, self.notify) if self.notify is not None else [])]
-        shown = [] if self.text is None or not self.asked else ["", f"{FILE}:"]
-        shown += [f"  {line}" for line in plain(self.text or "", lines=True).splitlines()] if shown else []
-        for line in () if silent else (*told, *shown):
+        if silent:
+            return
+        if told:
+            print_lines(told)
+        for line in _written(project) if self.text is not None and self.asked else ():
             click.echo(line)
+
+
+def _written(project: str) -> Iterator[str]:
+    """Yield the project's settings file as it is on the disk."""
+    from handoffd.inspection.own_files import read_texts
+
+    text = read_texts(Path(project))[FILE]
+    yield from ("", f"{FILE}:", *(f"  {line}" for line in plain(text or "", lines=True).splitlines()))
 
 
 def converse(place: Place, project: str, given: dict[str, Any], *, may_ask: bool) -> Chosen:
@@ -337,9 +351,8 @@ def _facts(place: Place, root: str, *, show: bool) -> Facts:
     from handoffd.settings.loading import load
 
     if show:
-        click.echo(
-            f"A few questions about {plain(root)}; Enter takes the answer in brackets, Ctrl-C writes nothing."
-        )
+        how = "Enter takes the answer in brackets, Ctrl-C writes nothing."
+        print_lines([f"A few questions about {plain(root)}; {how}"])
     place.settings()  # which names the command for invalid ones
     loaded = load({"config": place.config}, place.environ)
     settings, book = book_of(place)
@@ -361,8 +374,7 @@ def _answer(question: Question, facts: Facts, given: str | None, *, ask: bool) -
             raise Refused(f"{question.option}: {wrong}", code="BAD_ARGUMENT", hint=hint) from wrong
     if not ask or not question.wanted(facts):
         return question.read(question.enter(facts), facts) if question.name == TESTS else None
-    for line in ("", *question.shows(facts)):
-        click.echo(line)
+    print_lines(["", *question.shows(facts)])
 
     def read(answer: str) -> Any:
         try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
-from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten
-from handoffd.entrance.place import Place
+from handoffd.cli.wording import columns, fitting, moment, no_daemon, plain, screen_width, shorten, table
+from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, either
 
 # --- notices -------------------------------------------------------------------------------------------
-_WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT")
+_WAITING = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT", "TYPE")
+_NARROW = ("PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE")
 _HELD = ("SINK", "HELD BACK", "SINCE", "TOLD AT", "WHY")
 _SINKS = ("SINK", "WAITING", "SINCE", "FAILED TRIES", "GIVEN UP", "LAST ERROR")
 _WHY = {"quiet": "quiet hours", "digest": "the digest", "burst": "many at once"}
@@ -42,10 +44,10 @@ def notices_report(answer: dict[str, Any], width: int | None, *, project: str | 
 
     The tables have at most `width` columns (None: any).
     """
-    waiting = [_waiting(one) for one in answer["waiting"]]
+    waiting = list(_needs(answer["waiting"], width))
     held, sinks = [_held(one) for one in answer["held"]], [_sink(one) for one in answer["sinks"]]
     parts = [
-        fitting(_WAITING, waiting, ("NEXT NOTICE",), width, text=("WHAT", "PROJECT")) if waiting else [],
+        waiting,
         [f"Nothing in {plain(project)} needs you."] if project is not None and not waiting else [],
         [f"and {answer['more_waiting']} more"] if answer["more_waiting"] else [],
         fitting(_HELD, held, (), width, text=("SINK",)) if held else [],
@@ -55,7 +57,25 @@ def notices_report(answer: dict[str, Any], width: int | None, *, project: str | 
     return lines[1:] or ["Nothing needs you. All notifications were delivered."]
 
 
+def _needs(waiting: list[dict[str, Any]], width: int | None) -> Iterator[str]:
+    """Yield a table; where it has no room for them, text and command of each are below its line."""
+    rows = [_waiting(one) for one in waiting]
+    if not rows:
+        return
+    whole = table(_WAITING, rows)
+    if width is None or max(map(columns, whole)) <= width:
+        yield from whole
+        return
+    head, *lines = fitting(_NARROW, [row[:4] for row in rows], ("NEXT NOTICE",), width, text=("PROJECT",))
+    yield head
+    for line, (*_, text, command) in zip(lines, rows, strict=False):
+        yield line
+        yield from (f"  {part}" for part in (text, command) if part != "–")
+    yield from lines[len(rows) :]  # what is not on this screen
+
+
 def _waiting(one: dict[str, Any]) -> list[str]:
+    called = {"project": one["project"], "called": one["name"]}
     again = one["again_at"]
     return [
         shorten(one["name"] or one["project"], 30),
@@ -63,6 +83,7 @@ def _waiting(one: dict[str, Any]) -> list[str]:
         moment(one["since"]),
         "–" if again is None else moment(again),
         plain(one["text"] or "–"),
+        plain(by_name(one["next"] or "–", called)),
     ]
 
 

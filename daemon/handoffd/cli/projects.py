@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 from msgspec import Struct
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, print_lines
 from handoffd.cli.wording import no_daemon, plain, shorten, styled, table
 from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place
@@ -398,7 +398,7 @@ class _Progress:
         if what == self._doing or self._silent:
             return
         if not self._doing:
-            click.echo(_TRYING, err=True)
+            print_lines([_TRYING], err=True)
             if self._counts:
                 self._counter.start()
         self._doing, self._since = what, time.monotonic()

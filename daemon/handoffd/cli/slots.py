@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
+from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
+from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten, table
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account as person
 from handoffd.entrance.requests import ask, either
@@ -101,7 +101,7 @@ def limits(context: click.Context, as_json: bool) -> None:
         print_json(answer.json)
         return
     found = answer.json["limits"]
-    click.echo("\n".join(limits_report(answer.json)) if found else "No account is at a limit.")
+    print_lines(limits_report(answer.json, screen_width()) if found else ["No account is at a limit."])
 
 
 @limits.command()
@@ -127,9 +127,10 @@ def lift(place: Place, account: str, as_json: bool) -> None:
         click.echo(f"but after a restart the daemon waits for it again: {plain(problem)}", err=True)
 
 
-def limits_report(answer: dict[str, Any]) -> list[str]:
-    """Return the lines for an answer of `GET /v1/limits`."""
-    return table(_LIMITS_HEAD, [_limits_row(view, answer["at"]) for view in answer["limits"]])
+def limits_report(answer: dict[str, Any], width: int | None = None) -> list[str]:
+    """Return the table for an answer of `GET /v1/limits`, of at most `width` columns."""
+    rows = [_limits_row(view, answer["at"]) for view in answer["limits"]]
+    return fitting(_LIMITS_HEAD, rows, ("SINCE", "WAITING"), width, text=("WHY", "NEXT TRY", "ACCOUNT"))
 
 
 def _limits_row(view: dict[str, Any], at: str) -> list[str]:
@@ -169,16 +170,18 @@ def schedule(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
     else:
-        click.echo("\n".join(schedule_report(answer.json)))
+        print_lines(schedule_report(answer.json, screen_width()))
 
 
-def schedule_report(answer: Json) -> list[str]:
-    """Return the lines for an answer of `GET /v1/schedules`."""
+def schedule_report(answer: Json, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/schedules`; its table has at most `width` columns."""
     found = answer["schedules"]
     idle = [_idle(one) for one in answer["idle"]]
     if not found and not idle:
         return ["No schedule is configured: see `schedule` in the settings (handoffd config show)."]
-    lines = table(_SCHEDULE_HEAD, [_schedule_row(one) for one in found]) if found else []
+    rows = [_schedule_row(one) for one in found]
+    text = ("LAST", "NEXT", "SCHEDULE", "PROJECT")
+    lines = fitting(_SCHEDULE_HEAD, rows, ("CRON", "LAST"), width, text=text) if found else []
     lines += ["", *idle] if lines and idle else idle
     return lines if answer["daemon"] else [*lines, "", no_daemon()]
 

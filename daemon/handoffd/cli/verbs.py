@@ -280,7 +280,7 @@ def _init(
 
         look_into(place, answer.json, workspace, tests=not no_tests, as_json=as_json)
     say(answer, as_json)
-    chosen.conclude(place, silent=as_json)
+    chosen.conclude(place, answer.json.get("project", root), silent=as_json)
     if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
         click.get_current_context().exit(1)
 

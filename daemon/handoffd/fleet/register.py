@@ -106,7 +106,10 @@ class Register:
         return [*up, *([known] if isinstance(known, str) else sorted(known))]
 
     def names(self) -> Mapping[str, str]:
-        """Return, by root, how commands name each project: its name, or its root if several share it."""
+        """Return, by root, how commands name each project: its name, or its root if several share it.
+
+        It holds until the next await, in which a project may get up, rest, or be renamed.
+        """
         return _Names(self)
 
 

@@ -120,8 +120,7 @@ def _of_course(site: Site, course: Course, snapshot: Snapshot) -> _Tale:
     entry, taken = course.entry, tuple(course.taken)
     if course.done_at is not None:
         kind: StopKind | None = "land" if course.unlanded else None
-        command = command_for(site.root, "land", "--story", course.story) if course.unlanded else None
-        why = "done, and a person lands it" if course.unlanded else None
+        why, command = _landing(site, course) if course.unlanded else (None, None)
         story = _planned(site, entry, "done", taken, ends_at=course.done_at, why=why)
         return _Tale(site=site, story=story, kind=kind, command=command, at=course.done_at)
     if course.halt is not None:
@@ -142,6 +141,15 @@ def _of_course(site: Site, course: Course, snapshot: Snapshot) -> _Tale:
 _LATE: Final = "its turn does not come in that time"
 
 
+def _landing(site: Site, course: Course) -> tuple[str, str | None]:
+    """Return what a person does with a story that is done, and what to type; of one done now, as status."""
+    done = (one for one in site.now.view.tracks if one.to_land and one.story == course.story)
+    if (track := next(done, None)) is None:
+        return "done, and a person lands it", command_for(site.root, "land", "--story", course.story)
+    says = track.whereabouts.says if track.whereabouts is not None else "and a person lands it"
+    return f"done, {says}", track.next_command
+
+
 def _halted(site: Site, course: Course) -> _Tale:
     halt = course.halt
     assert halt is not None
@@ -152,12 +160,7 @@ def _halted(site: Site, course: Course) -> _Tale:
     )
     ahead = next_gate(site.now.rules, course.entry.task_type, step) if gate and step is not None else None
     before = ahead is not None and ahead.before_code
-    command = halt.command
-    if gate and halt.at is None:
-        own = () if course.track == MAIN else ("--story", course.story)
-        command = command_for(site.root, "gate", *own)
-    elif halt.at is not None:
-        command = _ahead(site, course)
+    command = halt.command if halt.at is None else _ahead(site, course)
     return _Tale(site=site, story=story, kind=halt.kind, command=command, at=halt.at, before_code=before)
 
 
@@ -235,7 +238,7 @@ def _stops(night: Simulation, tales: Iterable[_Tale]) -> Iterator[Stop]:
         key = (story.project, one.kind, one.command, own)
         before = found.get(key)
         if before is None:
-            command = one.command and one.command.replace(quote(story.project), quote(story.name))
+            command = one.command and _by_name(one.command, story)
             found[key] = Stop(
                 project=story.project, name=story.name, kind=one.kind, step=story.stops_at,
                 before_code=one.before_code, why=story.why or "", command=command,
@@ -246,6 +249,13 @@ def _stops(night: Simulation, tales: Iterable[_Tale]) -> Iterator[Stop]:
         found[key] = replace(before, stories=stories, count=before.count + 1)
     yield from sorted(found.values(), key=lambda stop: (stop.may_wait, -stop.count, stop.name))
     yield from _untrusted(night)
+
+
+def _by_name(command: str, story: PlannedStory) -> str:
+    """Return a command with the project's name; one for git is about a folder."""
+    if not command.startswith("handoffd "):
+        return command
+    return command.replace(quote(story.project), quote(story.name))
 
 
 def _untrusted(night: Simulation) -> Iterator[Stop]:

@@ -434,7 +434,9 @@ def _entry_of(state: State, ledger: Ledger) -> Queued:
 def _held(now: ProjectNow, name: str, state: State, ledger: Ledger) -> Halt | None:
     """Return what holds a story already; None where it goes on by itself."""
     view = next((one for one in now.view.tracks if one.track == name), None)
-    why, command = (view.waits_for or "", view.next_command) if view is not None else ("", None)
+    why, command = "", None
+    if view is not None:  # as status has them: what to look at comes first
+        why, command = view.waits_for or "", view.look_command or view.next_command
     external = ledger.dispatch is None or ledger.dispatch.executor == EXTERNAL
     if state.status is Status.RUNNING:
         return Halt(kind="by_hand", why="its step is done by hand", command=command) if external else None

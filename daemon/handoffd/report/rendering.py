@@ -184,10 +184,15 @@ _LEAST: Final = timedelta(seconds=1)
 def _coming(one: Coming, zone: tzinfo | None, near: datetime) -> Line:
     at = f"at {one.step}" if one.step else "starts next"
     at = f"starts {moment(one.at, zone, near)}" if one.at else at
-    waits = f", waits for {one.waits_for}" if one.waits_for else ""
+    waits = f", {_waits(one.waits_for)}" if one.waits_for else ""
     rest = first_few(one.then, _FEW)
     said = printable(f"{at}{waits}{f'; then {rest}' if rest else ''}")
     return Line(_who(one.name, one.story), said, title=_title(one))
+
+
+def _waits(why: str) -> str:
+    """Return what is waited for, in a sentence; or the place in line (`3rd for a slot`), as it is."""
+    return why if why[:1].isdigit() else f"waits for {why}"
 
 
 _ENDS: Final = {

@@ -308,6 +308,23 @@ async def test_an_open_matter_has_the_time_of_its_next_reminder(
     assert ["web"] == [one.sink for one in offline.sinks]
 
 
+async def test_an_open_matter_has_the_command_of_status(
+    supervision: MemorySupervision, waiting: Journal
+) -> None:
+    """What to look at first, or a merge by hand; of another story, that of its notice."""
+    await waiting.outbox.keep([gate()], 1)
+    root, asked, shown = KEY.project, reads(supervision, waiting), []
+    by_hand = whereabouts(root, command=f"git -C {root} merge handoffd/US-1")
+    for seen, where in (
+        (track_view(story="US-1", next_command="handoffd retry", look_command="handoffd log"), None),
+        (track_view(story="US-1", step="done", to_land=True, next_command="handoffd land"), by_hand),
+        (track_view(story="US-2", look_command="handoffd log"), None),
+    ):
+        supervision.projects[root], supervision.where = project_view(root, seen), where
+        shown += [one.next for one in (await asked.notices()).waiting]
+    assert ["handoffd log", by_hand.command, NOTICE.action] == shown
+
+
 async def test_a_matter_that_is_over_is_not_listed(asked: Reads, waiting: Journal, tmp_path: Path) -> None:
     """Although no daemon has run since; neither is one that is damaged or of a removed project."""
     await waiting.outbox.keep([gate()], 1)

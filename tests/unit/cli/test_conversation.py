@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.commands import environment, program
+from tests.support.repositories import git
 from tests.support.terminals import Terminal, at_terminal
 
 from handoffd.api.folders import settings_text
@@ -92,6 +93,20 @@ def test_enter_takes_what_is_found(here: Here) -> None:
     printed = [".ai/handoffd.yaml:", *(f"  {line}" for line in written.splitlines())]
     assert printed == terminal.shown.splitlines()[-len(printed) :]
     assert not here.own.exists()
+
+
+def test_what_a_trial_of_clones_has_written_is_printed_too(here: Here) -> None:
+    """The file as it is on the disk in the end."""
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "Begin")):
+        assert 0 == git(here.shop, *words)
+    with at_terminal("init", str(here.shop), env=here.env | {"COLUMNS": "300"}) as terminal:
+        for question in ASKED:
+            terminal.answer(question, ENTER)
+        assert 0 == terminal.end()
+    written = here.settings.read_text()
+    assert "\nworkspace: clone" in written
+    printed = [".ai/handoffd.yaml:", *(f"  {line}" for line in written.splitlines())]
+    assert printed == terminal.shown.splitlines()[-len(printed) :]
 
 
 def test_enter_takes_no_agent_that_is_missing(here: Here) -> None:

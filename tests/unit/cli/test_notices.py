@@ -37,7 +37,8 @@ def test_undelivered_notifications_are_listed(control: Controlled, handoffd: Com
 
 def waiting(**more: Any) -> dict[str, Any]:
     """Return an answer with one review that waits, changed by `more`."""
-    one = {"project": "/srv/shop", "name": "shop", "story": None, "since": SINCE, "again_at": None, **more}
+    one: dict[str, Any] = {"project": "/srv/shop", "name": "shop", "story": None, "since": SINCE}
+    one |= {"again_at": None, "next": "handoffd gate /srv/shop", **more}
     return {"waiting": [one], "more_waiting": 0, "held": [], "sinks": []}
 
 
@@ -46,20 +47,26 @@ def test_each_waiting_matter_has_the_time_of_its_next_notification() -> None:
     again = rfc3339(NOW + timedelta(hours=1))
     answer = waiting(again_at=again, text="a \x1b[31mreview") | {"more_waiting": 7}
 
-    head, row, *rest = notices_report(answer, 80)
+    head, row, *rest = notices_report(answer, None)
 
-    assert ["PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT"] == cells(head)
-    assert ["shop", "–", moment(SINCE), moment(again), "a \\x1b[31mreview"] == cells(row)
+    assert ["PROJECT", "STORY", "WAITS SINCE", "NEXT NOTICE", "WHAT", "TYPE"] == cells(head)
+    said = ["a \\x1b[31mreview", "handoffd gate shop"]
+    assert ["shop", "–", moment(SINCE), moment(again), *said] == cells(row)
     assert ["", "and 7 more"] == rest
 
 
-def test_only_a_terminal_gets_shortened_texts() -> None:
-    """A pipe or a file has room for all of it; a line stays one line."""
+def test_a_narrow_table_has_text_and_command_below_each_line() -> None:
+    """Whole; a pipe or a file has room for all of it in one line."""
     text = "review waits: " + "approve it, or reject it with a reason " * 5
     answer = waiting(name=None, story="US-1", since=None, text=text)
 
-    assert notices_report(answer, 80)[1].endswith("…")
-    assert notices_report(answer, None)[1].endswith(text.rstrip())
+    _, _, said, command = notices_report(answer, 80)
+    assert (f"  {text.rstrip()}", "  handoffd gate /srv/shop") == (said, command)
+    assert notices_report(answer, None)[1].endswith(f"{text} handoffd gate /srv/shop")
+    assert notices_report(waiting(text="over", next=None), 45)[2:] == [
+        "  over",
+        "Not on this screen: NEXT NOTICE",
+    ]
 
 
 def test_notices_of_one_project(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from tests.support.controlled import Controlled
 
 from handoffd.capacity.accounts import AccountView
 from handoffd.capacity.slots import SlotLimitView, SlotsView, SlotWaitView
-from handoffd.cli.slots import schedule_report
-from handoffd.cli.wording import moment, no_daemon
+from handoffd.cli.slots import limits_report, schedule_report
+from handoffd.cli.wording import columns, moment, no_daemon
 
 
 # --- slots ------------------------------------------------------------------------------------------
@@ -186,3 +186,18 @@ def test_without_schedules_it_is_one_sentence(control: Controlled, handoffd: Com
         assert (0, "") == (said.code, said.err)
         assert "No schedule is configured" in said.out
     assert [] == handoffd("schedule", "--json").json["schedules"]
+
+
+# --- on a terminal ------------------------------------------------------------------------------------
+def test_a_table_is_no_wider_than_the_terminal() -> None:
+    """Reasons and names are shortened, and columns left out; a pipe gets all of it."""
+    why = "You have used all of the five hours of this plan; it resets in the middle of the night"
+    limited = {
+        "account": "an-account-of-the-company", "kind": "limit", "since": AT, "until": AT, "tried_by": None,
+        "waiting": 3, "why": why,
+    }  # fmt: skip
+    answer = {"at": AT, "limits": [limited]}
+    planned = {"at": AT, "daemon": True, "schedules": [scheduled(waits_for=why, last_why=why)], "idle": []}
+    for lines in (limits_report(answer, 80), schedule_report(planned, 80)):
+        assert max(map(columns, lines)) <= 80, lines
+    assert "an-account-of-the-company" in limits_report(answer)[1]

@@ -30,6 +30,7 @@ from tests.support.house import (
 from tests.unit.journal.making import record
 from tests.unit.project.living import edit, shown
 
+from handoffd.api.past import Past
 from handoffd.capacity.budgets import Flight
 from handoffd.engine.events import Approved, Initialised, Noted, Started
 from handoffd.engine.run import Usage
@@ -295,6 +296,17 @@ async def test_a_project_rests_at_a_gate_and_at_the_end_of_a_story(tmp_path: Pat
         await eventually(lambda: (shown(root)["step"], roster.resting) == ("done", 1))
         assert (0, {}) == (here.services.slots.in_use, register.awake)
         assert [(1, "pass")] * 2 == [(run.attempt, run.result) for run in await here.journal.runs()]
+
+
+async def test_a_list_of_stories_has_the_name_of_a_project_that_it_wakes(tmp_path: Path) -> None:
+    """It is asked for titles, and for where finished work is; at rest or up, it is called the same."""
+    async with resting(tmp_path) as (here, roster, register, root):
+        past = Past(roster, here.journal, here.services.clock, here.services.settings.runs_dir, daemon=True)
+        await roster.give(root, STARTED)
+        await eventually(lambda: (shown(root)["step"], roster.resting) == ("review", 1))
+
+        (story,) = (await past.stories()).stories
+        assert ("shop", [root]) == (story.name, list(register.awake))
 
 
 async def test_a_hint_reveals_an_edit_of_a_resting_projects_state(tmp_path: Path) -> None:

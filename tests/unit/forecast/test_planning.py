@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.supervision import track_view
+from tests.support.supervision import track_view, whereabouts
 from tests.unit.forecast.evenings import (
     MINUTE,
     MORNING,
@@ -201,7 +201,7 @@ def test_a_gate_behind_the_code_stops_it_later() -> None:
 
 def test_a_gate_that_waits_already_is_decided_now() -> None:
     """The others are counted with their own commands."""
-    view = {"tracks": (track_view(gate=True),)}
+    view = {"tracks": (track_view(gate=True, look_command="handoffd gate /srv/shop"),)}
     held = project(rules=SHIPPED, state=at("review", status=Status.NEEDS_HUMAN))
     waiting = replace(held, view=replace(held.view, **view))
     night = planned(waiting)
@@ -246,6 +246,35 @@ def test_what_holds_a_story_in_flight_is_named(state: Any, ledger: dict[str, Any
     night = planned(replace(held, view=replace(held.view, tracks=(shown,))))
     assert (kind, "handoffd retry shop") == (only(night).kind, only(night).command)
     assert () == night.stories[0].steps
+
+
+@pytest.mark.parametrize("look", ["handoffd log /srv/shop --failures", None])
+def test_what_status_has_a_person_look_at_comes_first(look: str | None) -> None:
+    """The log of an attempt that failed comes before its retry."""
+    held = project(state=at("impl", status=Status.NEEDS_HUMAN))
+    shown = replace(held.view.tracks[0], next_command="handoffd retry /srv/shop", look_command=look)
+    night = planned(replace(held, view=replace(held.view, tracks=(shown,))))
+    assert (look or "handoffd retry shop").replace("/srv/", "") == only(night).command
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        ("handoffd land /srv/shop --story US-1", "handoffd land shop --story US-1"),
+        ("git -C /srv/shop merge handoffd/US-1", "git -C /srv/shop merge handoffd/US-1"),
+    ],
+)
+def test_a_story_that_is_done_is_landed_as_status_says(command: str, typed: str) -> None:
+    """Landing may have to fail: then it is merged by hand, in a folder that is named whole."""
+    branch = Workspace(folder="/c", kind="clone", branch="handoffd/US-1", base="0")
+    state = at("done", status=Status.PASS, completed_at=NOW)
+    over: dict[str, Any] = {"workspace": branch, "unlanded": "a.py", "stories_done": ("US-0",)}
+    now = project("US-2", state=state, settings=CLONES, **over)
+    where = whereabouts("/srv/shop", says="what landing does", command=command)
+    done = replace(now.view.tracks[0], to_land=True, next_command=command, whereabouts=where)
+    night = planned(replace(now, view=replace(now.view, tracks=(done,))))
+    (land,) = [one for one in night.stops if one.kind == "land" and one.stories == ("US-1",)]
+    assert ("done, what landing does", typed) == (land.why, land.command)
 
 
 def test_a_story_whose_blocker_was_never_started_is_blocked() -> None:

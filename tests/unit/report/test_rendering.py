@@ -64,6 +64,16 @@ Goes on (1)
 
 
 @pytest.mark.parametrize(
+    ("why", "told"),
+    [("a usage limit", "waits for a usage limit"), ("3rd for a slot (1 of 1)", "3rd for a slot (1 of 1)")],
+)
+def test_a_place_in_line_is_told_as_it_is(why: str, told: str) -> None:
+    """A story is 3rd for a slot, and does not wait for the 3rd of something."""
+    (coming,) = report().next
+    assert f"at impl, {told}; then US-2" in as_text(report(next=(replace(coming, waits_for=why),)), UTC)
+
+
+@pytest.mark.parametrize(
     ("how", "told", "said"),
     [
         ("branch", None, "on its branch main at c0ffee"),

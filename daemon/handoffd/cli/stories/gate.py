@@ -288,7 +288,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 # --- keys ---------------------------------------------------------------------------------------------
-_HELP: Final = "d diff  s scenarios  t tests  l log  e evidence  n note  a approve  r reject  q quit"
+_HELP: Final = "d diff  s scenarios  t tests  l log  e all  n note  a approve  r reject  q quit"
 _MOST_LINES: Final = 500
 _MOST_FILE: Final = 1024 * 1024
 
@@ -384,7 +384,7 @@ class Keys:
         now = ask(self._place, "gate", project=self._gate["project"], story=self._gate["story"]).json
         if _signature(now) != _signature(self._gate):
             self._gate = now
-            click.echo("\n".join(["It has changed meanwhile. Nothing is decided.", "", *screen(now)]))
+            print_lines(["It has changed meanwhile. Nothing is decided.", "", *screen(now)])
             return False
         answer = give(
             self._place, verb, self._gate["project"], {"story": self._gate["story"], **arguments}
@@ -393,7 +393,7 @@ class Keys:
         return bool(answer["type"] != "error")
 
     def _say(self, answer: Json, more: Sequence[str] = ()) -> None:
-        click.echo("\n".join([*report(answer), *more]))
+        print_lines([*report(answer), *more])
 
 
 def _key(question: str) -> str:
