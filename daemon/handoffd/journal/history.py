@@ -110,6 +110,8 @@ class StoryEnd(Struct, frozen=True, kw_only=True):
     """The last line of the command that has taken the story."""
     kept: str | None = None
     """Of a discarded one: the ref that keeps its work."""
+    by: str | None = None
+    """Who has landed, discarded or aborted it."""
 
 
 class StoredStory(Struct, frozen=True, kw_only=True):
@@ -137,6 +139,7 @@ class _Landing(Struct, frozen=True):
     how: LandedBy = "merge"
     told: str | None = None
     kept: str | None = None
+    by: str | None = None
 
 
 _landing = msgspec.json.Decoder(_Landing)
@@ -192,7 +195,7 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
     known = "story" if has_column(db, "events", "story") else "NULL"
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, coalesce({known}, {STORY_GUESSED}),
-        iif(kind IN ('landed', 'discarded'), event, NULL) FROM events
+        iif(kind IN ('landed', 'discarded', 'aborted'), event, NULL) FROM events
         WHERE {STORY_ENDS} AND {" AND ".join(asked)}
         ORDER BY +seq""",  # noqa: S608  (fixed texts)
         values,
@@ -206,7 +209,7 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
                 seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), story=story,
                 kind=kind if kind in {"landed", "discarded", "aborted"} else "done",
                 onto=told_of.onto, commit=told_of.commit, how=told_of.how, told=told_of.told,
-                kept=told_of.kept,
+                kept=told_of.kept, by=told_of.by,
             )  # fmt: skip
 
 

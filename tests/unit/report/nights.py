@@ -16,6 +16,7 @@ from handoffd.report.values import (
     Coming,
     Cost,
     Down,
+    DroppedStory,
     EndedStory,
     FailedStep,
     Falsehood,
@@ -75,6 +76,12 @@ def report(**parts: Any) -> Report:
             WaitingStory(
                 **WHOSE, step="review", why="a person's decision", since=NOW + HOUR,
                 command="handoffd approve shop --story US-1",
+            ),
+        ),
+        dropped=(
+            DroppedStory(
+                **WHOSE, outcome="aborted", by="mei", at=NOW + HOUR, kept=None, branch="handoffd/US-1",
+                says="6 commits", command="handoffd start shop US-1", instead="handoffd discard shop US-1",
             ),
         ),
         failed=(FailedStep(**WHOSE, step="impl", attempts=3, why="2 tests fail", passed=False),),

@@ -15,7 +15,7 @@ from handoffd.engine.track import EXTERNAL
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
 from handoffd.journal.records import LeftOut
-from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
+from handoffd.report.building import Asked, Fleet, build, stories_of, with_places, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -51,6 +51,36 @@ def test_each_story_is_listed_with_its_last_end() -> None:
     ]
     landed = report.landed[1]
     assert ("corner", "main", "c0" * 20) == (landed.name, landed.onto, landed.commit)
+
+
+def test_what_a_person_has_aborted_or_discarded_is_listed_with_the_way_back() -> None:
+    """Unless it was asked for again. The branch of one that has landed is only tidied up."""
+    kept = "refs/handoffd/US-4/discarded-20260131T231500Z"
+    ends = (
+        ended("done", seq=1, story="US-4"), ended("discarded", seq=2, story="US-4", kept=kept, by="mei"),
+        ended("aborted", seq=3, by="mei"), ended("aborted", seq=4, story="US-5"),
+        ended("aborted", seq=5, story="US-6"), ended("landed", seq=6, story="US-7", onto="main"),
+        ended("discarded", seq=7, story="US-7", kept=kept),
+    )  # fmt: skip
+    tracks = (
+        track_view(story="US-5", step="impl", status="pending", backlog=("US-6",)),
+        track_view(track="US-1", story="US-1", aborted=True),
+    )
+    told = built(project_view(ROOT, *tracks, called="corner"), ends=ends)
+
+    assert ["US-7"] == [one.story for one in told.landed]
+    aborted, discarded = told.dropped
+    assert ("US-1", "aborted", "mei", None) == (aborted.story, aborted.outcome, aborted.by, aborted.branch)
+    assert ("handoffd start corner US-1", None) == (aborted.command, aborted.instead)
+    assert ("US-4", "discarded", kept) == (discarded.story, discarded.outcome, discarded.kept)
+    assert f"git -C {ROOT} branch handoffd/US-4 {kept}" == discarded.command
+
+    where = whereabouts(ROOT, branch="handoffd/US-1", says="6 commits")
+    aborted, discarded = with_places(told, {(ROOT, "US-1"): where, (ROOT, "US-4"): where}).dropped
+    assert ("handoffd/US-1", "6 commits", "handoffd discard corner US-1") == (
+        aborted.branch, aborted.says, aborted.instead,
+    )  # fmt: skip
+    assert discarded.branch is None
 
 
 def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
