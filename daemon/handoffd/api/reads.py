@@ -71,7 +71,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
 from handoffd.protocol.rules import DONE
-from handoffd.report.building import Asked, Fleet, build, stories_of, with_places, with_titles
+from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import CapUse, Report
 
 API = 1
@@ -301,7 +301,10 @@ class Reads(Past):
         shown = await self._supervision.views() if root is None else (await self._supervision.view(root),)
         views = await self._placed(shown)
         schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
-        fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
+        fleet = Fleet(
+            views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon,
+            since=await self.journal.past.since(*asked_since(views)),
+        )  # fmt: skip
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
         told = await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
         told = with_titles(told, await self.titles(stories_of(told)))

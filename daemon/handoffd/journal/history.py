@@ -421,6 +421,28 @@ def _runs(db: sqlite3.Connection, part: Part) -> Iterator[Ran]:
         )  # fmt: skip
 
 
+# --- since when tracks wait -----------------------------------------------------------------------------
+_MOST_READ: Final = 5_000
+"""Events of a project, the latest ones; what has waited longer is not known."""
+
+_LATEST: Final = f"""(SELECT seq, at, track, kind, awaits FROM events WHERE project = :project
+    ORDER BY seq DESC LIMIT {_MOST_READ})"""  # noqa: S608  (fixed texts)
+
+
+def since(
+    db: sqlite3.Connection, waiting: Iterable[TrackKey], paused: Iterable[TrackKey]
+) -> dict[TrackKey, datetime]:
+    """Return since when tracks have waited for a person without a break, and others were paused by one."""
+    if not has_column(db, "events", "awaits"):
+        return {}
+    begun = f"""SELECT min(at) FROM {_LATEST} WHERE track = :track AND seq > (SELECT coalesce(max(seq), 0)
+        FROM {_LATEST} WHERE track = :track AND awaits IS NOT 'person')"""  # noqa: S608  (fixed texts)
+    stopped = f"SELECT max(at) FROM {_LATEST} WHERE track = :track AND kind = 'paused'"  # noqa: S608
+    asked = [*((key, begun) for key in waiting), *((key, stopped) for key in paused)]
+    found = ((key, db.execute(question, key._asdict()).fetchone()[0]) for key, question in asked)
+    return {key: datetime.fromisoformat(at) for key, at in found if at is not None}
+
+
 # --- what steps took -----------------------------------------------------------------------------------
 class StepTook(Struct, frozen=True, kw_only=True):
     """What a step took one story, all its attempts together, until it passed.
@@ -474,6 +496,12 @@ class Retrospect:
     async def night(self, part: Part) -> Night:
         """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
         return await self._read("read what happened", partial(night, part=part))
+
+    async def since(
+        self, waiting: Sequence[TrackKey], paused: Sequence[TrackKey]
+    ) -> dict[TrackKey, datetime]:
+        """Return since when tracks have waited for a person, and others were paused by one; see `since`."""
+        return await self._read("read since when", partial(since, waiting=waiting, paused=paused))
 
     async def steps_took(self, roots: Sequence[str]) -> dict[str, tuple[StepTook, ...]]:
         """Return, by root, what each step took the latest stories of a project until it passed."""

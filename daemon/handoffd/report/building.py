@@ -68,6 +68,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     schedules: Sequence[ScheduleView]
     caps: Sequence[CapUse]
     alive: bool
+    since: Mapping[TrackKey, datetime] = {}
+    """Since when tracks wait for a person, or are paused, where their views do not say it."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -87,7 +89,8 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
 
     downs = without_daemon(night.lives, night.since, night.until, alive=fleet.alive or asked.at > night.until)
     landed, false = list(_landed(night.ends, fleet.views, name)), list(_false(night, name))
-    waiting = sorted(_waiting(fleet.views), key=lambda one: (one.since or asked.at, one.name))
+    paused = list(_paused(fleet))
+    waiting = sorted(_waiting(fleet), key=lambda one: (one.since or asked.at, one.name))
     failed = sorted(_failed(night, name), key=lambda one: one.passed)
     coming, dropped = list(_coming(fleet, asked.at)), list(_dropped(night.ends, fleet.views, name))
     return Report(
@@ -96,10 +99,11 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
         landed=tuple(landed[:MOST_LISTED]), waiting=tuple(waiting[:MOST_LISTED]),
         failed=tuple(failed[:MOST_LISTED]), false=tuple(false[:MOST_LISTED]),
         cost=_cost(night, fleet.caps), time=time_spent(night, downs, names),
-        next=tuple(coming[:MOST_LISTED]), dropped=tuple(dropped[:MOST_LISTED]),
+        next=tuple(coming[:MOST_LISTED]), paused=tuple(paused[:MOST_LISTED]),
+        dropped=tuple(dropped[:MOST_LISTED]),
         more=More(
             landed=_beyond(landed), waiting=_beyond(waiting), failed=_beyond(failed), false=_beyond(false),
-            next=_beyond(coming), dropped=_beyond(dropped),
+            next=_beyond(coming), paused=_beyond(paused), dropped=_beyond(dropped),
         ),
     )  # fmt: skip
 
@@ -110,7 +114,8 @@ def with_titles(report: Report, titles: Mapping[tuple[str, str], str]) -> Report
         report,
         landed=_titled(report.landed, titles), waiting=_titled(report.waiting, titles),
         failed=_titled(report.failed, titles), false=_titled(report.false, titles),
-        next=_titled(report.next, titles), dropped=_titled(report.dropped, titles),
+        next=_titled(report.next, titles), paused=_titled(report.paused, titles),
+        dropped=_titled(report.dropped, titles),
     )  # fmt: skip
 
 
@@ -134,7 +139,8 @@ def _titled(entries: Sequence[_E], titles: Mapping[tuple[str, str], str]) -> tup
 def stories_of(report: Report) -> list[tuple[str, str]]:
     """Return the stories that a report lists, by root, each once."""
     listed = (
-        *report.waiting, *report.landed, *report.dropped, *report.failed, *report.false, *report.next,
+        *report.waiting, *report.paused, *report.landed, *report.dropped, *report.failed, *report.false,
+        *report.next,
     )  # fmt: skip
     return list(dict.fromkeys((one.project, one.story) for one in listed if one.story is not None))
 
@@ -202,8 +208,31 @@ def _wanted(track: TrackView) -> Iterator[str]:
 
 
 # --- what needs a person ------------------------------------------------------------------------------
-def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
-    for view in views:
+def asked_since(views: Iterable[ProjectView]) -> tuple[list[TrackKey], list[TrackKey]]:
+    """Return the tracks whose views do not say since when they wait for a person, and the paused ones."""
+    tracks = [(TrackKey(view.project, track.track), track) for view in views for track in view.tracks]
+    waiting = [key for key, track in tracks if track.needs_you and track.completed_at is None]
+    return waiting, [key for key, track in tracks if _is_paused(track)]
+
+
+def _is_paused(track: TrackView) -> bool:
+    """Return whether a person has paused a track in which something would go on."""
+    idle = track.status == Status.RUNNING or track.needs_you or track.aborted
+    wanted = track.backlog or (track.story is not None and track.step != DONE)
+    return bool(track.paused_by and wanted) and not idle
+
+
+def _paused(fleet: Fleet) -> Iterator[WaitingStory]:
+    for view in fleet.views:
+        for track in view.tracks if view.condition in WORKABLE else ():
+            if _is_paused(track) and track.next_command is not None:
+                one = _waits(view, track, f"paused by {track.paused_by}", track.next_command)
+                at = fleet.since.get(TrackKey(view.project, track.track))
+                yield replace(one, since=at, instead=None)
+
+
+def _waiting(fleet: Fleet) -> Iterator[WaitingStory]:
+    for view in fleet.views:
         if view.condition not in WORKABLE:
             command = repair_command(view.project, view.condition) or command_for(view.project, "status")
             yield _waits(view, None, view.detail or view.condition.replace("_", " "), command)
@@ -213,7 +242,9 @@ def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
             yield _waits(view, None, held, command_for(view.project, "trust"))
         for track in view.tracks:
             if (why := _why(track)) is not None and track.next_command is not None:
-                yield _waits(view, track, why, track.look_command or track.next_command)
+                one = _waits(view, track, why, track.look_command or track.next_command)
+                at = fleet.since.get(TrackKey(view.project, track.track))
+                yield one if one.since else replace(one, since=at)
 
 
 def _why(track: TrackView) -> str | None:

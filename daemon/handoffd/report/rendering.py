@@ -87,6 +87,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     found = [
         Section("Landed or done", tuple(_landed(report)), report.more.landed),
         Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting, whole=True),
+        Section("Paused", tuple(_paused(report, zone)), report.more.paused),
         Section("Aborted or discarded", tuple(_dropped(report, zone)), report.more.dropped),
         Section("Failed", tuple(_failed(report)), report.more.failed),
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),
@@ -132,6 +133,14 @@ def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
         instead = printable(one.instead) if one.instead else None
         said = printable(f"{since}{step}{one.why}")
         yield Line(_who(one.name, one.story), said, printable(one.command), instead, _title(one))
+
+
+def _paused(report: Report, zone: tzinfo | None) -> Iterator[Line]:
+    for one in report.paused:
+        step = f"{one.step}: " if one.step else ""
+        since = f" since {moment(one.since, zone, report.since)}" if one.since else ""
+        said = printable(f"{step}{one.why}{since}")
+        yield Line(_who(one.name, one.story), said, printable(one.command), title=_title(one))
 
 
 def _dropped(report: Report, zone: tzinfo | None) -> Iterator[Line]:

@@ -159,6 +159,7 @@ class More(Struct, frozen=True, kw_only=True):
     failed: int = 0
     false: int = 0
     next: int = 0
+    paused: int = 0
     dropped: int = 0
 
 
@@ -183,6 +184,8 @@ class Report(Struct, frozen=True, kw_only=True):
     time: TimeSpent
     next: tuple[Coming, ...]
     more: More
+    paused: tuple[WaitingStory, ...] = ()
+    """The stories that a person has paused."""
     dropped: tuple[DroppedStory, ...] = ()
     tonight: str | None = None
     """What would happen until the next morning, in short; null: nothing."""

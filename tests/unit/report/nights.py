@@ -78,6 +78,12 @@ def report(**parts: Any) -> Report:
                 command="handoffd approve shop --story US-1",
             ),
         ),
+        paused=(
+            WaitingStory(
+                **WHOSE, step="impl", why="paused by mei", since=NOW + HOUR,
+                command="handoffd resume shop --story US-1",
+            ),
+        ),
         dropped=(
             DroppedStory(
                 **WHOSE, outcome="aborted", by="mei", at=NOW + HOUR, kept=None, branch="handoffd/US-1",

@@ -15,7 +15,7 @@ from handoffd.engine.track import EXTERNAL
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
 from handoffd.journal.records import LeftOut
-from handoffd.report.building import Asked, Fleet, build, stories_of, with_places, with_titles
+from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -130,6 +130,34 @@ def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], 
     """A done story waits for its landing only; what status says of it decides."""
     report = built(project_view(ROOT, track_view(**track)))
     assert waits == bool(report.waiting)
+
+
+def test_what_a_person_has_paused_is_listed_apart_with_the_resume() -> None:
+    """It needs no one, and is not forgotten; a project with a backlog only waits for it, too."""
+    resume = f"handoffd resume {ROOT}"
+    own = {"paused_by": "mei", "needs_you": False, "gate": False, "next_command": resume}
+    paused = track_view(**own, step="impl", status="pending", completed_at=NOW - HOUR)
+    queued = track_view(**own, **DONE, backlog=("US-2",))
+    view = project_view(ROOT, paused, called="corner")
+    fleet = Fleet(views=(view,), schedules=(), caps=(), alive=True, since={KEY: NOW})
+
+    told = build(night(), fleet, Asked(project=None, at=AT))
+
+    assert ([KEY], ()) == (asked_since([view])[1], told.waiting)
+    assert [("US-001", "impl", "paused by mei", NOW, "handoffd resume corner", None)] == [
+        (one.story, one.step, one.why, one.since, one.command, one.instead) for one in told.paused
+    ]
+    assert 1 == len(built(project_view(ROOT, queued)).paused)
+    for over in ({"aborted": True}, {"needs_you": True}, {"step": "done"}):
+        assert () == built(project_view(ROOT, replace(paused, **over))).paused
+
+
+def test_since_when_a_story_waits_is_known_of_an_approval_that_was_taken_back() -> None:
+    """Its view has no end of an attempt; the journal knows it."""
+    view = project_view(ROOT, track_view())
+    assert ([KEY], []) == asked_since([view])
+    fleet = Fleet(views=(view,), schedules=(), caps=(), alive=True, since={KEY: NOW})
+    assert NOW == build(night(), fleet, Asked(project=None, at=AT)).waiting[0].since
 
 
 def test_a_story_to_land_says_what_that_would_do_and_how_to_throw_it_away() -> None:
