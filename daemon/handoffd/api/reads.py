@@ -237,17 +237,27 @@ class Reads(Past):
         view = await self._known(root, story)
         over = view.standing in {"done", "closed"}
         where = await self._supervision.whereabouts(root, view.story) if over else None
+        kept = await self._kept(root, view.story) if over and where is None else None
+        view = view if kept is None else replace(view, standing="discarded")
         name = self.names().get(root, root)
-        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, **asdict(view))
+        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, kept=kept, **asdict(view))
 
     async def _known(self, root: str, story: str | None) -> StoryView:
         """Return a story; of one that the track has forgotten, as it had no text, what the journal knows."""
         try:
-            return await self._supervision.story(root, story)
+            found = await self._supervision.story(root, story)
         except NotFound:
             if story is None or not await self.journal.past.stories(Part(project=root, story=story), 1):
                 raise
-        return StoryView(project=root, story=story, standing="closed", title=None, text=None, source=None)
+            found = StoryView(
+                project=root, story=story, standing="closed", title=None, text=None, source=None
+            )
+        return found
+
+    async def _kept(self, root: str, story: str) -> str | None:
+        """Return the ref that keeps what a story did that is over; None where it was not discarded."""
+        known = await self.journal.past.stories(Part(project=root, story=story), 1)
+        return known[0].end.kept if known and known[0].end else None
 
     async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
         """Return the screen of the gate that a story waits at; `story` names it, where several do."""

@@ -267,6 +267,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """Who has paused it, alone or with the whole project."""
     aborted: bool = False
     """Whether a person has aborted it."""
+    discarded: str | None = None
+    """The ref that keeps what it did, once a person has discarded it unlanded."""
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -342,7 +344,7 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     """The stories in flight in tracks of their own."""
 
 
-StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed"]
+StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed", "discarded"]
 
 
 class StoryView(Struct, frozen=True, kw_only=True):

@@ -169,7 +169,7 @@ class Landings:
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
         with self.project.track_of(story).place.taken(story):  # who starts it meanwhile gets a new one
             kept = await self._asked(partial(self._thrown_away, story))
-        await self.project.track_of(story).give(Discarded(story=story, kept=kept, by=by))
+        await self.project.track_of(story).give(Discarded(story=story, kept=kept, notes_ref=True, by=by))
         return kept
 
     def _thrown_away(self, story: str) -> str:

@@ -356,6 +356,7 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         workspace=where.folder if where is not None and where.kind == "clone" else None,
         branch=where.branch if where else None, base=where.base if where else None,
         paused_by=track.ledger.paused_by, aborted=track.ledger.closed,
+        discarded=track.ledger.discarded,
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from handoffd.engine.events import (
     Aborted,
     Advanced,
     Approved,
+    Discarded,
     DispatchFailed,
     Event,
     Initialised,
@@ -155,6 +156,22 @@ async def test_a_story_that_a_person_has_paused_or_aborted_does_not_wait_for_one
         assert needs == bool(build(night(), fleet, Asked(project=None, at=NOW)).waiting)
         lines = screen({"projects": [plain(view)], "daemon": True}, width=80, height=None)
         assert needs == ("1 needs you:" in map(unstyled, lines))
+
+
+async def test_a_discarded_story_is_called_so_until_it_is_taken_up_again(here: House) -> None:
+    """With the ref that keeps it; an older release did not note that."""
+    kept = "refs/handoffd/US-1/discarded-1"
+    verbs = (Started(story="US-1"), Aborted(by="me"))
+    async with project_in(here, *verbs) as project:
+        await project.main.give(Discarded(story="US-1", kept=kept))
+        assert (await main(here, project)).discarded is None
+        await project.main.give(Discarded(story="US-1", kept=kept, notes_ref=True))
+        view = await view_of(project, here.services.slots)
+        assert kept == view.tracks[0].discarded
+        shown = {"projects": [plain(view)], "daemon": True}
+        assert "discarded" in "".join(screen(shown, width=80, height=None))
+        await project.main.give(Started(story="US-1"))
+        assert (await main(here, project)).discarded is None
 
 
 async def test_an_aborted_story_keeps_its_text_behind_the_next_one(here: House) -> None:
