@@ -95,6 +95,7 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
     coming, dropped = list(_coming(fleet, asked.at)), list(_dropped(night.ends, fleet.views, name))
     return Report(
         since=night.since, until=night.until, at=asked.at, project=asked.project, events=len(night.events),
+        projects=len({event.key.project for event in night.events} | {one.project for one in waiting}),
         incomplete=_incomplete(night, asked.left_out), down=downs,
         landed=tuple(landed[:MOST_LISTED]), waiting=tuple(waiting[:MOST_LISTED]),
         failed=tuple(failed[:MOST_LISTED]), false=tuple(false[:MOST_LISTED]),

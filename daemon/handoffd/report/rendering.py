@@ -68,10 +68,9 @@ def headline(report: Report, zone: tzinfo | None = None) -> str:
     times = [at.astimezone(zone) for at in (report.since, report.until)]
     days = {time.date() for time in (*times, report.at.astimezone(zone))}
     since, until = (f"{time:%H:%M}" if len(days) == 1 else f"{time:%d %b %H:%M}" for time in times)
-    projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
-        f" {counted(len(projects), 'project')} with news"
+        f" {counted(report.projects, 'project')} with news"
     )
 
 

@@ -173,6 +173,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """The root of the one that it is about; null: all."""
     events: int
     """How many events there were."""
+    projects: int = 0
+    """In how many projects something happened, or waits for a person."""
     incomplete: str | None
     """Why some of them are missing; null: none is."""
     down: tuple[Down, ...]

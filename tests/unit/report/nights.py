@@ -66,7 +66,8 @@ def ended(kind: str, *, story: str = "US-1", seq: int = 9, key: TrackKey = KEY, 
 def report(**parts: Any) -> Report:
     """Return a report in which everything happened once."""
     whole = Report(
-        since=NOW, until=NOW + 10 * HOUR, at=NOW + 10 * HOUR, project=None, events=7, incomplete=None,
+        since=NOW, until=NOW + 10 * HOUR, at=NOW + 10 * HOUR, project=None, events=7, projects=1,
+        incomplete=None,
         down=(Down(since=NOW + HOUR, until=NOW + 4 * HOUR, how="died"),),
         landed=(
             EndedStory(**WHOSE, outcome="landed", onto="main", commit="c0ffee" * 7, branch=None, at=NOW),

@@ -11,7 +11,7 @@ from tests.support.supervision import project_view, track_view, whereabouts
 from tests.unit.journal.making import KEY, NOW
 from tests.unit.report.nights import HOUR, ended, happened, night, ran
 
-from handoffd.engine.track import EXTERNAL
+from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, PostChecked, Reading, TestsRun
 from handoffd.journal.records import LeftOut
@@ -81,6 +81,13 @@ def test_what_a_person_has_aborted_or_discarded_is_listed_with_the_way_back() ->
         aborted.branch, aborted.says, aborted.instead,
     )  # fmt: skip
     assert discarded.branch is None
+
+
+def test_every_project_with_an_event_or_a_wait_has_news() -> None:
+    """Whether or not a list has it."""
+    assert 0 == built().projects
+    events = (happened("agent"), happened("agent", seq=2, key=TrackKey("/srv/blog")))
+    assert 3 == built(project_view("/srv/site", track_view()), events=events).projects
 
 
 def test_a_project_that_is_gone_is_called_like_its_folder() -> None:

@@ -92,7 +92,8 @@ def test_a_story_may_have_landed_without_a_merge(how: LandedBy, told: str | None
 def test_a_quiet_night_is_a_line() -> None:
     """Nothing else would say more."""
     quiet = report(
-        events=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(), paused=(), dropped=(),
+        events=0, projects=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(),
+        paused=(), dropped=(),
         time=TimeSpent(),
         cost=Cost(runs=0, unmeasured=0, unpriced=0, tokens=0, usd=0, running=0, caps=()),
     )  # fmt: skip
