@@ -199,6 +199,7 @@ class MemorySupervision:
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
         self.where: Whereabouts | None = None
+        self.unknown = frozenset[str]()
         self.at_gate: dict[str, Any] = {}
         """In what the screen of a review differs from the usual one."""
 
@@ -358,7 +359,9 @@ class MemorySupervision:
         )  # fmt: skip
 
     async def story(self, project: str, story: str | None) -> StoryView:
-        """Return a story that waits, with its text."""
+        """Return a story that waits, with its text. Raises NotFound for one that is put there as unknown."""
+        if story in self.unknown:
+            raise NotFound(f"no story is called {story!r} here")
         return StoryView(
             project=project, story=story or "US-001", standing="queued", title="Dark mode",
             text="Dark mode\n\nA toggle.", source=None,

@@ -152,11 +152,15 @@ class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
 
 
 class StoryAnswer(StoryView, frozen=True, kw_only=True):
-    """A story with its text; `whereabouts` is null while it is not over, and where it has no branch."""
+    """A story with its text; `whereabouts` is null while it is not over, and where it has no branch.
+
+    `kept`: the ref that has what a discarded one did.
+    """
 
     name: str
     daemon: bool
     whereabouts: Whereabouts | None
+    kept: str | None = None
 
 
 class GateAnswer(GateView, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ from handoffd.engine.views import (
     Peek,
     ProjectView,
     ScheduleView,
+    StoryView,
     TrackView,
     Whereabouts,
 )
@@ -71,7 +72,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
 from handoffd.protocol.rules import DONE
-from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
+from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import CapUse, Report
 
 API = 1
@@ -253,11 +254,30 @@ class Reads(Past):
     async def story(self, project: str, story: str | None = None) -> StoryAnswer:
         """Return a story with its text, the one in flight by default."""
         root = self._supervision.find(project)
-        view = await self._supervision.story(root, story)
+        view = await self._known(root, story)
         over = view.standing in {"done", "closed"}
         where = await self._supervision.whereabouts(root, view.story) if over else None
+        kept = await self._kept(root, view.story) if over and where is None else None
+        view = view if kept is None else replace(view, standing="discarded")
         name = self.names().get(root, root)
-        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, **asdict(view))
+        return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, kept=kept, **asdict(view))
+
+    async def _known(self, root: str, story: str | None) -> StoryView:
+        """Return a story; of one that the track has forgotten, as it had no text, what the journal knows."""
+        try:
+            found = await self._supervision.story(root, story)
+        except NotFound:
+            if story is None or not await self.journal.past.stories(Part(project=root, story=story), 1):
+                raise
+            found = StoryView(
+                project=root, story=story, standing="closed", title=None, text=None, source=None
+            )
+        return found
+
+    async def _kept(self, root: str, story: str) -> str | None:
+        """Return the ref that keeps what a story did that is over; None where it was not discarded."""
+        known = await self.journal.past.stories(Part(project=root, story=story), 1)
+        return known[0].end.kept if known and known[0].end else None
 
     async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
         """Return the screen of the gate that a story waits at; `story` names it, where several do."""
@@ -313,10 +333,15 @@ class Reads(Past):
         shown = await self._supervision.views() if root is None else (await self._supervision.view(root),)
         views = await self._placed(shown)
         schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
-        fleet = Fleet(views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon)
+        fleet = Fleet(
+            views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon,
+            since=await self.journal.past.since(*asked_since(views)),
+        )  # fmt: skip
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
         told = await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
         told = with_titles(told, await self.titles(stories_of(told)))
+        aborted = [(one.project, one.story) for one in told.dropped if one.story and one.kept is None]
+        told = with_places(told, await self.places(aborted))
         if end < now:
             return told
         coming = await self._plan([root] if root else [], now, end_of_night(None, now))

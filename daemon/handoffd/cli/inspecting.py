@@ -228,6 +228,7 @@ def report(shown: dict[str, Any]) -> list[str]:
 _STANDINGS: Final = {
     "in_flight": "is in flight", "queued": "waits in the backlog", "set_aside": "is set aside",
     "done": "is done", "closed": "was aborted",
+    "discarded": "was discarded",
 }  # fmt: skip
 
 
@@ -252,6 +253,7 @@ def told(answer: dict[str, Any]) -> list[str]:
     head = f"{plain(answer['story'])} {_STANDINGS[answer['standing']]}"
     lines = [f"{head}: {plain(answer['title'])}" if answer["title"] else head]
     lines += [f"  source: {plain(answer['source'])}"] if answer["source"] else []
+    lines += [f"  kept as {plain(answer['kept'])}"] if answer.get("kept") else []
     if where := answer.get("whereabouts"):  # older daemons send none
         project = {**answer, "called": answer["name"]}
         lines += [

@@ -132,6 +132,8 @@ def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:
         if track["pid"] is None:
             return "ended; the next daemon will judge it"
         return "running (process alive, no daemon)"
+    if track.get("discarded"):  # older daemons do not say it
+        return "discarded"
     if track["step"] == _DONE:
         return "done"
     if track["story"] is None:
@@ -256,6 +258,8 @@ def _of_story(project: Json, track: Json, width: int) -> Iterator[str]:
 
         review = plain(by_name(command_for(project["project"], "review"), project))
         yield f"a review of the project is suggested: {review}"
+    if track.get("discarded"):
+        yield f"discarded; kept as {shorten(track['discarded'], width)}"
     if track.get("whereabouts"):
         yield f"branch: {shorten(placed(track['whereabouts']), width)}"
 
@@ -554,7 +558,8 @@ def _idle(group: int, project: Json, track: Json | None, room: int, *, daemon: b
         following = repair_command(project["project"], project["condition"])
     else:
         condition = condition_of(project, track, daemon=daemon)
-        why = track["waits_for"] if track["story"] is not None and track["waits_for"] else condition
+        open_ = track["story"] is not None and not track.get("discarded")
+        why = track["waits_for"] if open_ and track["waits_for"] else condition
         following = track["next_command"]
     if group == _WAITS:
         return why

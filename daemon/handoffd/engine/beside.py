@@ -202,7 +202,11 @@ def landed_in_words(event: Landed) -> str:
 
 def discarded(situation: Situation, event: Discarded) -> Decision:
     """Note that what a story has done was thrown away."""
-    decision = accept(_settled(situation, event.story), f"{event.story} is discarded; {event.kept} keeps it")
+    track, state = _settled(situation, event.story), situation.state
+    over = situation.done or situation.ledger.closed
+    if event.notes_ref and state.story == event.story and over and not situation.ledger.landed:
+        track = track.with_ledger(discarded=event.kept)
+    decision = accept(track, f"{event.story} is discarded; {event.kept} keeps it")
     return replace(decision, memorable=True)
 
 

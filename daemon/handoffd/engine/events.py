@@ -271,6 +271,8 @@ class Discarded(Tagged, frozen=True, kw_only=True):
 
     story: str
     kept: str
+    notes_ref: bool = False
+    """Whether the track remembers the ref; False: of an older release."""
     by: str = "cli"
 
 

@@ -355,8 +355,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     told: str | None = None
     """The wait in the last notice, so that it is not sent twice."""
     gate: str | None = None
-    """The human step at which a person was asked: it stays one until the story leaves it, also when the step
-    table makes it none meanwhile."""
+    """The human step of the last question: it stays one until it is left, also if the step table changes."""
     approval: Approval | None = None
     """The last one, until an attempt begins, or a person moves the track."""
     unseen: bool = False
@@ -379,6 +378,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """None: the project's own folder."""
     landed: bool = False
     """Whether nothing of the story is left to land: its branch is merged, or was discarded."""
+    discarded: str | None = None
+    """The ref that keeps what the story did, once a person has discarded it before it landed."""
     to_land: tuple[str, ...] = ()
     """The stories that are done in clones and not landed yet, while another one is in flight."""
     unlanded: str | None = None
@@ -402,8 +403,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     granted: Mapping[Scope, Cap] = field(default_factory=dict)
     """What a person has granted beyond the caps of the settings; but the project's, for this story only."""
     capped: Finding | None = None
-    """The cap that keeps it from being dispatched. An attempt's own one stays until it is raised, or a person
-    has the attempt retried."""
+    """The cap that keeps it from being dispatched; an attempt's own stays until it is raised or retried."""
 
     @property
     def project_paused_by(self) -> str | None:

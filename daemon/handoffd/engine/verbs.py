@@ -295,7 +295,9 @@ def roll_back(situation: Situation, event: RolledBack) -> Decision:
     track = enter(
         situation.track.with_state(blocked_by=unblocked, completed_at=None), event.step, situation.rules
     )
-    opened = moved_by_person(track).with_ledger(closed=False, stories_done=_others_done(situation))
+    opened = moved_by_person(track).with_ledger(
+        closed=False, discarded=None, stories_done=_others_done(situation)
+    )
     message = f"rolled back to {event.step} by {event.by}"
     if (brought := event.brought) is not None:
         files = counted(brought.files, "file")
@@ -350,7 +352,7 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
         situation.track.with_state(reopened_from=event.step, completed_at=None), event.step, situation.rules
     )
     track = moved_by_person(entered.with_note(event.note)).with_ledger(
-        escalated=False, stories_done=_others_done(situation), landed=False, unlanded=None
+        escalated=False, stories_done=_others_done(situation), landed=False, discarded=None, unlanded=None
     )
     order = AppendHistory(text=_entry_of(situation, event))
     return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)

@@ -52,9 +52,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     """The earlier snapshot: `bdd-0`, or how the files were when the gate was decided last."""
     until: str
     base: str
-    """The commit of the earlier snapshot."""
     end: str
-    """The commit of the later one."""
+    """The commits of the earlier and of the later one."""
     count: int
     added: int
     removed: int
@@ -146,9 +145,8 @@ class GateView(Struct, frozen=True, kw_only=True):
     asked: str
     why: str
     done: tuple[str, ...]
-    """The steps that are behind the story."""
     ahead: tuple[str, ...]
-    """The steps that follow an approval."""
+    """The steps that are behind the story, and the ones that follow an approval."""
     scenarios: tuple[str, ...]
     """The files that say what the story comes to, below `folder`."""
     changes: Changes | None
@@ -267,6 +265,10 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
     paused_by: str | None = None
     """Who has paused it, alone or with the whole project."""
+    aborted: bool = False
+    """Whether a person has aborted it."""
+    discarded: str | None = None
+    """The ref that keeps what it did, once a person has discarded it unlanded."""
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -342,7 +344,7 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     """The stories in flight in tracks of their own."""
 
 
-StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed"]
+StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed", "discarded"]
 
 
 class StoryView(Struct, frozen=True, kw_only=True):
@@ -466,9 +468,8 @@ class SettingsView(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """Why they are invalid: the daemon keeps the last valid ones."""
     changed: tuple[str, ...] = ()
-    """The keys whose new values apply now."""
     restart: tuple[str, ...] = ()
-    """The keys whose new values wait for a restart of the daemon."""
+    """The keys whose new values apply now, and those whose values wait for a restart of the daemon."""
     since: Moment | None = None
     """Since when they have not been taken."""
 
@@ -576,9 +577,8 @@ class WorkspaceTrial(Struct, frozen=True, kw_only=True):
     why: str | None = None
     """Why it does not fit."""
     remedy: str | None = None
-    """What would change that, in words."""
     command: str | None = None
-    """What to type next for that."""
+    """What would change that, in words, and what to type next for it."""
     tried: Tried | None = None
     """The tests in the clone; None: they were not run."""
     doing: str | None = None

@@ -68,6 +68,12 @@ def throwing_away(story: str) -> str:
     return command("discard", story)
 
 
+def bringing_back(root: str, kept: str) -> str:
+    """Return what makes the branch of a discarded story again, from the ref that keeps it."""
+    branch = kept.removeprefix("refs/").rpartition("/")[0]
+    return f"git -C {quote(root)} branch {quote(branch)} {quote(kept)}"
+
+
 def showing_gate(own: str | None) -> str:
     """Return what shows the gate a story waits at; `own` is one with a track of its own."""
     return command("gate", *(() if own is None else ("--story", own)))

@@ -110,6 +110,8 @@ class StoryEnd(Struct, frozen=True, kw_only=True):
     """The last line of the command that has taken the story."""
     kept: str | None = None
     """Of a discarded one: the ref that keeps its work."""
+    by: str | None = None
+    """Who has landed, discarded or aborted it."""
 
 
 class StoredStory(Struct, frozen=True, kw_only=True):
@@ -137,6 +139,7 @@ class _Landing(Struct, frozen=True):
     how: LandedBy = "merge"
     told: str | None = None
     kept: str | None = None
+    by: str | None = None
 
 
 _landing = msgspec.json.Decoder(_Landing)
@@ -192,7 +195,7 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
     known = "story" if has_column(db, "events", "story") else "NULL"
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, coalesce({known}, {STORY_GUESSED}),
-        iif(kind IN ('landed', 'discarded'), event, NULL) FROM events
+        iif(kind IN ('landed', 'discarded', 'aborted'), event, NULL) FROM events
         WHERE {STORY_ENDS} AND {" AND ".join(asked)}
         ORDER BY +seq""",  # noqa: S608  (fixed texts)
         values,
@@ -206,7 +209,7 @@ def story_ends(db: sqlite3.Connection, part: Part) -> Iterator[StoryEnd]:
                 seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), story=story,
                 kind=kind if kind in {"landed", "discarded", "aborted"} else "done",
                 onto=told_of.onto, commit=told_of.commit, how=told_of.how, told=told_of.told,
-                kept=told_of.kept,
+                kept=told_of.kept, by=told_of.by,
             )  # fmt: skip
 
 
@@ -410,6 +413,28 @@ def _runs(db: sqlite3.Connection, part: Part) -> Iterator[Ran]:
         )  # fmt: skip
 
 
+# --- since when tracks wait -----------------------------------------------------------------------------
+_MOST_READ: Final = 5_000
+"""Events of a project, the latest ones; what has waited longer is not known."""
+
+_LATEST: Final = f"""(SELECT seq, at, track, kind, awaits FROM events WHERE project = :project
+    ORDER BY seq DESC LIMIT {_MOST_READ})"""  # noqa: S608  (fixed texts)
+
+
+def since(
+    db: sqlite3.Connection, waiting: Iterable[TrackKey], paused: Iterable[TrackKey]
+) -> dict[TrackKey, datetime]:
+    """Return since when tracks have waited for a person without a break, and others were paused by one."""
+    if not has_column(db, "events", "awaits"):
+        return {}
+    begun = f"""SELECT min(at) FROM {_LATEST} WHERE track = :track AND seq > (SELECT coalesce(max(seq), 0)
+        FROM {_LATEST} WHERE track = :track AND awaits IS NOT 'person')"""  # noqa: S608  (fixed texts)
+    stopped = f"SELECT max(at) FROM {_LATEST} WHERE track = :track AND kind = 'paused'"  # noqa: S608
+    asked = [*((key, begun) for key in waiting), *((key, stopped) for key in paused)]
+    found = ((key, db.execute(question, key._asdict()).fetchone()[0]) for key, question in asked)
+    return {key: datetime.fromisoformat(at) for key, at in found if at is not None}
+
+
 # --- what steps took -----------------------------------------------------------------------------------
 class StepTook(Struct, frozen=True, kw_only=True):
     """What a step took one story, all its attempts together, until it passed.
@@ -463,6 +488,12 @@ class Retrospect:
     async def night(self, part: Part) -> Night:
         """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
         return await self._read("read what happened", partial(night, part=part))
+
+    async def since(
+        self, waiting: Sequence[TrackKey], paused: Sequence[TrackKey]
+    ) -> dict[TrackKey, datetime]:
+        """Return since when tracks have waited for a person, and others were paused by one; see `since`."""
+        return await self._read("read since when", partial(since, waiting=waiting, paused=paused))
 
     async def steps_took(self, roots: Sequence[str]) -> dict[str, tuple[StepTook, ...]]:
         """Return, by root, what each step took the latest stories of a project until it passed."""

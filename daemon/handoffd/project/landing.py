@@ -26,7 +26,7 @@ from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEviden
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
-from handoffd.engine.wording import command_for, counted, first_few
+from handoffd.engine.wording import bringing_back, command_for, counted, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
@@ -169,7 +169,7 @@ class Landings:
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
         with self.project.track_of(story).place.taken(story):  # who starts it meanwhile gets a new one
             kept = await self._asked(partial(self._thrown_away, story))
-        await self.project.track_of(story).give(Discarded(story=story, kept=kept, by=by))
+        await self.project.track_of(story).give(Discarded(story=story, kept=kept, notes_ref=True, by=by))
         return kept
 
     def _thrown_away(self, story: str) -> str:
@@ -240,8 +240,7 @@ class Landings:
         kept = known[0].end.kept if known and known[0].end is not None else None
         if kept is None:
             return error
-        branch = kept.removeprefix("refs/").rpartition("/")[0]
-        hint = f"git -C {quote(self.project.root)} branch {quote(branch)} {quote(kept)}"
+        hint = bringing_back(self.project.root, kept)
         return Refused(f"{story} was discarded, and {kept} keeps what it did", code=error.code, hint=hint)
 
     async def _refused(self, story: str, error: HandoffdError) -> None:

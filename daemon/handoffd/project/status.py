@@ -357,7 +357,8 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         title=_title_of(track.ledger, state.story),
         workspace=where.folder if where is not None and where.kind == "clone" else None,
         branch=where.branch if where else None, base=where.base if where else None,
-        paused_by=track.ledger.paused_by,
+        paused_by=track.ledger.paused_by, aborted=track.ledger.closed,
+        discarded=track.ledger.discarded,
     )  # fmt: skip
 
 
@@ -466,6 +467,8 @@ def story_of(project: Project, story: str | None) -> StoryView:
     track, own = project.main.track, project.track_of(story).track
     name = story or (track.state.story if track.state is not None else None)
     standing = None if name is None else _standing_of(own, name) or _standing_of(track, name)
+    if standing is None and name in track.ledger.texts:
+        standing = "closed"  # aborted, and others were started since
     if name is None or standing is None:
         what = "no story was started" if name is None else f"no story is called {name[:80]!r} here"
         raise NotFound(what, hint=command_for(project.root, "backlog"))

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import EXTERNAL, TrackKey
-from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView
+from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView, TrackView, Whereabouts
 from handoffd.engine.wording import (
     addressed,
+    bringing_back,
     command_for,
     first_few,
     flatters,
@@ -39,6 +40,7 @@ from handoffd.report.values import (
     Coming,
     Cost,
     Down,
+    DroppedStory,
     EndedStory,
     Entry,
     FailedStep,
@@ -66,6 +68,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     schedules: Sequence[ScheduleView]
     caps: Sequence[CapUse]
     alive: bool
+    since: Mapping[TrackKey, datetime] = {}
+    """Since when tracks wait for a person, or are paused, where their views do not say it."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -85,19 +89,22 @@ def build(night: Night, fleet: Fleet, asked: Asked) -> Report:
 
     downs = without_daemon(night.lives, night.since, night.until, alive=fleet.alive or asked.at > night.until)
     landed, false = list(_landed(night.ends, fleet.views, name)), list(_false(night, name))
-    waiting = sorted(_waiting(fleet.views), key=lambda one: (one.since or asked.at, one.name))
+    paused = list(_paused(fleet))
+    waiting = sorted(_waiting(fleet), key=lambda one: (one.since or asked.at, one.name))
     failed = sorted(_failed(night, name), key=lambda one: one.passed)
-    coming = list(_coming(fleet, asked.at))
+    coming, dropped = list(_coming(fleet, asked.at)), list(_dropped(night.ends, fleet.views, name))
     return Report(
         since=night.since, until=night.until, at=asked.at, project=asked.project, events=len(night.events),
+        projects=len({event.key.project for event in night.events} | {one.project for one in waiting}),
         incomplete=_incomplete(night, asked.left_out), down=downs,
         landed=tuple(landed[:MOST_LISTED]), waiting=tuple(waiting[:MOST_LISTED]),
         failed=tuple(failed[:MOST_LISTED]), false=tuple(false[:MOST_LISTED]),
         cost=_cost(night, fleet.caps), time=time_spent(night, downs, names),
-        next=tuple(coming[:MOST_LISTED]),
+        next=tuple(coming[:MOST_LISTED]), paused=tuple(paused[:MOST_LISTED]),
+        dropped=tuple(dropped[:MOST_LISTED]),
         more=More(
             landed=_beyond(landed), waiting=_beyond(waiting), failed=_beyond(failed), false=_beyond(false),
-            next=_beyond(coming),
+            next=_beyond(coming), paused=_beyond(paused), dropped=_beyond(dropped),
         ),
     )  # fmt: skip
 
@@ -108,8 +115,22 @@ def with_titles(report: Report, titles: Mapping[tuple[str, str], str]) -> Report
         report,
         landed=_titled(report.landed, titles), waiting=_titled(report.waiting, titles),
         failed=_titled(report.failed, titles), false=_titled(report.false, titles),
-        next=_titled(report.next, titles),
+        next=_titled(report.next, titles), paused=_titled(report.paused, titles),
+        dropped=_titled(report.dropped, titles),
     )  # fmt: skip
+
+
+def with_places(report: Report, places: Mapping[tuple[str, str], Whereabouts]) -> Report:
+    """Return a report whose aborted stories have where their work is, by root and story."""
+    return replace(report, dropped=tuple(_placed(one, places) for one in report.dropped))
+
+
+def _placed(one: DroppedStory, places: Mapping[tuple[str, str], Whereabouts]) -> DroppedStory:
+    where = places.get((one.project, one.story or ""))
+    if where is None or one.outcome != "aborted":
+        return one
+    instead = command_for(one.name, "discard", one.story or "")
+    return replace(one, branch=where.branch, says=where.says, instead=instead)
 
 
 def _titled(entries: Sequence[_E], titles: Mapping[tuple[str, str], str]) -> tuple[_E, ...]:
@@ -118,7 +139,10 @@ def _titled(entries: Sequence[_E], titles: Mapping[tuple[str, str], str]) -> tup
 
 def stories_of(report: Report) -> list[tuple[str, str]]:
     """Return the stories that a report lists, by root, each once."""
-    listed = (*report.waiting, *report.landed, *report.failed, *report.false, *report.next)
+    listed = (
+        *report.waiting, *report.paused, *report.landed, *report.dropped, *report.failed, *report.false,
+        *report.next,
+    )  # fmt: skip
     return list(dict.fromkeys((one.project, one.story) for one in listed if one.story is not None))
 
 
@@ -142,8 +166,7 @@ Name = Callable[[str], str]
 def _landed(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) -> Iterator[EndedStory]:
     """Yield the stories that are done or landed, each with its last end; the latest first."""
     branches = {(view.project, track.story): track.branch for view in views for track in view.tracks}
-    last = {(end.key.project, end.story): end for end in ends}
-    for end in sorted(last.values(), key=lambda end: end.seq, reverse=True):
+    for end in _last(ends):
         if end.kind in {"landed", "done"}:
             landed = end.kind == "landed"
             yield EndedStory(
@@ -154,9 +177,63 @@ def _landed(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) 
             )  # fmt: skip
 
 
+def _last(ends: Iterable[StoryEnd]) -> list[StoryEnd]:
+    """Return the last end of each story, the latest first. What is landed stays so without its branch."""
+    last: dict[tuple[str, str], StoryEnd] = {}
+    for end in ends:
+        story = (end.key.project, end.story)
+        if end.kind != "discarded" or story not in last or last[story].kind != "landed":
+            last[story] = end
+    return sorted(last.values(), key=lambda end: end.seq, reverse=True)
+
+
+def _dropped(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) -> Iterator[DroppedStory]:
+    """Yield the stories that a person has aborted or discarded, and that were not asked for again."""
+    again = {(view.project, story) for view in views for track in view.tracks for story in _wanted(track)}
+    for end in _last(ends):
+        root, story = end.key.project, end.story
+        if end.kind in {"aborted", "discarded"} and (root, story) not in again:
+            called, kept = name(root), end.kept
+            anew = command_for(called, "start", story)
+            yield DroppedStory(
+                project=root, name=called, story=story, by=end.by, at=end.at, kept=kept,
+                outcome="aborted" if end.kind == "aborted" else "discarded",
+                command=anew if kept is None else bringing_back(root, kept),
+            )  # fmt: skip
+
+
+def _wanted(track: TrackView) -> Iterator[str]:
+    yield from (*track.backlog, *track.parked)
+    if track.story is not None and track.step != DONE and not track.aborted:
+        yield track.story
+
+
 # --- what needs a person ------------------------------------------------------------------------------
-def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
-    for view in views:
+def asked_since(views: Iterable[ProjectView]) -> tuple[list[TrackKey], list[TrackKey]]:
+    """Return the tracks whose views do not say since when they wait for a person, and the paused ones."""
+    tracks = [(TrackKey(view.project, track.track), track) for view in views for track in view.tracks]
+    waiting = [key for key, track in tracks if track.needs_you and track.completed_at is None]
+    return waiting, [key for key, track in tracks if _is_paused(track)]
+
+
+def _is_paused(track: TrackView) -> bool:
+    """Return whether a person has paused a track in which something would go on."""
+    idle = track.status == Status.RUNNING or track.needs_you or track.aborted
+    wanted = track.backlog or (track.story is not None and track.step != DONE)
+    return bool(track.paused_by and wanted) and not idle
+
+
+def _paused(fleet: Fleet) -> Iterator[WaitingStory]:
+    for view in fleet.views:
+        for track in view.tracks if view.condition in WORKABLE else ():
+            if _is_paused(track) and track.next_command is not None:
+                one = _waits(view, track, f"paused by {track.paused_by}", track.next_command)
+                at = fleet.since.get(TrackKey(view.project, track.track))
+                yield replace(one, since=at, instead=None)
+
+
+def _waiting(fleet: Fleet) -> Iterator[WaitingStory]:
+    for view in fleet.views:
         if view.condition not in WORKABLE:
             command = repair_command(view.project, view.condition) or command_for(view.project, "status")
             yield _waits(view, None, view.detail or view.condition.replace("_", " "), command)
@@ -166,7 +243,9 @@ def _waiting(views: Iterable[ProjectView]) -> Iterator[WaitingStory]:
             yield _waits(view, None, held, command_for(view.project, "trust"))
         for track in view.tracks:
             if (why := _why(track)) is not None and track.next_command is not None:
-                yield _waits(view, track, why, track.look_command or track.next_command)
+                one = _waits(view, track, why, track.look_command or track.next_command)
+                at = fleet.since.get(TrackKey(view.project, track.track))
+                yield one if one.since else replace(one, since=at)
 
 
 def _why(track: TrackView) -> str | None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
 from handoffd.engine.wording import counted, first_few, shortened, span
-from handoffd.report.values import Coming, Cost, Down, EndedStory, Entry, Report, TimeSpent
+from handoffd.report.values import Coming, Cost, Down, DroppedStory, EndedStory, Entry, Report, TimeSpent
 from handoffd.settings.paths import shared
 
 WIDTH: Final = 80
@@ -68,10 +68,9 @@ def headline(report: Report, zone: tzinfo | None = None) -> str:
     times = [at.astimezone(zone) for at in (report.since, report.until)]
     days = {time.date() for time in (*times, report.at.astimezone(zone))}
     since, until = (f"{time:%H:%M}" if len(days) == 1 else f"{time:%d %b %H:%M}" for time in times)
-    projects = {entry.project for entry in (*report.landed, *report.failed, *report.waiting)}
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
-        f" {counted(len(projects), 'project')} with news"
+        f" {counted(report.projects, 'project')} with news"
     )
 
 
@@ -87,6 +86,8 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     found = [
         Section("Landed or done", tuple(_landed(report)), report.more.landed),
         Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting, whole=True),
+        Section("Paused", tuple(_paused(report, zone)), report.more.paused),
+        Section("Aborted or discarded", tuple(_dropped(report, zone)), report.more.dropped),
         Section("Failed", tuple(_failed(report)), report.more.failed),
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),
         Section("Cost", tuple(_cost(report.cost))),
@@ -131,6 +132,29 @@ def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
         instead = printable(one.instead) if one.instead else None
         said = printable(f"{since}{step}{one.why}")
         yield Line(_who(one.name, one.story), said, printable(one.command), instead, _title(one))
+
+
+def _paused(report: Report, zone: tzinfo | None) -> Iterator[Line]:
+    for one in report.paused:
+        step = f"{one.step}: " if one.step else ""
+        since = f" since {moment(one.since, zone, report.since)}" if one.since else ""
+        said = printable(f"{step}{one.why}{since}")
+        yield Line(_who(one.name, one.story), said, printable(one.command), title=_title(one))
+
+
+def _dropped(report: Report, zone: tzinfo | None) -> Iterator[Line]:
+    for one in report.dropped:
+        by = f" by {one.by}" if one.by else ""
+        said = printable(f"{one.outcome}{by} at {moment(one.at, zone, report.since)}{_work_of(one)}")
+        instead = printable(one.instead) if one.instead else None
+        yield Line(_who(one.name, one.story), said, printable(one.command), instead, _title(one))
+
+
+def _work_of(one: DroppedStory) -> str:
+    """Return where the work is of a story that was dropped."""
+    if one.kept is not None:
+        return f", kept as {one.kept}"
+    return f"; on the branch {one.branch}: {one.says}" if one.branch else ""
 
 
 def _failed(report: Report) -> Iterator[Line]:

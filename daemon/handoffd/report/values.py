@@ -43,6 +43,22 @@ class EndedStory(Entry, frozen=True, kw_only=True):
     """What the command has printed that has taken it."""
 
 
+class DroppedStory(Entry, frozen=True, kw_only=True):
+    """A story that a person has aborted or discarded, and the command that takes it up again."""
+
+    outcome: Literal["aborted", "discarded"]
+    by: str | None
+    at: Moment
+    kept: str | None
+    """Of a discarded one: the ref that has its work."""
+    branch: str | None = None
+    """Of an aborted one: where its work is, if it has a branch; `says` is what is there, in words."""
+    says: str | None = None
+    command: str
+    instead: str | None = None
+    """Throws away what an aborted one has done."""
+
+
 class WaitingStory(Entry, frozen=True, kw_only=True):
     """What needs a person, and the command to type."""
 
@@ -143,6 +159,8 @@ class More(Struct, frozen=True, kw_only=True):
     failed: int = 0
     false: int = 0
     next: int = 0
+    paused: int = 0
+    dropped: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -155,6 +173,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """The root of the one that it is about; null: all."""
     events: int
     """How many events there were."""
+    projects: int = 0
+    """In how many projects something happened, or waits for a person."""
     incomplete: str | None
     """Why some of them are missing; null: none is."""
     down: tuple[Down, ...]
@@ -166,6 +186,9 @@ class Report(Struct, frozen=True, kw_only=True):
     time: TimeSpent
     next: tuple[Coming, ...]
     more: More
+    paused: tuple[WaitingStory, ...] = ()
+    """The stories that a person has paused."""
+    dropped: tuple[DroppedStory, ...] = ()
     tonight: str | None = None
     """What would happen until the next morning, in short; null: nothing."""
 

@@ -30,7 +30,7 @@ from handoffd.api.reads import (
     tried_sinks,
 )
 from handoffd.clock import SystemClock
-from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
+from handoffd.engine.events import Aborted, Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.notice import Opening, Parcel
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
@@ -129,6 +129,27 @@ async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
     in_root = track_view(step="done", status="pass", gate=False)
     supervision.projects["/srv/shop"] = project_view("/srv/shop", in_root)
     assert (await asked.status("shop")).projects[0].tracks[0].whereabouts is None
+
+
+async def test_an_aborted_story_is_in_the_report_with_its_branch(
+    supervision: MemorySupervision, asked: Reads, journal: Journal
+) -> None:
+    """Also once the track has forgotten it: what the journal knows of it is told."""
+    begun = replace(dispatch("d-1"), story="US-3")
+    running = track("bdd", Status.RUNNING, story="US-3", dispatch=begun)
+    at = SystemClock().now()
+    await journal.commit(record(Advanced(dispatch="d-1", executor="claude"), after=running, at=at))
+    await journal.commit(record(Aborted(by="mei"), after=track("bdd", story="US-3"), at=at))
+    supervision.where = whereabouts("/srv/shop", branch="handoffd/US-3")
+    supervision.unknown = frozenset({"US-3", "US-4"})
+
+    (told,) = (await asked.report("shop")).dropped
+
+    assert ("US-3", "aborted", "mei", "handoffd/US-3") == (told.story, told.outcome, told.by, told.branch)
+    story = await asked.story("shop", "US-3")
+    assert ("closed", supervision.where) == (story.standing, story.whereabouts)
+    with pytest.raises(NotFound):
+        await asked.story("shop", "US-4")
 
 
 async def test_no_landing_is_offered_that_must_fail(supervision: MemorySupervision, asked: Reads) -> None:

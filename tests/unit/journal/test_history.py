@@ -18,6 +18,8 @@ from handoffd.engine.events import (
     ExecutorExited,
     ExecutorStarted,
     Landed,
+    Noted,
+    Paused,
     TestEvidence,
 )
 from handoffd.engine.run import Exit, PostCheck, Usage
@@ -141,6 +143,22 @@ async def test_a_night_has_what_happened_in_it(journal: Journal) -> None:
     )  # fmt: skip
     (end,) = night.ends
     assert ("landed", "US-9", "main") == (end.kind, end.story, end.onto)
+
+
+async def test_since_when_a_track_waits_is_the_begin_of_an_unbroken_wait(journal: Journal) -> None:
+    """And of a paused one when a person paused it last."""
+    asks, works = track("review", Status.NEEDS_HUMAN), track("impl", Status.RUNNING, dispatch=dispatch("d1"))
+    other = TrackKey("/srv/other")
+    for hour, event, after in (
+        (0, Noted(text="a"), asks), (1, Paused(by="mei"), works), (2, Noted(text="b"), asks),
+        (3, Noted(text="c"), asks),
+    ):  # fmt: skip
+        await journal.commit(record(event, after=after, at=NOW + hour * HOUR))
+
+    assert {KEY: NOW + 2 * HOUR} == await journal.past.since([KEY, other], [])
+    assert {KEY: NOW + HOUR} == await journal.past.since([], [KEY, other])
+    await journal.commit(record(Noted(text="d"), after=works, at=NOW + 4 * HOUR))
+    assert {} == await journal.past.since([KEY], [])
 
 
 async def test_a_night_ends_where_it_is_said(journal: Journal) -> None:

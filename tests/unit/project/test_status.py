@@ -36,6 +36,7 @@ from handoffd.engine.events import (
     Aborted,
     Advanced,
     Approved,
+    Discarded,
     DispatchFailed,
     Event,
     Initialised,
@@ -46,10 +47,12 @@ from handoffd.engine.events import (
 )  # fmt: skip
 from handoffd.engine.run import POLICIES, End
 from handoffd.engine.views import TrackView
+from handoffd.errors import NotFound
 from handoffd.fleet.roster import Roster
 from handoffd.project.project import Project
-from handoffd.project.status import peek_of, view_of
+from handoffd.project.status import peek_of, story_of, view_of
 from handoffd.protocol.state import Status, plain
+from handoffd.protocol.story_text import story_text
 from handoffd.report.building import Asked, Fleet, build
 
 
@@ -153,6 +156,33 @@ async def test_a_story_that_a_person_has_paused_or_aborted_does_not_wait_for_one
         assert needs == bool(build(night(), fleet, Asked(project=None, at=NOW)).waiting)
         lines = screen({"projects": [plain(view)], "daemon": True}, width=80, height=None)
         assert needs == ("1 needs you:" in map(unstyled, lines))
+
+
+async def test_a_discarded_story_is_called_so_until_it_is_taken_up_again(here: House) -> None:
+    """With the ref that keeps it; an older release did not note that."""
+    kept = "refs/handoffd/US-1/discarded-1"
+    verbs = (Started(story="US-1"), Aborted(by="me"))
+    async with project_in(here, *verbs) as project:
+        await project.main.give(Discarded(story="US-1", kept=kept))
+        assert (await main(here, project)).discarded is None
+        await project.main.give(Discarded(story="US-1", kept=kept, notes_ref=True))
+        view = await view_of(project, here.services.slots)
+        assert kept == view.tracks[0].discarded
+        shown = {"projects": [plain(view)], "daemon": True}
+        assert "discarded" in "".join(screen(shown, width=80, height=None))
+        await project.main.give(Started(story="US-1"))
+        assert (await main(here, project)).discarded is None
+
+
+async def test_an_aborted_story_keeps_its_text_behind_the_next_one(here: House) -> None:
+    """The track is about another one by then."""
+    wanted = story_text("Dark mode\n\nA toggle.")
+    verbs = (Started(story="US-1", described=wanted), Aborted(by="me"), Started(story="US-2"))
+    async with project_in(here, *verbs) as project:
+        told = story_of(project, "US-1")
+        assert ("closed", "Dark mode", wanted.text) == (told.standing, told.title, told.text)
+        with pytest.raises(NotFound, match="'US-7'"):
+            story_of(project, "US-7")
 
 
 @pytest.mark.parametrize(

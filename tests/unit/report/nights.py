@@ -16,6 +16,7 @@ from handoffd.report.values import (
     Coming,
     Cost,
     Down,
+    DroppedStory,
     EndedStory,
     FailedStep,
     Falsehood,
@@ -65,7 +66,8 @@ def ended(kind: str, *, story: str = "US-1", seq: int = 9, key: TrackKey = KEY, 
 def report(**parts: Any) -> Report:
     """Return a report in which everything happened once."""
     whole = Report(
-        since=NOW, until=NOW + 10 * HOUR, at=NOW + 10 * HOUR, project=None, events=7, incomplete=None,
+        since=NOW, until=NOW + 10 * HOUR, at=NOW + 10 * HOUR, project=None, events=7, projects=1,
+        incomplete=None,
         down=(Down(since=NOW + HOUR, until=NOW + 4 * HOUR, how="died"),),
         landed=(
             EndedStory(**WHOSE, outcome="landed", onto="main", commit="c0ffee" * 7, branch=None, at=NOW),
@@ -75,6 +77,18 @@ def report(**parts: Any) -> Report:
             WaitingStory(
                 **WHOSE, step="review", why="a person's decision", since=NOW + HOUR,
                 command="handoffd approve shop --story US-1",
+            ),
+        ),
+        paused=(
+            WaitingStory(
+                **WHOSE, step="impl", why="paused by mei", since=NOW + HOUR,
+                command="handoffd resume shop --story US-1",
+            ),
+        ),
+        dropped=(
+            DroppedStory(
+                **WHOSE, outcome="aborted", by="mei", at=NOW + HOUR, kept=None, branch="handoffd/US-1",
+                says="6 commits", command="handoffd start shop US-1", instead="handoffd discard shop US-1",
             ),
         ),
         failed=(FailedStep(**WHOSE, step="impl", attempts=3, why="2 tests fail", passed=False),),

@@ -11,11 +11,11 @@ from tests.support.supervision import project_view, track_view, whereabouts
 from tests.unit.journal.making import KEY, NOW
 from tests.unit.report.nights import HOUR, ended, happened, night, ran
 
-from handoffd.engine.track import EXTERNAL
+from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Claimed, Counts, Handover, Measured, Reading, TestsRun
 from handoffd.journal.records import LeftOut
-from handoffd.report.building import Asked, Fleet, build, stories_of, with_titles
+from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -51,6 +51,43 @@ def test_each_story_is_listed_with_its_last_end() -> None:
     ]
     landed = report.landed[1]
     assert ("corner", "main", "c0" * 20) == (landed.name, landed.onto, landed.commit)
+
+
+def test_what_a_person_has_aborted_or_discarded_is_listed_with_the_way_back() -> None:
+    """Unless it was asked for again. The branch of one that has landed is only tidied up."""
+    kept = "refs/handoffd/US-4/discarded-20260131T231500Z"
+    ends = (
+        ended("done", seq=1, story="US-4"), ended("discarded", seq=2, story="US-4", kept=kept, by="mei"),
+        ended("aborted", seq=3, by="mei"), ended("aborted", seq=4, story="US-5"),
+        ended("aborted", seq=5, story="US-6"), ended("landed", seq=6, story="US-7", onto="main"),
+        ended("discarded", seq=7, story="US-7", kept=kept),
+    )  # fmt: skip
+    tracks = (
+        track_view(story="US-5", step="impl", status="pending", backlog=("US-6",)),
+        track_view(track="US-1", story="US-1", aborted=True),
+    )
+    told = built(project_view(ROOT, *tracks, called="corner"), ends=ends)
+
+    assert ["US-7"] == [one.story for one in told.landed]
+    aborted, discarded = told.dropped
+    assert ("US-1", "aborted", "mei", None) == (aborted.story, aborted.outcome, aborted.by, aborted.branch)
+    assert ("handoffd start corner US-1", None) == (aborted.command, aborted.instead)
+    assert ("US-4", "discarded", kept) == (discarded.story, discarded.outcome, discarded.kept)
+    assert f"git -C {ROOT} branch handoffd/US-4 {kept}" == discarded.command
+
+    where = whereabouts(ROOT, branch="handoffd/US-1", says="6 commits")
+    aborted, discarded = with_places(told, {(ROOT, "US-1"): where, (ROOT, "US-4"): where}).dropped
+    assert ("handoffd/US-1", "6 commits", "handoffd discard corner US-1") == (
+        aborted.branch, aborted.says, aborted.instead,
+    )  # fmt: skip
+    assert discarded.branch is None
+
+
+def test_every_project_with_an_event_or_a_wait_has_news() -> None:
+    """Whether or not a list has it."""
+    assert 0 == built().projects
+    events = (happened("agent"), happened("agent", seq=2, key=TrackKey("/srv/blog")))
+    assert 3 == built(project_view("/srv/site", track_view()), events=events).projects
 
 
 def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
@@ -100,6 +137,34 @@ def test_only_a_story_that_a_person_must_decide_on_waits(track: dict[str, Any], 
     """A done story waits for its landing only; what status says of it decides."""
     report = built(project_view(ROOT, track_view(**track)))
     assert waits == bool(report.waiting)
+
+
+def test_what_a_person_has_paused_is_listed_apart_with_the_resume() -> None:
+    """It needs no one, and is not forgotten; a project with a backlog only waits for it, too."""
+    resume = f"handoffd resume {ROOT}"
+    own = {"paused_by": "mei", "needs_you": False, "gate": False, "next_command": resume}
+    paused = track_view(**own, step="impl", status="pending", completed_at=NOW - HOUR)
+    queued = track_view(**own, **DONE, backlog=("US-2",))
+    view = project_view(ROOT, paused, called="corner")
+    fleet = Fleet(views=(view,), schedules=(), caps=(), alive=True, since={KEY: NOW})
+
+    told = build(night(), fleet, Asked(project=None, at=AT))
+
+    assert ([KEY], ()) == (asked_since([view])[1], told.waiting)
+    assert [("US-001", "impl", "paused by mei", NOW, "handoffd resume corner", None)] == [
+        (one.story, one.step, one.why, one.since, one.command, one.instead) for one in told.paused
+    ]
+    assert 1 == len(built(project_view(ROOT, queued)).paused)
+    for over in ({"aborted": True}, {"needs_you": True}, {"step": "done"}):
+        assert () == built(project_view(ROOT, replace(paused, **over))).paused
+
+
+def test_since_when_a_story_waits_is_known_of_an_approval_that_was_taken_back() -> None:
+    """Its view has no end of an attempt; the journal knows it."""
+    view = project_view(ROOT, track_view())
+    assert ([KEY], []) == asked_since([view])
+    fleet = Fleet(views=(view,), schedules=(), caps=(), alive=True, since={KEY: NOW})
+    assert NOW == build(night(), fleet, Asked(project=None, at=AT)).waiting[0].since
 
 
 def test_a_story_to_land_says_what_that_would_do_and_how_to_throw_it_away() -> None:

@@ -44,6 +44,16 @@ Waits for you (1)
   shop US-1             since 23:15, review: a person's decision
       handoffd approve shop --story US-1
 
+Paused (1)
+  shop US-1             impl: paused by mei since 23:15
+      handoffd resume shop --story US-1
+
+Aborted or discarded (1)
+  shop US-1             aborted by mei at 23:15; on the branch handoffd/US-1: 6
+                        commits
+      handoffd start shop US-1
+      handoffd discard shop US-1
+
 Failed (1)
   shop US-1             impl, 3 attempts: 2 tests fail
 
@@ -92,7 +102,9 @@ def test_a_story_may_have_landed_without_a_merge(how: LandedBy, told: str | None
 def test_a_quiet_night_is_a_line() -> None:
     """Nothing else would say more."""
     quiet = report(
-        events=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(), time=TimeSpent(),
+        events=0, projects=0, down=(), landed=(), waiting=(), failed=(), false=(), next=(),
+        paused=(), dropped=(),
+        time=TimeSpent(),
         cost=Cost(runs=0, unmeasured=0, unpriced=0, tokens=0, usd=0, running=0, caps=()),
     )  # fmt: skip
     head = "From 31 Jan 22:15 to 01 Feb 08:15: 0 runs ended, 0 projects with news"
@@ -174,7 +186,7 @@ def test_a_title_stands_where_it_leaves_the_rest_whole() -> None:
     assert all(len(line) <= 80 for line in cut.splitlines())
 
 
-LISTS = ("landed", "waiting", "failed", "false", "next")
+LISTS = ("landed", "waiting", "paused", "dropped", "failed", "false", "next")
 
 
 def test_the_cause_of_a_failure_is_not_cut_off() -> None:
