@@ -57,9 +57,8 @@ class Started(Tagged, frozen=True, kw_only=True):
     described: StoryText | None = None
     """What the story shall bring, in a person's words."""
     numbers: tuple[Numbering, ...] | None = None
-    """How the project's files number stories; None: the id was given."""
     undescribed: tuple[str, ...] = ()
-    """The stories of which no file of the project says anything."""
+    """How the project's files number stories (None: the id was given), and the stories they do not name."""
     heeds_undescribed: bool = False
     """Whether a story that nothing describes is refused, where an agent would have to guess."""
     tells_aside: bool = False
@@ -271,8 +270,7 @@ class Discarded(Tagged, frozen=True, kw_only=True):
 
     story: str
     kept: str
-    notes_ref: bool = False
-    """Whether the track remembers the ref; False: of an older release."""
+    notes_ref: bool = False  # whether the track remembers it; False: of an older release
     by: str = "cli"
 
 
