@@ -63,7 +63,7 @@ def track_view(**changes: Any) -> TrackView:
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
         "blocked_by": (), "backlog": (), "parked": (), "steps": STEPS,
         "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop", "gate": True,
-        "next_by_itself": False, "review_suggested": False, "to_land": False,
+        "next_by_itself": False, "review_suggested": False, "to_land": False, "aborted": False,
     }  # fmt: skip
     values |= changes
     rests = values["story"] is None or values["status"] == "running" or not values["next_command"]

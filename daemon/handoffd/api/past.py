@@ -34,7 +34,7 @@ from handoffd.api.events import Names, event_answer, named, run_answer, usage_co
 from handoffd.api.ports import Supervision
 from handoffd.clock import Clock
 from handoffd.engine.run import Moment, Usage
-from handoffd.engine.views import TrackView, Whereabouts
+from handoffd.engine.views import StoryView, TrackView, Whereabouts
 from handoffd.engine.wording import shortened
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute import evidence
@@ -323,6 +323,23 @@ class Past:
                 for one in told
             ]
         )  # fmt: skip
+
+    async def known_story(self, root: str, story: str | None) -> StoryView:
+        """Return a story; of one that the track has forgotten, as it had no text, what the journal knows."""
+        try:
+            found = await self._supervision.story(root, story)
+        except NotFound:
+            if story is None or not await self.journal.past.stories(Part(project=root, story=story), 1):
+                raise
+            found = StoryView(
+                project=root, story=story, standing="closed", title=None, text=None, source=None
+            )
+        return found
+
+    async def kept_of(self, root: str, story: str) -> str | None:
+        """Return the ref that keeps what a story did that is over; None where it was not discarded."""
+        known = await self.journal.past.stories(Part(project=root, story=story), 1)
+        return known[0].end.kept if known and known[0].end else None
 
     async def places(self, stories: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Whereabouts]:
         """Return where finished stories that have a branch are, by root and story.

@@ -53,7 +53,6 @@ from handoffd.engine.views import (
     Peek,
     ProjectView,
     ScheduleView,
-    StoryView,
     TrackView,
     Whereabouts,
 )
@@ -254,30 +253,13 @@ class Reads(Past):
     async def story(self, project: str, story: str | None = None) -> StoryAnswer:
         """Return a story with its text, the one in flight by default."""
         root = self._supervision.find(project)
-        view = await self._known(root, story)
+        view = await self.known_story(root, story)
         over = view.standing in {"done", "closed"}
         where = await self._supervision.whereabouts(root, view.story) if over else None
-        kept = await self._kept(root, view.story) if over and where is None else None
+        kept = await self.kept_of(root, view.story) if over and where is None else None
         view = view if kept is None else replace(view, standing="discarded")
         name = self.names().get(root, root)
         return StoryAnswer(name=name, daemon=self.daemon, whereabouts=where, kept=kept, **asdict(view))
-
-    async def _known(self, root: str, story: str | None) -> StoryView:
-        """Return a story; of one that the track has forgotten, as it had no text, what the journal knows."""
-        try:
-            found = await self._supervision.story(root, story)
-        except NotFound:
-            if story is None or not await self.journal.past.stories(Part(project=root, story=story), 1):
-                raise
-            found = StoryView(
-                project=root, story=story, standing="closed", title=None, text=None, source=None
-            )
-        return found
-
-    async def _kept(self, root: str, story: str) -> str | None:
-        """Return the ref that keeps what a story did that is over; None where it was not discarded."""
-        known = await self.journal.past.stories(Part(project=root, story=story), 1)
-        return known[0].end.kept if known and known[0].end else None
 
     async def gate(self, project: str, story: str | None = None, since_last: bool = False) -> GateAnswer:
         """Return the screen of the gate that a story waits at; `story` names it, where several do."""
@@ -432,8 +414,9 @@ class Reads(Past):
 
 def _has_work(view: ProjectView) -> bool:
     """Return whether a project has a story that is not over, or one that waits."""
-    open_ = (track.backlog or track.parked or (track.story and track.step != DONE) for track in view.tracks)
-    return any(open_) or len(view.tracks) > 1
+    return len(view.tracks) > 1 or any(
+        one.backlog or one.parked or (one.story and one.step != DONE) for one in view.tracks
+    )
 
 
 def _gate_in_short(
@@ -463,19 +446,14 @@ def _placed_at(track: TrackView, where: Whereabouts | None) -> TrackView:
 def _in_short(view: ProjectView) -> ProjectInShort:
     main = view.tracks[0] if view.tracks else None
     return ProjectInShort(
-        project=view.project,
-        name=view.name,
-        level=view.level,
-        condition=view.condition,
-        story=main.story if main else None,
-        step=main.step if main else None,
+        project=view.project, name=view.name, level=view.level, condition=view.condition,
+        story=main.story if main else None, step=main.step if main else None,
         status=main.status if main else None,
         stories=[
             StoryInShort(story=track.story, step=track.step, status=track.status)
-            for track in view.tracks
-            if track.story is not None
+            for track in view.tracks if track.story is not None
         ],
-    )
+    )  # fmt: skip
 
 
 def is_bootstrapped(root: str) -> bool:
@@ -597,14 +575,10 @@ def tried_sinks(trials: Iterable[tuple[str, str, str | None, float]]) -> Tested:
 def _of_sink(backlog: Backlog, next_try_s: float | None) -> SinkBacklog:
     """Return the undelivered notices of one sink. `next_try_s`: seconds until a resting sink is tried."""
     return SinkBacklog(
-        sink=backlog.sink,
-        undelivered=backlog.undelivered,
-        oldest=backlog.oldest,
-        failed_tries=backlog.tries,
-        last_error=backlog.last_error,
-        next_try_s=None if next_try_s is None else round(next_try_s, 1),
-        given_up=backlog.given_up,
-    )
+        sink=backlog.sink, undelivered=backlog.undelivered, oldest=backlog.oldest,
+        failed_tries=backlog.tries, last_error=backlog.last_error,
+        next_try_s=None if next_try_s is None else round(next_try_s, 1), given_up=backlog.given_up,
+    )  # fmt: skip
 
 
 def _of_matter(

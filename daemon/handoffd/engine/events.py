@@ -574,12 +574,11 @@ class LandingRefused(Tagged, frozen=True, kw_only=True):
 
 
 class TrackOpened(Tagged, frozen=True, kw_only=True):
-    """A track begins with a story that was in the backlog; the project was given what is `granted`."""
+    """A track begins with an `entry` of the backlog, as `described`; `granted` was given to the project."""
 
     project: str
     entry: Queued
     described: StoryText | None = None
-    """What a person said that it shall bring."""
     granted: Mapping[Scope, Cap] = field(default_factory=dict)
 
 

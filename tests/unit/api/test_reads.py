@@ -134,7 +134,7 @@ async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
 async def test_an_aborted_story_is_in_the_report_with_its_branch(
     supervision: MemorySupervision, asked: Reads, journal: Journal
 ) -> None:
-    """Also once the track has forgotten it: what the journal knows of it is told."""
+    """Also once the track has forgotten it: the journal has it."""
     begun = replace(dispatch("d-1"), story="US-3")
     running = track("bdd", Status.RUNNING, story="US-3", dispatch=begun)
     at = SystemClock().now()
