@@ -82,7 +82,7 @@ def directed(text: str, names: Iterable[str]) -> Directed:
     maybe: str | None = None
     for reading in _readings(message, known):
         rest = classify(reading.rest) if _says(reading.rest) else _opening(message, reading.name)
-        if reading.firm or (not certain and rest.kind not in _WORK):
+        if reading.firm or (not certain and _is_known(rest)):
             return Directed(intent=rest, project=reading.name, firm=True)
         if reading.linked and not certain and maybe is None:
             maybe = reading.name
@@ -90,6 +90,16 @@ def directed(text: str, names: Iterable[str]) -> Directed:
         named = next((name for name in known if folded(name) == folded(whole.project)), whole.project)
         return Directed(intent=replace(whole, project=named), project=named, firm=True)
     return Directed(intent=whole, project=maybe)
+
+
+def says_something(word: str) -> bool:
+    """Tell whether a word by itself is a command or a question, and so no guess at a folder's name."""
+    return _is_known(classify(word))
+
+
+def _is_known(rest: Intent) -> bool:
+    """Tell whether a message means the same beside a project's name: work may be about that word."""
+    return rest.kind not in _WORK or rest.command is not None
 
 
 def _says(rest: str) -> bool:
@@ -145,5 +155,8 @@ def _inside(message: str, text: str, name: str) -> Iterator[_Reading]:
     helped = re.compile(_FOR.format(name=pattern)).search(where, 0, _LOOKED_AT)
     if helped is not None:
         yield _Reading(name, f"{message[: helped.start()]}{message[helped.end() :]}", firm=True, linked=True)
+    elif (before := re.compile(rf"{pattern}\s+(?=[uU][sS]-\d+$)").search(where, 0, _LOOKED_AT)) is not None:
+        rest = f"{message[: before.start()]}{message[before.end() :]}"
+        yield _Reading(name, rest, firm=False, linked=False)  # as in a terminal: `land shop US-001`
     elif re.compile(_BESIDE.format(name=pattern, noun=_NOUN)).search(where, 0, _LOOKED_AT):
         yield _Reading(name, message, firm=True, linked=True)
