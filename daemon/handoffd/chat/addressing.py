@@ -26,12 +26,12 @@ _SWITCH: Final = (
 _NOUN: Final = r"(?:專案|項目)(?!管理|列表|清單|名稱|設定|檔)"
 _AT_START: Final = (
     r"^[\s\"']*{switch}(?P<mark>[@#\[]?){name}\]?(?:(?P<sign>\s*[:,]\s*|\s*的\s*|\s*{noun}(?:的|裡面?|中|上)?[\s:,]*)"
-    r"|(?P<blank>\s+)|(?P<end>[\s.!]*$))"
+    r"|(?P<blank>\s+)|(?P<end>[^\w?/]*$))"
 )
 _AT_END: Final = (
     r"(?P<blank>[\s,]+|^)?(?P<link>\b(?:of|for|in|on|at)\s+(?:the\s+)?(?:project\s+)?|(?:在|到"
     r"|給)?\s*(?:專案|項目)\s*|[@#])?"
-    r"{name}(?P<behind>\s*(?:project|專案|項目)?[\s.!]*\??[\s.!]*)$"
+    r"{name}(?P<behind>\s*(?:project|專案|項目)?[^\w?/]*\??[^\w?/]*)$"
 )
 _FOR: Final = r"(?:幫|替|為|給|在|到)\s*{name}\s*(?:專案|項目)?(?:裡面?|中|上)?[\s,:]*(?=\w)"
 """Whom or where the work is for: it can be nothing but the project's name."""
@@ -145,6 +145,10 @@ def _readings(message: str, names: tuple[str, ...]) -> Iterator[_Reading]:
             mark = (end["link"] or "").strip() in {"@", "#"}
             rest = message[: end.start()].strip() + asked
             yield _Reading(name, rest, mark, linked=end["link"] is not None)
+        before = re.compile(rf"{pattern}\s+(?=us-\d+[^\w?/]*$)").search(text, 0, _LOOKED_AT)
+        if before is not None:  # as in a terminal: `land shop US-001`
+            rest = f"{message[: before.start()]}{message[before.end() :]}"
+            yield _Reading(name, rest, firm=False, linked=False)
         yield from _inside(message, text, name)
 
 
@@ -155,8 +159,5 @@ def _inside(message: str, text: str, name: str) -> Iterator[_Reading]:
     helped = re.compile(_FOR.format(name=pattern)).search(where, 0, _LOOKED_AT)
     if helped is not None:
         yield _Reading(name, f"{message[: helped.start()]}{message[helped.end() :]}", firm=True, linked=True)
-    elif (before := re.compile(rf"{pattern}\s+(?=[uU][sS]-\d+$)").search(where, 0, _LOOKED_AT)) is not None:
-        rest = f"{message[: before.start()]}{message[before.end() :]}"
-        yield _Reading(name, rest, firm=False, linked=False)  # as in a terminal: `land shop US-001`
     elif re.compile(_BESIDE.format(name=pattern, noun=_NOUN)).search(where, 0, _LOOKED_AT):
         yield _Reading(name, message, firm=True, linked=True)

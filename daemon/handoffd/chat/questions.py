@@ -111,16 +111,17 @@ _BY_ITSELF: Final = LazyPattern(
 )
 """What asks only as a message of its own: words that work is about, too."""
 _SHOW: Final = (
-    r"(?:(?:please|show|see|view|open|print|display|check|read|tell|give|get|look at|(?:i )?want to see|let"
-    r"|me|us|a|an|the|my|our|its|all|any|current|latest|pending|waiting)\s+"
-    r"|請|麻煩|幫我|給我|讓我|我想?要?|看一?下|看看|看|查看?|顯示|打開|開啟?|列出|目前的?|現在的?|所有的?|全部的?|us-\d+\s*的?|的|\s)"
+    r"(?:(?:please|show|see|view|open|print|display|check|read|tell|give|get|look|at|i|want|to|let|me|us|a|an"
+    r"|the|my|our|its|all|any|current|latest|pending|waiting)(?![a-z0-9'])"
+    r"|請|麻煩|幫|給|讓|我|想|要|看|一下|查|顯示|打開|開啟|開|列出|目前|現在|所有|全部|us-\d+|的|\s)"
 )
+"""No two of them begin alike: a long row of them takes no time."""
 _OF: Final = (
     r"(?:\s+(?:of|for|in|at|from)\s+(?:(?:this|the|my|our)\s+)?(?:project|story|it|us-\d+|(?:story )?us-\d+"
     r"|(?:project\s+)?(?P<project>(?!(?:this|the|my|our|a|an|each|every|all)\b)[a-z0-9_][a-z0-9_.~/-]*))"
     r"|\s+us-\d+)?"
 )
-"""Whose: a name that is none of a project is one that the answer calls unknown."""
+"""Whose: the answer says of another name that no project has it."""
 _PART: Final = r"(?:\s*(?:screen|brief|details?|summary|now|please|畫面|內容|摘要|細節|現在))*[\s.!]*"
 _NIGHT: Final = (
     r"(?:(?:last |the |this )?(?:night|morning|day)(?:'?s)?\s+|today'?s\s+|nightly\s+"
@@ -238,7 +239,7 @@ def has_mark(text: str) -> bool:
 
 
 def screen(text: str) -> Topic | None:
-    """Return the screen that a folded message asks for, and says no more; None: it is no such message."""
+    """Return the screen that a folded message asks for, saying no more; None: it asks for another thing."""
     found = _screen(text)
     return None if found is None else found[0]
 

@@ -207,7 +207,7 @@ def test_a_message_of_any_length_is_read(piece: str) -> None:
     ],
 )
 def test_a_command_or_screen_may_name_its_project(text: str, kind: str, said: str) -> None:
-    """As in a terminal, behind the word, or as it is said."""
+    """As in a terminal, or as people say it."""
     meant = directed(text, ["shop", "bank"])
 
     assert (kind, said, "shop", True) == (

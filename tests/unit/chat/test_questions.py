@@ -78,7 +78,7 @@ SCREENS = {
     ("about", "text"), [(name, text) for name, texts in SCREENS.items() for text in texts]
 )
 def test_looking_at_a_screen_is_a_question(about: str, text: str) -> None:
-    """It starts nothing, and at a gate it is no note."""
+    """It starts nothing, and a gate does not make a note of it."""
     intent = settled(classify(text), at_gate=True)
 
     assert ("query", about, True) == (intent.kind, intent.topic, intent.sure)

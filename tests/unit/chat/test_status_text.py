@@ -229,7 +229,7 @@ def test_the_files_of_the_framework() -> None:
 
 
 def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
-    """In both languages, and what is not known is said."""
+    """In both languages, and the answer tells what is not known."""
     gate = {"status": "needs_human", "gate": True, "step": "review", "review": plain(gate_view("/srv/shop"))}
 
     assert [
@@ -285,7 +285,7 @@ NIGHT: dict[str, Any] = {
 
 
 def test_a_report_in_a_chat_names_stories_and_the_command_that_shows_all() -> None:
-    """At most five of a kind; how many there are is said."""
+    """At most five of a kind, with how many there are."""
     six = [{"name": "shop", "story": f"US-00{number}"} for number in range(6)]
     night = {**NIGHT, "waiting": six, "failed": [{"name": "bank", "story": None}]}
     night["more"] = {**NIGHT["more"], "waiting": 3}
