@@ -27,8 +27,10 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
         "starts a custom task and sets the story in flight aside; while that runs, the task is `queued`",
     ),
     "query": (
-        "status / what's left? / backlog / are the tests green / why is it blocked / open project shop",
-        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 開啟專案 shop / 回到 shop",
+        "status / what's left? / backlog / are the tests green / why is it blocked / gate / show the review"
+        " / report / tonight / open project shop",
+        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 關卡 / 顯示審查 / 報告 / 今晚"
+        " / 開啟專案 shop / 回到 shop",
         "answers: `query`",
     ),
     "approve": (
@@ -75,9 +77,10 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "triage": ("triage / triage issues", "分診 / 處理 issues", "the prompt that sorts open issues: `triage`"),
     "unclear": (
         "ok / thanks / approve if the tests pass / don't approve / don't start US-007 / wait / CC / thanks CC"
-        " / agents / usage",
-        "好 / 謝謝 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC",
-        "does nothing, and says what to type: `unclear`; at a human step kept as a note",
+        " / agents / usage / undo / land US-007 / discard US-007",
+        "好 / 謝謝 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC / 撤銷核准"
+        " / 合併 US-007",
+        "does nothing, and says what to type: `unclear`; at a human step a note, unless it names a command",
     ),
 }
 

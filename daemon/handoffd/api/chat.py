@@ -43,6 +43,14 @@ _DONE: Final[Mapping[Kind, str]] = {
 }  # fmt: skip
 """Intents that give the verb of the same name, and the action in the answer."""
 
+_SCREENS: Final[frozenset[Topic]] = frozenset({"report", "tonight"})
+"""Topics that are about all projects where none is meant."""
+_OF_A_STORY: Final[Mapping[str, Callable[[str | None], tuple[str, ...]]]] = {
+    "undo": lambda story: () if story is None else ("--story", story),
+    "land": lambda story: () if story is None else ("--story", story),
+    "discard": lambda story: (story or "STORY",),
+}
+"""Commands of a terminal that are about a project's story, and how each takes it."""
 _DECISIONS: Final[frozenset[Kind]] = frozenset({"approve", "reject"})
 
 _OPENED: Final = "; the messages that follow are about this project, until another one is named"
@@ -132,6 +140,8 @@ class Messages:
             talk = await self._about(replace(talk, intent=found.intent), found)
             if found.compared is not None:
                 outcome = await self._compare(talk, found.compared)
+            elif talk.intent.topic in _SCREENS:
+                outcome = await self._screen(talk)
             elif found.root is None and talk.intent.kind in {"list", "query"}:
                 outcome = await self._list(talk, spoken)
             else:
@@ -172,7 +182,9 @@ class Messages:
         else:
             lately = await self._lately(talk)
             review = await self._review(talk) if talk.at_gate else ()
-            text = talk.report.status(talk.view, topic=topic, lately=lately, review=review, quoted=quoted)
+            text = talk.report.status(
+                talk.view, topic=topic, lately=lately, review=review, quoted=quoted, story=talk.intent.story
+            )
         if talk.opens:
             name = self._service.names().get(talk.project, result["project"])
             text = talk.report.wording.say("list.opened", project=name) + "\n" + text
@@ -180,6 +192,17 @@ class Messages:
             text += "\n" + talk.report.wording.say("type.work")
         told = {"quoted": [to_builtins(quote) for quote in papers]} if papers else {}
         return _Outcome("query", {**result, **told}, text)
+
+    async def _screen(self, talk: _Talk) -> _Outcome:
+        """Return the report, or the plan of the night, in short: of one project, or of all."""
+        root, topic = talk.root, talk.intent.topic
+        shown = f"handoffd {topic}" if root is None else command_for(root, str(topic))
+        if topic == "report":
+            report = plain(await self._service.report(root))
+            return _Outcome("query", report, talk.report.reported(report, shown))
+        night = await self._service.tonight(root)
+        until = f"{night.until.astimezone():%H:%M}"
+        return _Outcome("query", plain(night), talk.report.planned(plain(night), until, shown))
 
     async def _compare(self, talk: _Talk, roots: tuple[str, ...]) -> _Outcome:
         """Return the status of several projects, one per line."""
@@ -200,6 +223,8 @@ class Messages:
 
     async def _list(self, talk: _Talk, spoken: Spoken | None = None) -> _Outcome:
         views = plain(await self._service.status())["projects"]
+        if talk.intent.topic == "gate":
+            return _Outcome("query", plain(await self._service.gates()), talk.report.at_gates(views))
         known = {view["project"] for view in views}
         others = await self._service.others_in(await self._places.bases(spoken or Spoken()), known)
         result = {**plain(await self._service.projects()), "others": list(others)}
@@ -217,8 +242,8 @@ class Messages:
         return _Outcome(kind, found, talk.report.session(kind, found))
 
     async def _unclear(self, talk: _Talk) -> _Outcome:
-        near, passed_on, command = talk.intent.near, talk.intent.addressed, talk.intent.command
-        told = talk.report.unclear(near, talk.track, passed_on=passed_on, command=command)
+        near, passed_on = talk.intent.near, talk.intent.addressed
+        told = talk.report.unclear(near, talk.track, passed_on=passed_on, command=_at_terminal(talk))
         return _Outcome("unclear", None, told)
 
     # --- verbs -----------------------------------------------------------------------------------
@@ -295,6 +320,16 @@ def only_reads(text: str) -> bool:
     """Return whether a message only reads, in any set of projects."""
     intent = classify(text)
     return intent.sure and intent.kind in READING - {"unclear"}
+
+
+def _at_terminal(talk: _Talk) -> str | None:
+    """Return what to type in a terminal for the command that a message names; None if it names none."""
+    verb, story = talk.intent.command, talk.intent.story
+    if verb is None:
+        return None
+    if verb not in _OF_A_STORY:
+        return f"handoffd {verb}"
+    return command_for(talk.root or "PROJECT", verb, *_OF_A_STORY[verb](story))
 
 
 def _arguments(talk: _Talk) -> Json:

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from handoffd.api.service import Service
-from handoffd.chat.addressing import Directed, directed
+from handoffd.chat.addressing import Directed, directed, says_something
 from handoffd.chat.intents import Intent, Kind
 from handoffd.chat.text import cleaned
 from handoffd.errors import NotFound, Refused
@@ -91,6 +91,8 @@ class Places:
         words = dict.fromkeys([*([meant.project] if meant.project else []), *_WORDS.findall(ends)])
         known = set(self._service.names().values())
         unknown = tuple(word.rstrip(".") for word in words if word not in known)[:_MOST_WORDS]
+        # `tests` or `tonight` may be a folder, too; alone it is what it says, unless it is called a project.
+        unknown = tuple(word for word in unknown if word == meant.project or not says_something(word))
         return await self._service.folders_called(unknown, await self.bases(spoken), meant.intent.project)
 
     def _settles(self, meant: Directed) -> bool:

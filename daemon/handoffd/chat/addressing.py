@@ -26,12 +26,12 @@ _SWITCH: Final = (
 _NOUN: Final = r"(?:專案|項目)(?!管理|列表|清單|名稱|設定|檔)"
 _AT_START: Final = (
     r"^[\s\"']*{switch}(?P<mark>[@#\[]?){name}\]?(?:(?P<sign>\s*[:,]\s*|\s*的\s*|\s*{noun}(?:的|裡面?|中|上)?[\s:,]*)"
-    r"|(?P<blank>\s+)|(?P<end>[\s.!]*$))"
+    r"|(?P<blank>\s+)|(?P<end>[^\w?/]*$))"
 )
 _AT_END: Final = (
     r"(?P<blank>[\s,]+|^)?(?P<link>\b(?:of|for|in|on|at)\s+(?:the\s+)?(?:project\s+)?|(?:在|到"
     r"|給)?\s*(?:專案|項目)\s*|[@#])?"
-    r"{name}(?P<behind>\s*(?:project|專案|項目)?[\s.!]*\??[\s.!]*)$"
+    r"{name}(?P<behind>\s*(?:project|專案|項目)?[^\w?/]*\??[^\w?/]*)$"
 )
 _FOR: Final = r"(?:幫|替|為|給|在|到)\s*{name}\s*(?:專案|項目)?(?:裡面?|中|上)?[\s,:]*(?=\w)"
 """Whom or where the work is for: it can be nothing but the project's name."""
@@ -82,7 +82,7 @@ def directed(text: str, names: Iterable[str]) -> Directed:
     maybe: str | None = None
     for reading in _readings(message, known):
         rest = classify(reading.rest) if _says(reading.rest) else _opening(message, reading.name)
-        if reading.firm or (not certain and rest.kind not in _WORK):
+        if reading.firm or (not certain and _is_known(rest)):
             return Directed(intent=rest, project=reading.name, firm=True)
         if reading.linked and not certain and maybe is None:
             maybe = reading.name
@@ -90,6 +90,16 @@ def directed(text: str, names: Iterable[str]) -> Directed:
         named = next((name for name in known if folded(name) == folded(whole.project)), whole.project)
         return Directed(intent=replace(whole, project=named), project=named, firm=True)
     return Directed(intent=whole, project=maybe)
+
+
+def says_something(word: str) -> bool:
+    """Tell whether a word by itself is a command or a question, and so no guess at a folder's name."""
+    return _is_known(classify(word))
+
+
+def _is_known(rest: Intent) -> bool:
+    """Tell whether a message means the same beside a project's name: work may be about that word."""
+    return rest.kind not in _WORK or rest.command is not None
 
 
 def _says(rest: str) -> bool:
@@ -135,6 +145,10 @@ def _readings(message: str, names: tuple[str, ...]) -> Iterator[_Reading]:
             mark = (end["link"] or "").strip() in {"@", "#"}
             rest = message[: end.start()].strip() + asked
             yield _Reading(name, rest, mark, linked=end["link"] is not None)
+        before = re.compile(rf"{pattern}\s+(?=us-\d+[^\w?/]*$)").search(text, 0, _LOOKED_AT)
+        if before is not None:  # as in a terminal: `land shop US-001`
+            rest = f"{message[: before.start()]}{message[before.end() :]}"
+            yield _Reading(name, rest, firm=False, linked=False)
         yield from _inside(message, text, name)
 
 

@@ -97,7 +97,7 @@ _WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
     "pause": (
         r"pause|stop|hold(?: on)?|stop for (?:today|now|tonight)|call it a day",
         r"(?:that's |that is )?(?:all|it|enough) for (?:today|now)",
-        r"今天就?先?到(?:這裡|這邊|此)(?:為止)?|先?到這裡|先?暫停|先?停(?:下來|止)?|收工|先?休息",
+        r"今[天晚]就?先?到(?:這裡|這邊|此)(?:為止)?|先?到這裡|先?暫停|先?停(?:下來|止)?|收工|先?休息",
     ),
 }
 _COMMANDS: Final = {name: f"(?:{'|'.join(words)})" for name, words in _WORDS.items()}
@@ -233,6 +233,34 @@ _ALMOST: Final[Mapping[Command, LazyPattern]] = {
         for name in ("retry", "skip", "continue")
     },
 }
+_MINE: Final = (
+    r"(?:\s*(?:(?:the|my|our|your|that|this|it|last|everything)(?![a-z])|我的|你的|剛[剛才]的?|上一?個?的?))*"
+)
+_ITS_STORY: Final = (
+    r"(?:\s*(?:(?:the|this|that|it|its|finished|done|aborted|all|everything|story(?:'s)?|stories|branch|work|changes?)(?![a-z])"
+    r"|這個|那個|故事|分支|的))*(?:\s*(?P<story>us-\d+)(?![a-z0-9]))?(?:'s)?(?:\s*的?(?:story|branch|故事|分支))?"
+)
+_ONTO: Final = r"(?:\s*(?:on|onto|into|to|到)\s*(?:main|master|my branch|主線))?"
+_AT_TERMINAL: Final[Mapping[str, tuple[LazyPattern, ...]]] = {
+    "undo": (
+        LazyPattern(rf"^{_BEFORE}(?:undo|復原|撤銷|還原){_MINE}{_ITS_STORY}{_AFTER}"),
+        LazyPattern(
+            rf"^{_BEFORE}(?:undo|revoke|revert|withdraw|take back|cancel|復原|撤銷|撤回|收回|取消){_MINE}\s*"
+            rf"(?:approv(?:e|al)|lgtm|decision|(?:審查的?)?(?:核准|批准|通過|決定))(?:\s+(?:of|for))?{_ITS_STORY}{_AFTER}"
+        ),
+    ),
+    "land": (
+        LazyPattern(
+            rf"^{_BEFORE}(?:land|落地|併入|合入){_ITS_STORY}{_ONTO}{_AFTER}"
+        ),
+        LazyPattern(
+            rf"^{_BEFORE}(?:merge|合併)\s*(?:the\s+)?(?:(?:story|故事)\s*)?"
+            rf"(?:(?P<story>us-\d+)(?:'s branch)?|(?<=story)|(?<=故事)){_ONTO}{_AFTER}"
+        ),
+    ),
+    "discard": (LazyPattern(rf"^{_BEFORE}(?:discard|throw away|丟棄|丟掉|捨棄|扔掉){_ITS_STORY}{_AFTER}"),),
+}  # fmt: skip
+"""What a person decides in a terminal, with the story before their eyes: a chat names the command."""
 _TICKET_STARTED: Final = rf"{_STARTING}(?:{_ANY_STORY})?\s*(?:the\s+)?{_TICKET}{_WITH_TEAMS}"
 _HEDGED: Final[Mapping[Command, LazyPattern]] = {
     "start_story": LazyPattern(rf"^{_BEFORE}{_TICKET_STARTED}{_NOTED}$", re.DOTALL),
@@ -278,6 +306,15 @@ def work_for_an_agent(text: str) -> Said | None:
     """Return the start of a story that a folded message tells an agent to work on; None for anything else."""
     match = _DONE_BY.match(text)
     return _start(text) if match is None else Said("start_story", story=match["story"])
+
+
+def at_terminal(text: str) -> tuple[str, str | None] | None:
+    """Return the command that a folded message asks for and a chat does not give, and its story if named."""
+    for name, patterns in _AT_TERMINAL.items():
+        for pattern in patterns:
+            if (match := pattern.match(text)) is not None:
+                return name, match["story"]
+    return None
 
 
 def near(text: str) -> Command | None:

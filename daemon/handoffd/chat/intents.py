@@ -25,7 +25,7 @@ from handoffd.chat.restraints import CC, forbids_agent, leaves_nothing_to_do, re
 from handoffd.chat.text import LazyPattern, bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.errors import Refused
 from handoffd.protocol.state import Reason, canonical_step
-from handoffd.protocol.story import check_story_id
+from handoffd.protocol.story import check_story_id, is_story_id
 
 Kind = Literal[Command, "init", "start_custom", "query", "unclear"]
 
@@ -146,6 +146,8 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     """Return what a message means that matches no command: a task, or nothing."""
     core = bare(whole) or whole
     short = len(core) <= _SMALL_TALK
+    if short and (decided := _at_terminal(message, core)) is not None:
+        return decided
     if (command := questions.names_command(core)) is not None:
         return Intent(kind="unclear", text=message, command=command)
     told = commands.work_for_an_agent(core) if short else None
@@ -166,6 +168,16 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     ):
         return Intent(kind="unclear", text=message, near=near)
     return _task(message, core, message)
+
+
+def _at_terminal(message: str, core: str) -> Intent | None:
+    """Return what a message means that asks to undo, land or discard; None of any other."""
+    found = commands.at_terminal(core)
+    if found is None:
+        return None
+    command, named = found
+    story = named.upper() if named is not None and is_story_id(named) else None
+    return Intent(kind="unclear", text=message, command=command, story=story)
 
 
 def _says_more_of_a_story(core: str) -> bool:
@@ -236,7 +248,11 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
     rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))
     if (held := _held_back(message, rest, told=True)) is not None:
         return held
+    if questions.screen(rest) is not None:
+        return _question(message, rest)
     if len(rest) <= _SMALL_TALK:
+        if (decided := _at_terminal(message, rest)) is not None:
+            return decided
         told = commands.work_for_an_agent(rest) or commands.said(rest)
         if told is not None and told.command == "start_story":
             return replace(_commanded(message, rest, told), addressed=True)
@@ -276,7 +292,12 @@ def _instruction(message: str) -> str:
 
 
 def _question(message: str, core: str) -> Intent:
-    return Intent(kind="query", text=message, topic=questions.topic(core))
+    topic, named = questions.topic(core), _STORY_NAMED.search(core)
+    story = named.group().upper() if named is not None and topic == "gate" else None
+    return Intent(
+        kind="query", text=message, topic=topic, project=questions.project_of_screen(core),
+        story=story if story is not None and is_story_id(story) else None,
+    )  # fmt: skip
 
 
 def _task(message: str, core: str, instruction: str) -> Intent:

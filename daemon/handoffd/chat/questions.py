@@ -10,6 +10,7 @@ task too many does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -20,6 +21,7 @@ Asks = Literal["clearly", "perhaps"]
 
 Topic = Literal[
     "status", "tests", "steps", "blocked", "left", "done", "purpose", "rules", "last", "history",
+    "gate", "report", "tonight",
 ]  # fmt: skip
 
 _MARK: Final = LazyPattern(r"\?(?!\w[\w.-]*=)|(?:嗎|呢|沒有|了沒|好沒|完沒|好不好|可不可以|對不對)[\s.!~]*$")
@@ -108,6 +110,37 @@ _BY_ITSELF: Final = LazyPattern(
     r"|規則|規範|憲法|限制|原則|目的|用途|交接|待辦"
 )
 """What asks only as a message of its own: words that work is about, too."""
+_SHOW: Final = (
+    r"(?:(?:please|show|see|view|open|print|display|check|read|tell|give|get|look|at|i|want|to|let|me|us|a|an"
+    r"|the|my|our|its|all|any|current|latest|pending|waiting)(?![a-z0-9'])"
+    r"|請|麻煩|幫|給|讓|我|想|要|看|一下|查|顯示|打開|開啟|開|列出|目前|現在|所有|全部|us-\d+|的|\s)"
+)
+"""No two of them begin alike: a long row of them takes no time."""
+_OF: Final = (
+    r"(?:\s+(?:of|for|in|at|from)\s+(?:(?:this|the|my|our)\s+)?(?:project|story|it|us-\d+|(?:story )?us-\d+"
+    r"|(?:project\s+)?(?P<project>(?!(?:this|the|my|our|a|an|each|every|all)\b)[a-z0-9_][a-z0-9_.~/-]*))"
+    r"|\s+us-\d+)?"
+)
+"""Whose: the answer says of another name that no project has it."""
+_PART: Final = r"(?:\s*(?:screen|brief|details?|summary|now|please|畫面|內容|摘要|細節|現在))*[\s.!]*"
+_NIGHT: Final = (
+    r"(?:(?:last |the |this )?(?:night|morning|day)(?:'?s)?\s+|today'?s\s+|nightly\s+"
+    r"|(?:昨晚|昨夜|早上|今早|今天)的?)"
+)
+_LAST_NIGHT: Final = r"(?:\s+(?:of|for|from)\s+(?:last night|the night|tonight|today|this morning))?"
+_SCREENS: Final[tuple[tuple[Topic, LazyPattern], ...]] = (
+    ("gate", LazyPattern(rf"{_SHOW}*(?:gates?|關卡){_OF}{_PART}")),
+    ("gate", LazyPattern(rf"{_SHOW}+(?:reviews?|審查|驗收){_OF}{_PART}")),  # alone it asks for a session
+    ("gate", LazyPattern(rf"{_SHOW}*(?:reviews|(?:審查|驗收)的?(?:內容|畫面|摘要|細節)){_PART}")),
+    ("report", LazyPattern(rf"{_SHOW}*{_NIGHT}?report{_LAST_NIGHT}{_OF}{_PART}")),
+    ("report", LazyPattern(rf"{_SHOW}*(?:{_NIGHT}?(?:報告|報表)|晨報|早報|日報){_PART}")),
+    ("tonight", LazyPattern(
+        rf"{_SHOW}*(?:(?:plans?|forecast|schedule)\s+(?:for|of)\s+)?(?:tonight|the coming night)"
+        rf"(?:'s (?:plan|forecast|work))?{_OF}{_PART}"
+    )),
+    ("tonight", LazyPattern(rf"{_SHOW}*(?:今晚|今夜)的?(?:計畫|計劃|預計|安排|工作)?{_PART}")),
+)  # fmt: skip
+"""Messages that name a screen of the command line, and say nothing else."""
 _COMMANDS: Final = frozenset({
     "apply", "auto", "budget", "check-prereqs", "completion", "config", "confirm", "custom", "demo", "doctor",
     "events", "executors", "gc", "hook", "hooks", "init", "journal", "level", "limits", "list-projects",
@@ -128,13 +161,19 @@ _SHOWN: Final = LazyPattern(
     r"|看|查看?|顯示|列出|目前的?|\s)+"
     r"|[\s.!~]+$"
 )
+_LONGEST_LOOK: Final = 120
 _LOOKED_AT: Final = 1000
 """Characters of a question that say what it is about."""
 _ABOUT: Final[Mapping[Topic, LazyPattern]] = {
+    "gate": LazyPattern(
+        r"^(?!.*\bwhy\b).*(?:\bgates?\b|\b(?:what|which|is|are|any)\b.*\breviews?\b)|^(?!.*為).*關卡"
+    ),
     "blocked": LazyPattern(
         r"\b(?:why|blocked|stuck|blockers?|stopped|waiting|waits?)\b|卡|為什麼|為何|擋|停住|等什麼|在等"
     ),
     "tests": LazyPattern(r"\b(?:tests?|testing|green|red|passing|failing|lint)\b|測試"),
+    "report": LazyPattern(r"\bovernight\b|\blast night\b|\bthe report\b|昨晚|昨夜|晨報|早報|報告說"),
+    "tonight": LazyPattern(r"\btonight\b|\bcoming night\b|今晚|今夜"),
     "rules": LazyPattern(
         r"\b(?:rules?|constraints?|constitution|guidelines?|conventions?)\b|規則|規範|憲法|限制|原則|約束"
         r"|慣例"
@@ -173,7 +212,7 @@ _ABOUT: Final[Mapping[Topic, LazyPattern]] = {
 def asks(whole: str) -> Asks | None:
     """Return how far a folded, trimmed message asks; None: it does not."""
     text = bare(whole) or whole
-    if has_mark(whole):
+    if has_mark(whole) or screen(text) is not None:
         return "clearly"
     command = _POLITE.sub("", text, count=1)
     looks = _LOOKING.match(command) is not None
@@ -199,8 +238,29 @@ def has_mark(text: str) -> bool:
     return _MARK.search(bare(text) or text) is not None
 
 
+def screen(text: str) -> Topic | None:
+    """Return the screen that a folded message asks for, saying no more; None: it asks for another thing."""
+    found = _screen(text)
+    return None if found is None else found[0]
+
+
+def project_of_screen(text: str) -> str | None:
+    """Return the name behind the screen that a folded message asks for: `show the gate of shop`."""
+    found = _screen(text)
+    return None if found is None else found[1].groupdict().get("project")
+
+
+def _screen(text: str) -> tuple[Topic, re.Match[str]] | None:
+    if len(text) > _LONGEST_LOOK:
+        return None
+    matches = ((name, pattern.fullmatch(text)) for name, pattern in _SCREENS)
+    return next(((name, match) for name, match in matches if match is not None), None)
+
+
 def topic(text: str) -> Topic:
     """Return what a folded question is about; the status, unless it names something else."""
+    if (shown := screen(text)) is not None:
+        return shown
     beginning = text[:_LOOKED_AT]
     return next((name for name, pattern in _ABOUT.items() if pattern.search(beginning)), "status")
 

@@ -35,13 +35,14 @@ class Report:
         lately: str | None = None,
         review: Sequence[str] = (),
         quoted: Sequence[str] = (),
+        story: str | None = None,
     ) -> str:
         """Return the status of a supervised project, with the details that were asked for.
 
         `lately` is its last news, `review` the files that a person looks at before a decision, `quoted` what
-        its papers say.
+        its papers say, `story` the one that is meant.
         """
-        lines = status_text.standing(self.wording, view, topic=topic, lately=lately)
+        lines = status_text.standing(self.wording, view, topic=topic, lately=lately, story=story)
         lines[1:1] = [told] if (told := self._look_at(review)) else []
         return _text(status_text.with_papers(lines, quoted, topic))
 
@@ -63,6 +64,18 @@ class Report:
     def projects(self, views: Sequence[Json], others: Sequence[str] = ()) -> str:
         """Return the supervised projects, a line for each, and the names of others beside them."""
         return _text(status_text.projects(self.wording, views, others))
+
+    def at_gates(self, views: Sequence[Json]) -> str:
+        """Return the stories of the supervised projects that wait at a gate."""
+        return _text(status_text.at_gates(self.wording, views))
+
+    def reported(self, report: Json, command: str) -> str:
+        """Return an answer of `report` in short; `command` shows all of it."""
+        return _text(status_text.reported(self.wording, report, command))
+
+    def planned(self, night: Json, until: str, command: str) -> str:
+        """Return an answer of `tonight` in short; `command` shows all of it."""
+        return _text(status_text.planned(self.wording, night, until, command))
 
     def framework(self, found: Json) -> str:
         """Return which of the framework's files a project has."""
@@ -149,10 +162,10 @@ class Report:
         """Return that nothing was done, because the message is ambiguous.
 
         `passed_on`: the message told an agent to do something reserved for people. `command`: it names
-        that one of the command line.
+        this one of the command line.
         """
         if command is not None:
-            shell = self.wording.say("type.shell", command=f"handoffd {command}")
+            shell = self.wording.say("type.shell", command=command)
             return _text([self.wording.say("action.of_terminal"), shell])
         if near == "pause":
             return _text([self.wording.say("action.held_back"), self.wording.say("type.pause")])

@@ -8,6 +8,7 @@ from typing import Any, Final
 from handoffd.chat.wording import Wording, to_type
 from handoffd.engine.wording import command_for, shortened, usage_in_words
 from handoffd.errors import Json
+from handoffd.protocol.story import same_story
 
 _FAILING_SHOWN = 3
 _OTHERS_SHOWN = 20
@@ -25,10 +26,25 @@ FILES: Final[Mapping[str, str]] = {
 """The files behind the keys of an answer of `detect`."""
 
 
-def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str | None = None) -> list[str]:
-    """Return the lines about a supervised project: of each story its status, the details, what to type."""
+def standing(
+    wording: Wording,
+    view: Json,
+    *,
+    topic: str = "status",
+    lately: str | None = None,
+    story: str | None = None,
+) -> list[str]:
+    """Return the lines about a supervised project: of each story its status, the details, what to type.
+
+    Of the topic `gate`: the stories at a gate, or only `story`; none of them: that, and the status.
+    """
     tracks = _tracks(view)
     lines = []
+    if topic == "gate":
+        gates = [one for one in tracks if one is not None and one["gate"]]
+        named = [one for one in gates if story is not None and same_story(story, one["story"])]
+        lines += [] if named or gates else [wording.say("gate.none")]
+        tracks = named or gates or tracks
     for track in tracks:
         lines.append(headline(wording, view, track))
         if track is not None and track["story"]:
@@ -82,7 +98,7 @@ def _kind(track: Json, paused_by: str | None) -> str:
 
 
 def of_gate(wording: Wording, track: Json) -> list[str]:
-    """Return what a person needs at an open gate: files, tests, open points, cost, the agent's claim."""
+    """Return what a person needs at an open gate, as `status PROJECT` has it: from scope to the claim."""
     review = track.get("review")
     if not review:
         return []
@@ -90,21 +106,25 @@ def of_gate(wording: Wording, track: Json) -> list[str]:
     lines = []
     if changes is not None:
         lines.append(wording.say("gate.files", **{key: changes[key] for key in _SIZES}))
-        if changes["outside"]:
-            lines.append(wording.say("gate.outside", count=changes["outside"]))
+        scope = "outside" if changes["outside"] else "inside"
+        lines += [wording.say(f"gate.{scope}", count=changes["outside"])] if changes["count"] else []
     told = counted(wording, tests["measured"] or tests["claimed"], measured=tests["measured"] is not None)
-    lines += [wording.say("more.tests", tests=told)] if told else []
+    lines.append(wording.say("more.tests", tests=told or wording.say("tests.none")))
     if review["unclear"] or review["unticked"]:
         unclear, boxes = len(review["unclear"]), len(review["unticked"])
         lines.append(wording.say("gate.open", unclear=unclear, boxes=boxes))
-    if used := usage_in_words(review["tokens"], review["cost_usd"]):
-        lines.append(wording.say("gate.cost", used=used))
+    if tried := review["attempts"]:
+        failed = sum(one["why"] is not None for one in tried)
+        back = len(review["rejections"])
+        lines.append(wording.say("gate.attempts", count=len(tried), failed=failed, back=back))
+    used = usage_in_words(review["tokens"], review["cost_usd"])
+    lines.append(wording.say("gate.cost", used=used or wording.say("gate.unmeasured")))
     if review["claim"]:
         lines.append(wording.say("gate.claim", text=shortened(review["claim"], _CLAIM)))
     return [*lines, wording.say("type.shell", command=review["command"])]
 
 
-_OF_ALL: Final = frozenset({"status", "blocked"})
+_OF_ALL: Final = frozenset({"status", "blocked", "gate"})
 """The topics whose answer has a gate; the others ask for one thing."""
 _SIZES: Final = ("count", "added", "removed")
 _CLAIM: Final = 300
@@ -266,6 +286,51 @@ def projects(wording: Wording, views: Sequence[Json], others: Sequence[str] = ()
         shown = wording.listed(list(others[:_OTHERS_SHOWN])) + ("…" if len(others) > _OTHERS_SHOWN else "")
         lines.append(wording.say("list.others", projects=shown))
     return [*head, *lines] if views else [*head, *lines, wording.say("type.shell", command=_ADD)]
+
+
+def at_gates(wording: Wording, views: Sequence[Json]) -> list[str]:
+    """Return a line for each story of the supervised projects that waits at a gate, and where to look."""
+    lines = [
+        wording.say("list.line", project=view["name"], text=headline(wording, view, track))
+        for view in views
+        for track in view.get("tracks") or ()
+        if track["gate"]
+    ]
+    return [*(lines or [wording.say("gate.none")]), wording.say("type.shell", command="handoffd gate")]
+
+
+def reported(wording: Wording, report: Json, command: str) -> list[str]:
+    """Return an answer of `report` in short; `command` shows all of it."""
+    cost = report["cost"]
+    used = usage_in_words(cost["tokens"], cost["usd"]) if cost["tokens"] else wording.say("gate.unmeasured")
+    lines = [wording.say("report.head", runs=cost["runs"], used=used)]
+    for part in _OF_A_NIGHT:
+        if entries := report[part]:
+            names = [" ".join(filter(None, (one["name"], one["story"]))) for one in entries]
+            count = len(names) + report["more"][part]
+            lines.append(wording.say(f"report.{part}", count=count, stories=_few(wording, names, count)))
+    lines += [] if lines[1:] else [wording.say("report.nothing")]
+    return [*lines, wording.say("type.shell", command=command)]
+
+
+def planned(wording: Wording, night: Json, until: str, command: str) -> list[str]:
+    """Return an answer of `tonight` in short, `until` a time of the clock; `command` shows all of it."""
+    counts = {end: night["outcomes"].get(end, 0) for end in ("done", "stops", "goes_on", "waits")}
+    key = "head" if night["projects"] else "nothing"
+    lines = [wording.say(f"tonight.{key}", until=until, **counts)]
+    lines += [] if night["daemon"] else [wording.say("more.no_daemon")]
+    stops = [(one["name"], wording.translated(one["why"])) for one in night["stops"][:_FEW]]
+    lines += [wording.say("list.line", project=name, text=why) for name, why in stops]
+    return [*lines, wording.say("type.shell", command=command)]
+
+
+_OF_A_NIGHT: Final = ("landed", "waiting", "failed")
+_FEW: Final = 5
+"""Entries of a list that are named; the command behind it shows all."""
+
+
+def _few(wording: Wording, names: Sequence[str], count: int) -> str:
+    return wording.listed(list(names[:_FEW])) + ("…" if count > _FEW else "")
 
 
 def framework(wording: Wording, found: Json) -> list[str]:

@@ -532,13 +532,13 @@ def _need(project: Json, track: Json | None, at: str | None) -> tuple[str, str]:
 
 
 def _unlanded(where: Json | None) -> str:
-    from handoffd.engine.wording import first_few
+    from handoffd.engine.wording import conflicts_in_words
 
     if where is not None and where["would"] == "landed":
         return f"all of it is on {where['onto']}"
     if where is None or where["would"] != "conflict":
         return "not merged yet"
-    return f"conflicts with {where['onto']} in {first_few(where['conflicts'])}"
+    return f"conflicts with {where['onto']} in {conflicts_in_words(where['conflicts'])}"
 
 
 def _at_work(track: Json, at: str | None) -> str:

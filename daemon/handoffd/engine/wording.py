@@ -163,6 +163,19 @@ def _short(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
+def conflicts_in_words(paths: Sequence[str]) -> str:
+    """Return where two branches conflict, and apart from it the papers in which only a merge by hand does."""
+    papers = [path for path in paths if f"/{path}".endswith(_PAPERS)]
+    others = [path for path in paths if path not in papers]
+    if not others or not papers:
+        return first_few(paths)
+    return f"{first_few(others)}; by hand also in {first_few(papers)}: keep both sides"
+
+
+_PAPERS = "/PROJECT_MEMORY.md", "/.ai/history.md"
+"""The ends of paths of `protocol.rules.PAPERS`, which this file does not import."""
+
+
 # --- an open gate -------------------------------------------------------------------------------------
 # A gate is an answer of `GET /v1/gate`. Status, notices and the gate's own screen have the same phrases.
 def gate_in_words(gate: Json) -> Iterator[str]:

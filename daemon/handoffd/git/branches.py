@@ -494,7 +494,16 @@ def _goes_on(git: Git, known: str, head: str) -> bool:
 
 def merged_tree(git: Git, worktree: Worktree, one: str, other: str) -> tuple[str, list[str]]:
     """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
-    replace_text(worktree.shadow / ATTRIBUTES, "".join(f"{paper} merge=union\n" for paper in PAPERS))
+    return _merged(git, worktree, one, other, "".join(f"{paper} merge=union\n" for paper in PAPERS))
+
+
+def in_conflict_by_hand(git: Git, worktree: Worktree, one: str, other: str) -> list[str]:
+    """Return the paths in which two commits conflict for a person's git: it does not unite papers."""
+    return _merged(git, worktree, one, other, "")[1]
+
+
+def _merged(git: Git, worktree: Worktree, one: str, other: str, attributes: str) -> tuple[str, list[str]]:
+    replace_text(worktree.shadow / ATTRIBUTES, attributes)
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
     try:
         told = git.run(*words, fine=(0, 1))

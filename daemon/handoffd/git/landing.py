@@ -24,11 +24,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.views import Would
-from handoffd.engine.wording import first_few
+from handoffd.engine.wording import conflicts_in_words, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of, merged_tree
+from handoffd.git.branches import HEADS, branch_of, end_of, in_conflict_by_hand, merged_tree
 from handoffd.git.clones import APART
 from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import Repository, unfinished_in
@@ -189,7 +189,7 @@ class Landing:
                 return replace(found, would="forward", files=_differing(git, was, end))
             tree, conflicts = merged_tree(git, self._worktree, was, end)
             if conflicts:
-                return replace(found, would="conflict", conflicts=tuple(conflicts))
+                return replace(found, would="conflict", conflicts=self._by_hand(git, was, end, conflicts))
             return replace(found, would="merge", files=_differing(git, was, tree))
 
     def _still(self, story: str, onto: str | None, known: Outlook) -> Outlook:
@@ -237,6 +237,10 @@ class Landing:
                 }
             return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
+    def _by_hand(self, git: Git, was: str, end: str, paths: list[str]) -> tuple[str, ...]:
+        """Return the paths of a conflict, and behind them those in which only a merge by hand conflicts."""
+        return tuple(dict.fromkeys((*paths, *in_conflict_by_hand(git, self._worktree, was, end))))
+
     def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:
         if git.is_so("merge-base", "--is-ancestor", end, was):
             return was
@@ -246,7 +250,7 @@ class Landing:
             return end
         tree, paths = merged_tree(git, self._worktree, was, end)
         if paths:
-            why = f"{branch} conflicts in {first_few(paths)}"
+            why = f"{branch} conflicts in {conflicts_in_words(self._by_hand(git, was, end, paths))}"
             hint = f"git -C {quote(self._root)} merge {quote(branch)}"
             raise Refused(why, code=CONFLICT, hint=hint)
         made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)

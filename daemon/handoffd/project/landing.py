@@ -26,7 +26,7 @@ from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEviden
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
-from handoffd.engine.wording import bringing_back, command_for, counted, first_few
+from handoffd.engine.wording import bringing_back, command_for, conflicts_in_words, counted, first_few
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
@@ -509,7 +509,9 @@ def _in_words(found: Outlook) -> str:
         case "merge":
             return f"{commits}; landing merges {files} into {found.onto}, which has moved on"
         case "conflict":
-            return f"{commits}; landing on {found.onto} would conflict in {first_few(found.conflicts)}"
+            return (
+                f"{commits}; landing on {found.onto} would conflict in {conflicts_in_words(found.conflicts)}"
+            )
     return "what is checked out is not a branch to land on"
 
 

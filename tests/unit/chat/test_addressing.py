@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoffd.chat.addressing import directed
+from handoffd.chat.addressing import directed, says_something
 from handoffd.chat.intents import classify
 from handoffd.protocol import yamltext
 
@@ -189,3 +189,34 @@ def test_a_message_of_any_length_is_read(piece: str) -> None:
 
     assert directed(f"a{long}b", NAMES).intent.kind != "approve"
     assert directed(f"approve: {long}", NAMES).intent.text.startswith("approve")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("undo shop", "unclear", "undo"),
+        ("land shop US-002", "unclear", "land"),
+        ("discard US-002 of shop", "unclear", "discard"),
+        ("shop：撤銷核准", "unclear", "undo"),
+        ("usage shop", "unclear", "usage"),
+        ("show gate shop", "query", "gate"),
+        ("show the review of shop", "query", "gate"),
+        ("shop 的關卡", "query", "gate"),
+        ("report of shop", "query", "report"),
+        ("tonight in shop", "query", "tonight"),
+    ],
+)
+def test_a_command_or_screen_may_name_its_project(text: str, kind: str, said: str) -> None:
+    """As in a terminal, or as people say it."""
+    meant = directed(text, ["shop", "bank"])
+
+    assert (kind, said, "shop", True) == (
+        meant.intent.kind, meant.intent.command or meant.intent.topic, meant.project, meant.firm,
+    )  # fmt: skip
+
+
+def test_a_word_with_a_meaning_is_no_guess_at_a_folder() -> None:
+    """Any other word may be one."""
+    assert [True, True, True, True, False, False] == [
+        says_something(word) for word in ("tonight", "tests", "undo", "今晚", "legacy-api", "shop")
+    ]

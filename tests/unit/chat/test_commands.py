@@ -16,6 +16,7 @@ from handoffd.chat.commands import (
     wants_team,
     work_for_an_agent,
 )
+from handoffd.chat.intents import classify, settled
 
 ONE_EACH: dict[str, str] = {
     "list": "list projects",
@@ -131,3 +132,44 @@ def test_teams() -> None:
 def test_steps_have_names_in_chinese() -> None:
     """People use them."""
     assert ("impl", "verify") == (STEPS_IN_CHINESE["實作"], STEPS_IN_CHINESE["驗證"])
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "story"),
+    [
+        ("undo", "undo", None),
+        ("undo it, please", "undo", None),
+        ("undo the last approval", "undo", None),
+        ("take back my approval of US-002", "undo", "US-002"),
+        ("撤銷核准", "undo", None),
+        ("取消剛才的核准", "undo", None),
+        ("land", "land", None),
+        ("land us-002 onto main", "land", "US-002"),
+        ("merge US-002", "land", "US-002"),
+        ("merge the story", "land", None),
+        ("合併 US-002", "land", "US-002"),
+        ("落地", "land", None),
+        ("discard US-002", "discard", "US-002"),
+        ("throw away the story", "discard", None),
+        ("丟棄 US-002", "discard", "US-002"),
+        ("CC, land US-002", "land", "US-002"),
+        ("讓 CC 丟棄 US-002", "discard", "US-002"),
+    ],
+)
+def test_what_is_decided_in_a_terminal_is_named_and_not_done(
+    text: str, command: str, story: str | None
+) -> None:
+    """Nor is it a task, or a note at a gate."""
+    intent = settled(classify(text), at_gate=True)
+
+    assert ("unclear", command, story) == (intent.kind, intent.command, intent.story)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["undo the change to the login page", "land the user on the login page", "discard drafts after a week",
+     "merge the two parsers"],
+)  # fmt: skip
+def test_the_words_of_a_terminal_are_words_of_work_beside_an_object(text: str) -> None:
+    """A story's end is meant only if nothing else is named."""
+    assert "start_custom" == classify(text).kind

@@ -6,7 +6,7 @@ import click
 import pytest
 from tests.support.chat_tables import DISPATCHING
 
-from handoffd.chat.intents import classify
+from handoffd.chat.intents import classify, settled
 from handoffd.chat.questions import asks, begins_with_work, has_mark, names_command, topic
 from handoffd.cli.main import cli
 
@@ -53,6 +53,54 @@ def test_a_command_of_the_command_line_is_known_by_its_name() -> None:
     """If the message has nothing else."""
     assert ["usage", "log", "--version", None] == [
         names_command(text) for text in ("show usage", "logs", "版本", "log every request")
+    ]
+
+
+SCREENS = {
+    "gate": (
+        "gate", "gates", "the gate", "show the gate", "show gate", "open the gate", "look at the review",
+        "show the review", "show the review of rev", "see the review for US-002", "what is at the gate?",
+        "which reviews wait for me?", "關卡", "看關卡", "顯示審查", "給我看審查內容", "打開關卡",
+    ),
+    "report": (
+        "report", "the report", "show me the morning report", "report for last night", "report of shop",
+        "what happened overnight?", "what happened last night", "報告", "看晨報",
+        "昨晚發生什麼事", "昨晚的報告",
+    ),
+    "tonight": (
+        "tonight", "show tonight", "the plan for tonight", "what will run tonight?", "tonight's plan",
+        "the coming night", "今晚", "今晚的計畫", "今晚會跑什麼",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("about", "text"), [(name, text) for name, texts in SCREENS.items() for text in texts]
+)
+def test_looking_at_a_screen_is_a_question(about: str, text: str) -> None:
+    """It starts nothing, and a gate does not make a note of it."""
+    intent = settled(classify(text), at_gate=True)
+
+    assert ("query", about, True) == (intent.kind, intent.topic, intent.sure)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "add a gate to the parking app", "write the report page", "fix it tonight",
+        "the gate icon is too big", "show a gate icon on the login page", "review the login form",
+    ],
+)  # fmt: skip
+def test_the_words_for_a_screen_stay_words_of_work(text: str) -> None:
+    """Only a message that asks for the screen, and says no more, is a question."""
+    assert "start_custom" == classify(text).kind
+
+
+def test_a_screen_may_be_that_of_a_story_or_project() -> None:
+    """An unknown name is not taken for the project at hand."""
+    assert ["US-002", None] == [classify(text).story for text in ("show the gate of US-002", "gate")]
+    assert ["bank", None, None] == [
+        classify(text).project for text in ("gate of bank", "gate of the story", "the gate for us-2")
     ]
 
 

@@ -169,7 +169,7 @@ def test_an_unclear_message_is_asked_back() -> None:
         "start_story", {**TRACK, "next_command": "handoffd start /x STORY"}
     )
     assert "Type `pause`" in EN.unclear("pause", TRACK)
-    assert "In a terminal: handoffd usage" in EN.unclear(None, command="usage")
+    assert "In a terminal: handoffd usage" in EN.unclear(None, command="handoffd usage")
     assert EN.wording.say("type.help") in EN.unclear("abort", None)
     assert EN.wording.say("type.help") in EN.unclear(None)
 

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from tests.support.supervision import gate_view
 
-from handoffd.chat.status_text import FILES, counted, framework, projects, queried, standing
+from handoffd.chat.status_text import (
+    FILES,
+    at_gates,
+    counted,
+    framework,
+    planned,
+    projects,
+    queried,
+    reported,
+    standing,
+)
 from handoffd.chat.wording import wording
 from handoffd.protocol.state import plain
 
@@ -219,7 +229,7 @@ def test_the_files_of_the_framework() -> None:
 
 
 def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
-    """In both languages; what is not known is left out."""
+    """In both languages, and the answer tells what is not known."""
     gate = {"status": "needs_human", "gate": True, "step": "review", "review": plain(gate_view("/srv/shop"))}
 
     assert [
@@ -228,12 +238,80 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
         "Outside of what its step may write: 1",
         "Tests: 1 of 12 tests fail",
         "Still open: 1 unclear points, 1 unticked boxes",
+        "Attempts: 2, of which 1 failed; sent back by people: 1",
         "Cost so far: 12.4k tokens, $0.21",
         "The agent says: All �[31mscenarios are written.",
         "In a terminal: handoffd gate /srv/shop",
     ] == standing(EN, view(**gate))
     assert "變更了 3 個檔案（+60 -4 行）" in standing(ZH, view(**gate))
     assert not any("Files changed" in line for line in standing(EN, view(**gate), topic="left"))
-    empty = plain(gate_view("/srv/shop", changes=None, unclear=(), unticked=(), tokens=None, cost_usd=None))
+    empty = plain(
+        gate_view("/srv/shop", changes=None, unclear=(), unticked=(), attempts=(), tokens=None, cost_usd=None)
+    )
     bare = {**empty, "claim": None, "tests": {**empty["tests"], "measured": None, "claimed": None}}
-    assert 2 == len(standing(EN, view(**{**gate, "review": bare})))
+    assert ["Tests: no tests have run yet", "Cost so far: not known"] == standing(
+        EN, view(**{**gate, "review": bare})
+    )[1:-1]
+
+
+def test_a_question_about_a_gate_is_answered_with_the_gates_alone() -> None:
+    """With the named story's, if one is named; without a gate, with that and the status."""
+    review = plain(gate_view("/srv/shop"))
+    one = {**TRACK, **GATE, "review": review}
+    three = {**view(), "tracks": [TRACK, one, {**one, "story": "US-006"}]}
+
+    def stories(found: list[str]) -> list[str]:
+        return [line.partition(":")[0] for line in found if "waits for your decision" in line]
+
+    assert ["US-005", "US-006"] == stories(standing(EN, three, topic="gate"))
+    assert ["US-006"] == stories(standing(EN, three, topic="gate", story="US-006"))
+    assert "Outside of what its step may write: 1" in standing(EN, three, topic="gate")
+    inside = {**review, "changes": {**review["changes"], "outside": 0}}
+    assert "all of them where their steps may write" in standing(EN, view(**{**one, "review": inside}))
+    assert ["目前沒有審查等你決定", "US-005 實作進行中，第 2/5 次，已 3 分鐘"] == standing(
+        ZH, view(), topic="gate"
+    )
+    other = view(name="bank")
+    assert ["shop: US-005: the review waits for your decision", "In a terminal: handoffd gate"] == at_gates(
+        EN, [view(**one), other]
+    )
+    assert ["no review waits for your decision", "In a terminal: handoffd gate"] == at_gates(EN, [other])
+
+
+NIGHT: dict[str, Any] = {
+    "landed": [], "waiting": [], "failed": [], "more": {"landed": 0, "waiting": 0, "failed": 0},
+    "cost": {"runs": 4, "tokens": 12_400, "usd": 0.21},
+}  # fmt: skip
+
+
+def test_a_report_in_a_chat_names_stories_and_the_command_that_shows_all() -> None:
+    """At most five of a kind, with how many there are."""
+    six = [{"name": "shop", "story": f"US-00{number}"} for number in range(6)]
+    night = {**NIGHT, "waiting": six, "failed": [{"name": "bank", "story": None}]}
+    night["more"] = {**NIGHT["more"], "waiting": 3}
+
+    assert [
+        "In the last 12 hours: 4 runs ended; cost: 12.4k tokens, $0.21",
+        "Waits for you (9): shop US-000, shop US-001, shop US-002, shop US-003, shop US-004…",
+        "Failed (1): bank",
+        "In a terminal: handoffd report",
+    ] == reported(EN, night, "handoffd report")
+    assert "沒有併入、沒有失敗，也沒有在等你的" in reported(ZH, NIGHT, "handoffd report")
+
+
+def test_the_coming_night_in_a_chat_is_counts_and_what_stops_it() -> None:
+    """In the user's language; without work, that there is none."""
+    night: dict[str, Any] = {
+        "outcomes": {"done": 2, "stops": 1}, "projects": 2, "daemon": False,
+        "stops": [{"name": "shop", "why": "a person's decision"}],
+    }  # fmt: skip
+
+    assert [
+        "Until 08:00: 2 stories done, 1 stop, 0 still going on, 0 not begun",
+        "No daemon runs; start it: `handoffd run`",
+        "shop: a person's decision",
+        "In a terminal: handoffd tonight",
+    ] == planned(EN, night, "08:00", "handoffd tonight")
+    assert "shop：要等人決定" in planned(ZH, night, "08:00", "handoffd tonight")
+    rest = {**night, "projects": 0, "stops": [], "daemon": True}
+    assert "nothing is planned, because no story is in flight or waits" == planned(EN, rest, "08:00", "x")[0]

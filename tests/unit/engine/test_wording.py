@@ -30,6 +30,7 @@ from handoffd.engine.wording import (
     addressed,
     command,
     command_for,
+    conflicts_in_words,
     counted,
     first_few,
     limit_in_words,
@@ -42,6 +43,7 @@ from handoffd.engine.wording import (
 from handoffd.engine.wording import (
     tests_of as told_of,
 )
+from handoffd.protocol.rules import PAPERS
 from handoffd.protocol.state import Status
 
 MINUTE = timedelta(minutes=1)
@@ -238,3 +240,16 @@ def test_a_claim_that_flatters_is_not_so(
     tests = {name: {"pass": passed, "fail": failed} for name, (passed, failed) in counts.items()}
     told = list(told_of({**tests, "before": None, "verified": True, "failing": []}))
     assert false is ("what the agent claims is not what was measured" in told)
+
+
+def test_a_conflict_in_papers_is_told_apart() -> None:
+    """handoffd keeps both sides of them, and git asks. Where only they conflict, they are named."""
+    told = conflicts_in_words(("a.py", "web/.ai/history.md", "PROJECT_MEMORY.md"))
+
+    assert "a.py; by hand also in web/.ai/history.md, PROJECT_MEMORY.md: keep both sides" == told
+    assert ["a.py, b.py", "PROJECT_MEMORY.md"] == [
+        conflicts_in_words(paths) for paths in (("a.py", "b.py"), ("PROJECT_MEMORY.md",))
+    ]
+    assert {f"a.py; by hand also in {paper}: keep both sides" for paper in PAPERS} == {
+        conflicts_in_words(("a.py", paper)) for paper in PAPERS
+    }

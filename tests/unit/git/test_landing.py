@@ -199,6 +199,26 @@ def test_stories_that_add_to_the_same_paper_do_not_conflict(root: Path, landing:
     assert "# Shop\n- US-2 is done\n- US-3 is done\n" == (root / paper).read_text()
 
 
+def test_papers_that_only_a_merge_by_hand_conflicts_in_are_named(root: Path, landing: Landing) -> None:
+    """As git itself finds them; where the story could be landed, they are no conflict."""
+    paper = "PROJECT_MEMORY.md"
+    for story in ("US-2", "US-3"):
+        branch(root, story, kept=f"{story}\n", **{paper: f"# Shop\n- {story} is done\n"})
+    branch(root, "US-4", **{paper: "# Shop\n- US-4 is done\n"})
+    landed(landing, "US-2")
+
+    foreseen, other = landing.foreseen("US-3", None), landing.foreseen("US-4", None)
+
+    assert foreseen is not None
+    assert other is not None
+    assert (("kept", paper), ()) == (foreseen.conflicts, other.conflicts)
+    told = f"handoffd/US-3 conflicts in kept; by hand also in {paper}: keep both sides"
+    assert told == refusal(landing, "US-3").message
+    assert 1 == git(root, "merge", "--quiet", "handoffd/US-3")
+    conflicts = said(root, "diff", "--name-only", "--diff-filter=U").split()
+    assert sorted(foreseen.conflicts) == sorted(conflicts)
+
+
 def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landing) -> None:
     """The files are named, and the command that merges by hand."""
     (root / "kept").write_text("mine\n")
