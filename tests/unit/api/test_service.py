@@ -115,7 +115,7 @@ async def test_init_lists_what_it_wrote_and_what_is_missing(
 
     assert ("initialised", root, "The Shop") == (first["type"], first["project"], first["name"])
     assert [(root, Initialised(project="The Shop", as_published=True))] == supervision.given
-    assert [".ai/handoffd.yaml", "CLAUDE.md"] == first["created"]
+    assert [".ai/handoffd.yaml", ".ai/.gitignore", "CLAUDE.md"] == first["created"]
     assert ["PROJECT_CONTEXT.md", "PROJECT_MEMORY.md"] == first["missing"]
     assert [] == second["created"]
 
