@@ -35,6 +35,7 @@ case $HANDOFFD_STORY-$HANDOFFD_STEP in
   US-003-bdd|US-004-bdd) mkdir -p docs && echo 'Changes shared.py.' > docs/$HANDOFFD_STORY.md;;
   US-003-impl|US-004-impl) echo "# $HANDOFFD_STORY" >> shared.py;;
 esac
+test "$HANDOFFD_STEP" = bdd || echo "- $HANDOFFD_STORY" >> .ai/history.md
 echo "$HANDOFFD_STEP" >> "$HANDOFFD_STORY.txt"
 {HAND_OVER}"""
 """Two stories write to one file, and meet at their landing; two others mean one file by their papers."""
@@ -60,20 +61,24 @@ def made(base: Path) -> Path:
     for name, text in (
         ("draft.txt", "begun\n"),
         ("shared.py", "# begun\n"),
-        (".gitignore", "/.ai\n__pycache__\n"),
+        (".gitignore", "__pycache__\n"),
     ):
         (project / name).write_text(text)
-    assert 0 == git(project, "init", "--quiet", "--initial-branch", "main")
-    assert 0 == git(project, "add", "-A")
-    assert 0 == git(project, "commit", "--quiet", "-m", "Begin")
     return project
 
 
+def commit(project: Path) -> None:
+    """Make a repository of a project, of all that git takes."""
+    assert 0 == git(project, "init", "--quiet", "--initial-branch", "main")
+    assert 0 == git(project, "add", "-A")
+    assert 0 == git(project, "commit", "--quiet", "-m", "Begin")
+
+
 def tree_of(project: Path) -> dict[str, bytes]:
-    """Return every file of a person's checkout, with the index and HEAD."""
-    files = [path for path in project.rglob("*") if path.is_file() and ".git" not in path.parts]
-    ours = [path for path in files if ".ai" not in path.parts]
-    return {str(path): path.read_bytes() for path in [*ours, project / ".git/index", project / ".git/HEAD"]}
+    """Return every file of a person's checkout that git does not ignore, with the index and HEAD."""
+    listed = told(project, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = [*listed.split("\0")[:-1], ".git/index", ".git/HEAD"]
+    return {name: (project / name).read_bytes() for name in names}
 
 
 def green(folder: Path, project: Path, *tests: str) -> Iterator[tuple[str, bool]]:
@@ -95,6 +100,8 @@ def test_four_stories_of_one_repository_at_once(tmp_path: Path) -> None:
 
     project = made(tmp_path)
     with running(tmp_path, settings) as daemon:
+        assert "initialised" == daemon.verb("init", project)["type"]
+        commit(project)
         daemon.begin(project, STORIES[0])
         for story in STORIES[1:]:
             assert "accepted" == daemon.verb("start", project, story=story)["type"]
@@ -128,4 +135,5 @@ def test_four_stories_of_one_repository_at_once(tmp_path: Path) -> None:
         )
         others = {f"{other}.txt" for other in STORIES if other != story}
         assert not others & {*touched.split()}
+    assert {*STORIES} <= {*(project / ".ai/history.md").read_text().split()}
     assert "done" == shown["projects"][0]["tracks"][0]["step"]

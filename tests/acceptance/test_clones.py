@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -197,6 +198,30 @@ def test_a_story_begins_when_what_it_builds_on_is_landed(tmp_path: Path) -> None
         daemon.wait_executing(project, "bdd")
         (second,) = (one for one in workspaces(daemon) if one["story"] == "US-002")
         assert ["bdd", "impl"] == lines(Path(second["folder"]) / "US-001.txt")
+
+
+def test_a_story_that_was_aborted_and_is_started_again(tmp_path: Path) -> None:
+    """It goes on from its branch, as `start` warns; the named commands begin it anew, and keep that work."""
+    project = made(tmp_path)
+    with running(tmp_path, settings_of(tmp_path, project)) as daemon:
+        (tmp_path / "go").touch()
+        release(tmp_path, "US-001", "bdd")
+        daemon.to_review(project)
+        end = told(project, "rev-parse", "handoffd/US-001")
+        daemon.verb("abort", project)
+
+        *_, warning = daemon.verb("start", project, story="US-001")["warnings"]
+        assert "US-001 goes on from handoffd/US-001, 1 commit of an earlier start" in warning
+        for command in warning.partition("begin anew: ")[2].split(" && "):
+            said = typed(daemon, *shlex.split(command)[1:])
+            assert 0 == said.code, said
+        daemon.wait_at(project, "review", "needs_human")
+
+        assert told(project, "rev-parse", "main") == told(project, "rev-parse", "handoffd/US-001~1")
+        kept = told(
+            project, "for-each-ref", "--format=%(objectname)", "--contains", end.strip(), "refs/handoffd"
+        )
+        assert kept.split()
 
 
 def test_a_set_up_that_fails_waits_for_a_person(tmp_path: Path) -> None:

@@ -51,19 +51,22 @@ def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Pers
 
 
 def test_the_tutorial_leads_through_a_night(person: Person) -> None:
-    """Each screen is what a terminal shows; the story that was reviewed twice is on the reader's branch."""
+    """Each screen is what a terminal shows; the reader's branch has the story that was reviewed twice.
+
+    Nothing else has changed for the reader's git.
+    """
     person.has(AT_NIGHT)
     page = list(screens(TUTORIAL.read_text(encoding="utf-8")))
 
-    seen = person.sees([*(command for command, _ in page), "git log -1 --format=%s"])
+    seen = person.sees([*(command for command, _ in page), "git log -1 --format=%s", "git status --short"])
 
-    assert len(page) + 1 == len(seen), seen[-1]
+    assert len(page) + 2 == len(seen), seen[-1]
     assert [] == [
         (command, shown.text)
         for (command, lines), shown in zip(page, seen, strict=False)
         if not is_like(map(person.lasting, lines), map(person.lasting, shown.text))
     ]
-    assert ["Land US-001"] == seen[-1].text
+    assert [["Land US-001"], []] == [shown.text for shown in seen[-2:]]
     picture = texts_of(PICTURE.read_text(encoding="utf-8"))
     assert [person.lasting(unstyled(line)) for line in pictured(seen)] == list(map(person.lasting, picture))
 

@@ -42,7 +42,7 @@ from handoffd.inspection.project_status import (
     query_project_status,
 )
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
-from handoffd.protocol.rules import DONE, Language
+from handoffd.protocol.rules import DONE, REWRITTEN, Language
 from handoffd.protocol.state import STATE_FILE
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project
@@ -269,6 +269,7 @@ BEGIN = "<!-- handoffd: begin -->"
 END = "<!-- handoffd: end -->"
 SETTINGS = ".ai/handoffd.yaml"
 POINTER = "CLAUDE.md"
+IGNORED = ".ai/.gitignore"
 _OFFERED = 5
 EXPECTED = ("PROJECT_CONTEXT.md", "PROJECT_MEMORY.md")
 
@@ -280,6 +281,17 @@ This project is worked on step by step, by hand-offs. Do only the step you were 
 `.ai/handoffd.yaml`: the orchestrator and the people who run it own them.
 {END}
 """
+
+_IGNORED_TEXT = "\n".join(
+    [
+        "# handoffd and its agents rewrite these while they work. What else is here is yours to commit.",
+        *(f"/{name.removeprefix('.ai/')}" for name in REWRITTEN),
+        "/.*.tmp",
+        "# Without this line, what agents add to the history lands with each story.",
+        "/history.md",
+        "",
+    ]
+)
 
 _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTALL)
 
@@ -322,6 +334,8 @@ def prepare_project(root: str, settings: str | None = None) -> Prepared:
     found, begun = find_suites(Path(root)), os.path.lexists(os.path.join(root, STATE_FILE))
     ours = settings_text(found) if settings is None else _chosen_settings(root, settings)
     created = [SETTINGS] if _write_settings(root, ours) else []
+    if _write_ignored(root):
+        created.append(IGNORED)
     with suppress(StoreError):  # often a link to another tool's file, which handoffd must not replace
         if _write_pointer(root):
             created.append(POINTER)
@@ -411,6 +425,13 @@ def _place_for_tests(below: tuple[Suite, ...]) -> list[str]:
         f"#   command: {json.dumps(list(command_for_all(below[:_OFFERED])))}",
         "#   report: exit",
     ]
+
+
+def _write_ignored(root: str) -> bool:
+    if os.path.lexists(os.path.join(root, IGNORED)):
+        return False
+    write_project_file(Path(root), IGNORED, _IGNORED_TEXT)
+    return True
 
 
 def _write_pointer(root: str) -> bool:

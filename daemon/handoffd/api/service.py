@@ -68,7 +68,7 @@ from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
 from handoffd.engine.track import own_story
 from handoffd.engine.views import LandingRequest
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
 from handoffd.execute.run import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.proc_probe import is_marked
@@ -309,7 +309,19 @@ class Service(Reads, Inspecting):
             started, bootstrapped=bootstrapped, undescribed=found.undescribed,
             numbers=None if started.story else found.numbers,
         )  # fmt: skip
-        return await self._give(root, event, caller.request)
+        earlier = [one for story in wanted if (one := await self._goes_on(root, story)) is not None]
+        answer = await self._give(root, event, caller.request)
+        return {**answer, "warnings": [*answer["warnings"], *earlier]} if "warnings" in answer else answer
+
+    async def _goes_on(self, root: str, story: str) -> str | None:
+        """Return that a story goes on from what an earlier start of it left, and how it begins anew."""
+        where = await self._supervision.whereabouts(root, story)
+        if where is None or not where.commits:
+            return None
+        own = command_for(root, "abort", "--story", story)
+        anew = f"{own} && {command_for(root, 'discard', story)} && {command_for(root, 'start', story)}"
+        left = counted(where.commits, "commit")
+        return f"{story} goes on from {where.branch}, {left} of an earlier start; to begin anew: {anew}"
 
     async def _add_stories(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
         """Put stories into the backlog of a project; it need not have one in flight."""

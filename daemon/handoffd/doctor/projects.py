@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice, starmap
 from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final
@@ -28,6 +29,7 @@ from handoffd.files.rooted import open_file
 from handoffd.git.repository import repository_of
 from handoffd.hooks.claude_settings import LOCAL, MAX_BYTES, SHARED, Found, commands, is_ours
 from handoffd.inspection.suites import runner_missing
+from handoffd.protocol.rules import REWRITTEN
 
 PROJECTS = "projects"
 
@@ -88,17 +90,25 @@ _NAMED = 3
 
 
 class GitFacts(Struct, frozen=True, kw_only=True):
-    """`version` is None when git is not found or silent; `loose` are roots outside of repositories."""
+    """`version` is None when git is not found or silent; `loose` are roots outside of repositories.
+
+    `kept` has the files, by root, that git keeps and handoffd rewrites.
+    """
 
     version: str | None
     loose: Sequence[str] = ()
+    kept: Mapping[str, Sequence[str]] = {}
 
 
 def git_facts(roots: Sequence[str], environ: Mapping[str, str]) -> GitFacts:
     """Return what there is of git. Looks into the folders of `roots` and above."""
+    there = [root for root in roots if os.path.isdir(root)]
+    loose = tuple(root for root in there if repository_of(root) is None)
+    kept = {root: _kept_by_git(root, environ) for root in there if root not in loose}
     return GitFacts(
-        version=_version(environ),
-        loose=tuple(root for root in roots if os.path.isdir(root) and repository_of(root) is None),
+        version=_said(("--version",), environ),
+        loose=loose,
+        kept={root: names for root, names in kept.items() if names},
     )
 
 
@@ -107,21 +117,48 @@ def check_git(facts: GitFacts) -> tuple[Finding, ...]:
     if facts.version is None:
         why = "what an agent has changed can then be neither looked at nor taken back"
         return (warning(GIT, "git is not found", why, "sudo apt install git"),)
-    if not facts.loose:
-        return (fine(GIT, facts.version),)
-    count = len(facts.loose)
-    what = f"{first_few(facts.loose, _NAMED)} {'is' if count == 1 else 'are'} in no git repository"
-    why = "what an agent has changed there can be neither looked at nor taken back"
-    return (warning(GIT, what, why, f"git -C {quote(facts.loose[0])} init"),)
+    found = (*_loose(facts.loose), *starmap(_rewritten, islice(facts.kept.items(), _NAMED)))
+    return found or (fine(GIT, facts.version),)
 
 
-def _version(environ: Mapping[str, str]) -> str | None:
+def _loose(roots: Sequence[str]) -> Iterator[Finding]:
+    if roots:
+        what = f"{first_few(roots, _NAMED)} {'is' if len(roots) == 1 else 'are'} in no git repository"
+        why = "what an agent has changed there can be neither looked at nor taken back"
+        yield warning(GIT, what, why, f"git -C {quote(roots[0])} init")
+
+
+def _rewritten(root: str, names: Sequence[str]) -> Finding:
+    """Return how to take out of git what is never clean there; `init` writes the list that keeps it out."""
+    what = f"{root}: {first_few(names, _NAMED)} {'is' if len(names) == 1 else 'are'} kept by git"
+    why = "handoffd rewrites that all the time, so that git status is never clean"
+    untrack = shlex.join(["git", "-C", root, "rm", "-r", "--quiet", "--cached", *names])
+    return warning(GIT, what, why, f"{command_for(root, 'init')} && {untrack}")
+
+
+def _kept_by_git(root: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what git keeps of the files that handoffd rewrites in a project, a folder for all that is in it.
+
+    The repository's own settings are an agent's to write: none that starts a program takes effect.
+    """
+    words = ("-C", root, "-c", "core.fsmonitor=false", "ls-files", "-z", "--", *REWRITTEN)
+    listed = (_said(words, environ) or "").split("\0")
+    return tuple(name for name in REWRITTEN if any(one.startswith(name) for one in listed))
+
+
+def _said(words: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return what git prints; None if it is not found, fails or is silent."""
     program = shutil.which("git", path=environ.get("PATH"))
     if program is None:
         return None
     try:
         answer = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
+            [program, *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ANSWER_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -33,6 +33,11 @@ WRITTEN_BY_ALL: Final = (
     "__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/",
 )  # fmt: skip
 """What every step may write: its hand-off, and what is left by tools that only look."""
+REWRITTEN: Final = (
+    ".ai/CHECKLIST.md", ".ai/HANDOFF.md", ".ai/STATE.json", ".ai/executor-result", ".ai/rehearsal-count.json",
+    ".ai/runs/", ".ai/states/",
+)  # fmt: skip
+"""What is written in a project's folder while stories are worked on, and belongs in no commit."""
 Gates = Literal["before", "after", "both", "none"]
 """When a person decides about a story: before its code, after it, both, or never."""
 REVIEW = "review"

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.support.repositories import git, said
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.inspection.making import write, write_state
 
@@ -140,7 +141,7 @@ def test_files_of_people_are_kept(tmp_path: Path) -> None:
 
     first, second = prepare_project(str(tmp_path)), prepare_project(str(tmp_path))
 
-    assert (("CLAUDE.md",), ()) == (first.created, second.created)
+    assert ((".ai/.gitignore", "CLAUDE.md"), ()) == (first.created, second.created)
     assert "auto: true\n" == (tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8")
     text = (tmp_path / "CLAUDE.md").read_text(encoding="utf-8")
     assert text.startswith("# Ours\n\nBe kind.\n\n" + BEGIN)
@@ -165,6 +166,42 @@ def test_a_folder_of_the_system_cannot_be_a_project(root: str, name: str | None,
 
     if caught is not None:
         assert ("BAD_ARGUMENT", "handoffd init PROJECT") == (caught.value.code, caught.value.hint)
+
+
+def test_a_commit_of_all_has_what_a_team_shares_and_nothing_that_changes_at_night(tmp_path: Path) -> None:
+    """A list of a person's own stays, a link, too."""
+    shop, own, linked = (tmp_path / name for name in ("shop", "own", "linked"))
+    shop.mkdir()
+    write(own, ".ai/.gitignore", "/mine\n")
+    write(linked, ".ai/notes", "")
+    (linked / ".ai/.gitignore").symlink_to("notes")
+    made = {folder: prepare_project(str(folder)).created for folder in (shop, own, linked)}
+    written = {
+        "STATE.json",
+        "states/US-1.json",
+        "HANDOFF.md",
+        "executor-result",
+        "CHECKLIST.md",
+        "history.md",
+    }
+    for name in (
+        *written,
+        "runs/1/prompt.md",
+        "rehearsal-count.json",
+        ".STATE.json.00ff.tmp",
+        "prompts/en/x.j2",
+    ):
+        write(shop, f".ai/{name}", "")
+
+    assert 0 == git(shop, "init", "--quiet")
+    assert 0 == git(shop, "add", "-A")
+
+    kept = {".ai/.gitignore", ".ai/handoffd.yaml", ".ai/prompts/en/x.j2", "CLAUDE.md"}
+    assert kept == {*said(shop, "ls-files").split()}
+    assert (".ai/handoffd.yaml", ".ai/.gitignore", "CLAUDE.md") == made[shop]
+    assert [False, False] == [".ai/.gitignore" in made[folder] for folder in (own, linked)]
+    assert "/mine\n" == (own / ".ai/.gitignore").read_text(encoding="utf-8")
+    assert "" == (linked / ".ai/notes").read_text(encoding="utf-8")
 
 
 def test_an_older_block_is_replaced(tmp_path: Path) -> None:

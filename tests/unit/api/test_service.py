@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 from tests.support.refusals import refused
-from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.support.supervision import MemorySupervision, project_view, track_view, whereabouts
 from tests.unit.api.conftest import EVE, service_over
 
 from handoffd.api.folders import after_init
@@ -81,6 +81,26 @@ async def test_start_adds_and_initialises_an_unknown_project(
     assert [initialised, (root, fresh), ("/srv/shop", replace(ASKED, queue=True))] == supervision.given
 
 
+async def test_a_start_that_goes_on_from_an_earlier_one_says_so(
+    supervision: MemorySupervision, service: Service
+) -> None:
+    """With what begins it anew. Of a branch that has landed, or after a refusal, nothing is said."""
+    warned: list[object] = []
+    for commits in (2, 0):
+        supervision.where = whereabouts("/srv/shop", commits=commits)
+        warned.append((await service.call("start", "shop", {"story": "US-001"}, EVE))["warnings"])
+    supervision.where = whereabouts("/srv/shop")
+    supervision.answer = Refusal(code="BUSY", message="no", next_command=None, caller_instruction="")
+
+    assert "warnings" not in await service.call("start", "shop", {"story": "US-001"}, EVE)
+    anew = (
+        "handoffd abort /srv/shop --story US-001 && handoffd discard /srv/shop US-001"
+        " && handoffd start /srv/shop US-001"
+    )
+    told = f"US-001 goes on from handoffd/US-001, 2 commits of an earlier start; to begin anew: {anew}"
+    assert [[told], []] == warned
+
+
 async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:
     """A label is checked like a story's id: it becomes part of paths."""
     await service.call("custom", "shop", {"text": "tidy up"}, EVE)
@@ -115,7 +135,7 @@ async def test_init_lists_what_it_wrote_and_what_is_missing(
 
     assert ("initialised", root, "The Shop") == (first["type"], first["project"], first["name"])
     assert [(root, Initialised(project="The Shop", as_published=True))] == supervision.given
-    assert [".ai/handoffd.yaml", "CLAUDE.md"] == first["created"]
+    assert [".ai/handoffd.yaml", ".ai/.gitignore", "CLAUDE.md"] == first["created"]
     assert ["PROJECT_CONTEXT.md", "PROJECT_MEMORY.md"] == first["missing"]
     assert [] == second["created"]
 

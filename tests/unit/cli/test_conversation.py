@@ -226,7 +226,7 @@ def test_each_answer_is_an_option(here: Here) -> None:
         *("--story-usd", "3", "--json"), env=here.env,
     )  # fmt: skip
     assert 0 == said.code, said.err
-    assert [".ai/handoffd.yaml", "CLAUDE.md"] == said.json["created"]
+    assert [".ai/handoffd.yaml", ".ai/.gitignore", "CLAUDE.md"] == said.json["created"]
     settings = load_project(here.settings.read_text(), "x")
     assert ("codex", "with-commit", 3.0) == (settings.executor, settings.preset, settings.caps.story_usd)
     assert ("make", "test") == settings.test.command

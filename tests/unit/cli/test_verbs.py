@@ -316,6 +316,7 @@ def test_add_remove_trust_and_init_report_what_they_did(
             [
                 f"fresh is initialised: {root}",
                 "  wrote .ai/handoffd.yaml",
+                "  wrote .ai/.gitignore",
                 "  wrote CLAUDE.md",
                 "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
                 "  workspace: root; stories work in the project's own folder",

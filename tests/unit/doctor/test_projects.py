@@ -122,6 +122,29 @@ def test_projects_outside_of_repositories_are_named(tmp_path: Path) -> None:
     assert f"git -C '{roots[0]}' init" == found.action
 
 
+def test_files_that_git_keeps_and_handoffd_rewrites(tmp_path: Path) -> None:
+    """They are named with what takes them out of git; that does it. What a team shares is none of them."""
+    shop = tmp_path / "the shop"
+    for name in (".ai/STATE.json", ".ai/states/US-1.json", ".ai/handoffd.yaml", ".ai/history.md"):
+        (shop / name).parent.mkdir(parents=True, exist_ok=True)
+        (shop / name).write_text("")
+    for words in (("init", "--quiet"), ("add", "-A")):
+        subprocess.run(["git", "-C", str(shop), *words], check=True)
+    trap = tmp_path / "trap"
+    subprocess.run(["git", "-C", str(shop), "config", "core.fsmonitor", f"touch '{trap}'"], check=True)
+
+    facts = git_facts([str(shop)], os.environ)
+    (found,) = check_git(facts)
+
+    assert not trap.exists()
+    assert ("warning", f"{shop}: .ai/STATE.json, .ai/states/ are kept by git") == (found.severity, found.what)
+    first, _, untrack = (found.action or "").partition(" && ")
+    assert f"handoffd init '{shop}'" == first
+    subprocess.run(untrack, shell=True, check=True)
+    assert {} == git_facts([str(shop)], os.environ).kept
+    assert (shop / ".ai/STATE.json").exists()
+
+
 def test_a_machine_without_git(tmp_path: Path) -> None:
     """A program of that name that fails does not count."""
     assert None is git_facts([], {"PATH": str(tmp_path)}).version
