@@ -84,7 +84,7 @@ async def test_start_adds_and_initialises_an_unknown_project(
 async def test_a_start_that_goes_on_from_an_earlier_one_says_so(
     supervision: MemorySupervision, service: Service
 ) -> None:
-    """With what begins it anew. Of a branch that has landed, or after a refusal, nothing is said."""
+    """It names the commands that begin it anew. A branch that has landed, or a refusal, gets no warning."""
     warned: list[object] = []
     for commits in (2, 0):
         supervision.where = whereabouts("/srv/shop", commits=commits)

@@ -123,7 +123,7 @@ def test_projects_outside_of_repositories_are_named(tmp_path: Path) -> None:
 
 
 def test_files_that_git_keeps_and_handoffd_rewrites(tmp_path: Path) -> None:
-    """They are named with what takes them out of git; that does it. What a team shares is none of them."""
+    """They are named with the command that takes them out of git. What a team shares is none of them."""
     shop = tmp_path / "the shop"
     for name in (".ai/STATE.json", ".ai/states/US-1.json", ".ai/handoffd.yaml", ".ai/history.md"):
         (shop / name).parent.mkdir(parents=True, exist_ok=True)
