@@ -115,7 +115,7 @@ def test_every_question_is_answered_as_the_document_says(daemon: Daemon, tmp_pat
             path: one["get"].get("parameters", [])
             for path, one in document["paths"].items() if "get" in one
         }  # fmt: skip
-        given = {"project": str(project), "folder": str(tmp_path)}
+        given = {"project": str(project), "folder": str(tmp_path), "run": daemon.runs(project)[0]["run"]}
         wrong = {
             path: _against(document, path, asker.get(path.format(**given), params=_query(asked, given)))
             for path, asked in questions.items()

@@ -99,8 +99,10 @@ async def every_read(client: Client, name: str) -> None:
         for tool in (await client.list_tools()).tools
         if tool.annotations is not None and tool.annotations.read_only_hint
     ]
+    run = (await told(client, "runs", project=name))["runs"][0]["run"]
     for tool in reads:
         of_none = {
+            "run": {"run": run},
             "projects": {},
             "gates": {},
             "limits": {},

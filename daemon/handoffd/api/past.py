@@ -383,17 +383,18 @@ def _checks_ordered(events: Sequence[StoredEvent]) -> list[str]:
 
 def commands_of(runs_dir: Path, run: str, post_checks: Sequence[str] = ()) -> tuple[Command, ...]:
     """Return the programs of an attempt whose records are kept, the executor first. Blocks."""
-    found = ((name, recorded(runs_dir / name)) for name in runs_of(run, post_checks))
-    return tuple(
-        Command(
-            what=_TRY.sub("", name.removeprefix(f"{run}.")) if name != run else "executor",
-            argv=tuple(shortened(word, _MOST_OF_WORD) for word in spec.argv), folder=spec.cwd,
-            code=None if end is None else end.code, signal=None if end is None else end.signal,
-            by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),
-            sandbox=None if start is None else start.sandbox or "off",
-        )
-        for name, (spec, start, end) in ((name, one) for name, one in found if one is not None)
-    )  # fmt: skip
+    found = []
+    for name in runs_of(run, post_checks):
+        if (records := recorded(runs_dir / name)) is not None:
+            spec, start, end = records
+            found.append(Command(
+                what=_TRY.sub("", name.removeprefix(f"{run}.")) if name != run else "executor",
+                argv=tuple(shortened(word, _MOST_OF_WORD) for word in spec.argv), folder=spec.cwd,
+                code=None if end is None else end.code, signal=None if end is None else end.signal,
+                by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),
+                sandbox=None if start is None else start.sandbox or "off",
+            ))  # fmt: skip
+    return tuple(found)
 
 
 def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> ToldStory:

@@ -442,6 +442,13 @@ async def test_lifting_a_limit_reports_a_broken_project(tmp_path: Path) -> None:
         broken, other = make_project(tmp_path / "a"), make_project(tmp_path / "b")
         await until_it_waits(here, roster, broken, other)
         at(broken, ".ai/STATE.json").write_text("{ broken")
+        roster.touched(broken)
+
+        async def seen() -> bool:
+            return (await roster.view(broken)).condition == "invalid_state"
+
+        found: bool = await eventually(seen)
+        assert found, "its agent would begin first, and the edit be undone"
         at(str(tmp_path), "paid").touch()
         lifted = await roster.lift_limit("purse", "mei")
         assert ((), [broken]) == (lifted.projects, [line.split(":")[0] for line in lifted.problems])
