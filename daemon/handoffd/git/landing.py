@@ -238,7 +238,7 @@ class Landing:
             return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
     def _by_hand(self, git: Git, was: str, end: str, paths: list[str]) -> tuple[str, ...]:
-        """Return the paths of a conflict, and behind them those in which only a merge by hand conflicts."""
+        """Return the paths of a conflict, and behind them the paths in which only a merge by hand does."""
         return tuple(dict.fromkeys((*paths, *in_conflict_by_hand(git, self._worktree, was, end))))
 
     def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:

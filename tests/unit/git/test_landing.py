@@ -200,7 +200,7 @@ def test_stories_that_add_to_the_same_paper_do_not_conflict(root: Path, landing:
 
 
 def test_papers_that_only_a_merge_by_hand_conflicts_in_are_named(root: Path, landing: Landing) -> None:
-    """As git itself finds them; where the story could be landed, they are no conflict."""
+    """As git itself finds them; where the story could be landed, they do not conflict."""
     paper = "PROJECT_MEMORY.md"
     for story in ("US-2", "US-3"):
         branch(root, story, kept=f"{story}\n", **{paper: f"# Shop\n- {story} is done\n"})
