@@ -1,22 +1,23 @@
-"""`handoffd backlog`: the queued stories of a project; `auto`: do what a message in plain words asks for."""
+"""`handoffd backlog`: the queued stories, and more from files; `auto`: what a message in plain words asks."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
-from handoffd.cli.stories.imports import import_
+from handoffd.cli.stories.sources import STDIN, found_in
 from handoffd.cli.verbs import verb_command
 from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
-from handoffd.entrance.requests import ask, say
+from handoffd.entrance.requests import ask, give, say
 from handoffd.errors import Json, NotFound
+from handoffd.protocol.story_text import WrittenStory
 
 # --- for people ----------------------------------------------------------------------------------------
 
@@ -126,7 +127,70 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
 
 for _verb in ("backlog_move", "backlog_edit", "backlog_remove", "backlog_auto"):
     backlog.add_command(verb_command(VERBS[_verb]))
-backlog.add_command(import_)
+
+
+# --- import ---------------------------------------------------------------------------------------------
+_OUTCOMES: Final = {"added": "added", "changed": "new text", "known": "known already"}
+
+
+@backlog.command("import")
+@click.argument("words", nargs=-1, required=True, metavar="[PROJECT] FILE|FOLDER")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be added.")
+@json_option
+@click.pass_obj
+def import_(place: Place, words: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Queue stories with their texts.
+
+    FOLDER: each .md file is a story. FILE: Markdown, of which each `## ` heading begins a story, or the JSON
+    of issues (gh issue list --json number,title,body,url). `-` is standard input. A story that is known is
+    not added again: by its id if the file gives one, an issue by its address, others by their title.
+    """
+    if len(words) > 2:
+        raise click.UsageError(f"too many words: {words[2]!r}; it takes a project, and a file or a folder")
+    root = place.project(words[0] if len(words) == 2 else None)
+    stories = [_argument(one) for one in found_in(words[-1])]
+    arguments = {"stories": stories, **({"dry_run": True} if dry_run else {})}
+    answer = give(place, "backlog_import", root, arguments)
+    failed = answer.json["type"] == "error"
+    if as_json:
+        print_json(answer.json)
+    else:
+        closing = [] if answer.daemon or failed else [no_daemon()]
+        lines = import_report(answer.json, dry_run=words[-1] if dry_run else None, width=screen_width())
+        print_lines([*lines, *closing], err=failed)
+    if failed:
+        click.get_current_context().exit(1)
+
+
+def import_report(answer: Json, *, dry_run: str | None = None, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `POST /v1/verbs/backlog_import`; `dry_run`: only of that file.
+
+    The table has at most `width` columns (None: any).
+    """
+    following = answer.get("next_command")
+    if answer["type"] == "error":
+        lines = [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
+    else:
+        stories = answer["stories"]
+        rows = [
+            [_OUTCOMES[one["outcome"]], plain(one["story"]), shorten(one["title"], 80)] for one in stories
+        ]
+        lines = [*fitting(("", "STORY", "TITLE"), rows, (), width, text=("TITLE",)), plain(answer["message"])]
+        lines += [f"  warning: {plain(one)}" for one in answer.get("warnings", ())]  # older daemons send none
+        following = command_for(answer["project"], "backlog")
+        if dry_run:
+            following = (
+                None if dry_run == STDIN else command_for(answer["project"], "backlog import", dry_run)
+            )
+    return [*lines, f"  next: {plain(by_name(following, answer))}"] if following else lines
+
+
+def _argument(one: WrittenStory) -> dict[str, Any]:
+    told = {
+        "story": one.id, "text": one.described.text, "title": one.described.title,
+        "source": one.described.source, "blocked_by": list(one.blocked_by), "priority": one.priority,
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value not in (None, [])}
 
 
 # --- auto ----------------------------------------------------------------------------------------------

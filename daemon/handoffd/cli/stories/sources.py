@@ -1,7 +1,8 @@
-"""Where a story's text comes from: a file, standard input, or the editor."""
+"""Where the texts of stories come from: a file, a folder, standard input, or the editor."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,13 +12,23 @@ from pathlib import Path
 from shlex import join, quote, split
 from typing import Final
 
-from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
-from handoffd.protocol.story_text import INVALID_TEXT, decoded
+from handoffd.errors import (
+    HandoffdError,
+    InvalidFile,
+    NotFound,
+    Problem,
+    Refused,
+    StoreError,
+    with_remedy,
+)
+from handoffd.protocol.story_text import INVALID_TEXT, WrittenStory, decoded, stories_in
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of one file. A list of issues is longer than a text may be."""
 
 STDIN: Final = "-"
+
+_ENDINGS: Final = (".md", ".markdown")
 
 _CUT: Final = "~~~~ handoffd: from this line on, nothing belongs to the text ~~~~"
 _EXPLAINED: Final = f"""
@@ -51,6 +62,57 @@ def read_text(name: str) -> str:
     return decoded(content)
 
 
+def found_in(name: str) -> list[WrittenStory]:
+    """Return the stories of a file, a folder, or standard input for `-`.
+
+    Raises InvalidFile with every problem of every file, NotFound where there is no story.
+    """
+    stories: list[tuple[str, WrittenStory]] = []
+    problems: list[Problem] = []
+    for file, one in _all_in(name):
+        if isinstance(one, Problem):
+            problems.append(one)
+        else:
+            stories.append((file, one))
+    problems += _twice(stories)
+    if problems:
+        fix = with_remedy(InvalidFile(tuple(problems)), os.getcwd()).hint
+        raise InvalidFile(tuple(problems), hint=f"{fix}  # then import again; nothing was added")
+    if not stories:
+        raise NotFound(f"there is no story in {name}", hint="handoffd backlog import --help")
+    return [story for _, story in stories]
+
+
+def _all_in(name: str) -> Iterator[tuple[str, WrittenStory | Problem]]:
+    if name == STDIN or not os.path.isdir(name):
+        shown = "standard input" if name == STDIN else name
+        yield from ((shown, one) for one in stories_in(shown, read_text(name)))
+        return
+    paths = sorted(path for path in Path(name).iterdir() if path.suffix.lower() in _ENDINGS)
+    for path in paths:
+        if path.name.startswith(".") or not path.is_file():
+            continue
+        try:
+            text = read_text(str(path))
+        except HandoffdError as error:
+            yield str(path), Problem(file=str(path), message=error.message)
+        else:
+            yield from ((str(path), one) for one in stories_in(str(path), text, name=path.stem))
+
+
+def _twice(stories: list[tuple[str, WrittenStory]]) -> Iterator[Problem]:
+    """Yield what two stories have in common that each must have alone."""
+    seen: dict[str, str] = {}
+    for file, one in stories:
+        name = one.id or one.described.source or one.described.title
+        folded = " ".join(name.casefold().split())
+        if folded in seen:
+            message = f"{name[:80]!r} is another story, too, in {seen[folded]}"
+            yield Problem(file=file, line=one.line, key=one.key, message=message)
+        seen.setdefault(folded, f"{file}:{one.line}" if one.line else file)
+
+
+# --- the editor -----------------------------------------------------------------------------------------
 class Draft:
     """A text in the user's editor. The file is kept until `discard`: a refusal must not lose the text."""
 

@@ -12,7 +12,8 @@ import pytest
 from tests.support.commands import LIMIT_S, Commands, cells, environment
 from tests.support.controlled import Controlled
 
-from handoffd.cli.stories.imports import found_in, report
+from handoffd.cli.stories.backlog import import_report
+from handoffd.cli.stories.sources import found_in
 from handoffd.engine.decision import Accepted, AskedFor, Refusal
 from handoffd.engine.events import BacklogAdded
 from handoffd.errors import InvalidFile, NotFound
@@ -148,6 +149,6 @@ def test_a_dry_run_names_the_command_that_imports() -> None:
         "type": "accepted", "message": "m", "stories": [], "project": "/srv/shop", "called": "shop",
         "next_command": None,
     }  # fmt: skip
-    assert "  next: handoffd backlog import shop plan.md" == report(answer, dry_run="plan.md")[-1]
-    assert "m" == report(answer, dry_run="-")[-1]
-    assert "  next: handoffd backlog shop" == report(answer)[-1]
+    assert "  next: handoffd backlog import shop plan.md" == import_report(answer, dry_run="plan.md")[-1]
+    assert "m" == import_report(answer, dry_run="-")[-1]
+    assert "  next: handoffd backlog shop" == import_report(answer)[-1]
