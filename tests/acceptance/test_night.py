@@ -313,7 +313,8 @@ def test_what_a_person_accepts_lands_and_every_commit_is_green(
         one: typed(night.daemon, "land", str(night.roots[name]), "--story", one) for name, one in here
     }
     assert {"US-402"} == {story for story, said in landings.items() if said.code}, landings
-    assert "handoffd/US-402 conflicts in notes.md\n" in landings["US-402"].err
+    papers = "by hand also in PROJECT_MEMORY.md: keep both sides"
+    assert f"handoffd/US-402 conflicts in notes.md; {papers}\n" in landings["US-402"].err
     assert {"US-401"} == night.landed("notes")
     assert "US-402" in {one["story"] for one in night.report()["waiting"]}
 

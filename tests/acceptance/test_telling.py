@@ -41,7 +41,7 @@ def test_a_gate_has_one_reminder_for_each_rung_also_by_the_next_daemon(tmp_path:
             daemon.to_review(project)
             eventually_sync(lambda: "reminder" in dict(told(server)) and boss.requests)
             (waiting,) = daemon.get("/v1/notices")["waiting"]
-            assert f"handoffd approve {project} --story US-001" == waiting["next"]
+            assert f"handoffd gate {project}" == waiting["next"]
             assert "US-001" == waiting["story"]
             daemon.kill()
             daemon.start()
