@@ -31,22 +31,25 @@ class Reach:
     def __init__(self, root: str, asking: anyio.CapacityLimiter) -> None:
         self._asking = asking
         self._root = root
-        self._waiting = False
+        self._turn = anyio.Lock()
+        self._unanswered = False
 
     async def asked(self, look: Callable[[], _T], limit_s: float = LIMIT_S) -> _T:
-        """Return what `look` finds, in a thread. Raises StoreError for silence, as of the look before."""
-        if not self._waiting:
-            async with self._asking:
-                if not self._waiting:  # nor since
-                    return await _within(limit_s, partial(self._ask, look), self._root)
-        raise _silent(self._root)
+        """Return what `look` finds, in a thread, once the looks before it have ended.
+
+        Raises StoreError for silence: at once while the thread of an earlier look still hangs.
+        """
+        async with self._turn, self._asking:
+            if self._unanswered:
+                raise _silent(self._root)
+            return await _within(limit_s, partial(self._ask, look), self._root)
 
     def _ask(self, look: Callable[[], _T]) -> _T:
-        self._waiting = True
+        self._unanswered = True
         try:
             return look()
         finally:
-            self._waiting = False
+            self._unanswered = False
 
 
 async def resolved(root: str, limit_s: float = LIMIT_S) -> str:

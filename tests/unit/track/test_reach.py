@@ -41,6 +41,39 @@ async def test_a_silent_folder_is_given_up(here: House, root: str) -> None:
     assert "found" == await reach.asked(lambda: "found")
 
 
+async def test_two_may_look_at_one_folder_at_once(here: House, root: str) -> None:
+    """The second waits for the first: a folder at work is not a silent one."""
+    reach, answers, found = Reach(root, here.services.asking), threading.Event(), list[str]()
+
+    async def ask(name: str) -> None:
+        found.append(await reach.asked(lambda: (answers.wait(60), name)[1], 60))
+
+    async with anyio.create_task_group() as tasks:
+        for name in ("first", "second", "third"):
+            tasks.start_soon(ask, name)
+        await eventually(lambda: 1 == here.services.asking.borrowed_tokens)
+        answers.set()
+
+    assert ["first", "second", "third"] == found
+
+
+async def test_who_waits_for_a_folder_that_hangs_is_told_once_it_is_given_up(here: House, root: str) -> None:
+    """They take no second thread for it."""
+    reach, answers, told = Reach(root, here.services.asking), threading.Event(), list[str]()
+
+    async def ask(limit_s: float) -> None:
+        with pytest.raises(StoreError, match="does not answer") as caught:
+            await reach.asked(lambda: answers.wait(60), limit_s)
+        told.append(caught.value.message)
+
+    async with anyio.create_task_group() as tasks:
+        for limit_s in (0.05, 60, 60):
+            tasks.start_soon(ask, limit_s)
+    answers.set()
+
+    assert 3 == len(told)
+
+
 async def test_few_are_asked_at_once(tmp_path: Path) -> None:
     """A sweep of hundreds of changed projects does not start hundreds of threads."""
     inside, answers = list[int](), threading.Event()
