@@ -47,11 +47,15 @@ from handoffd.journal.history import StoredStory
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, StoredEvent, StoredRun, UsageSum
 from handoffd.protocol.state import TestCounts
+from handoffd.report.claims import tally
+from handoffd.report.values import Claims, ClaimsBy
 
 _MOST_EVENTS_OF_RUN: Final = 200
 _MOST_OF_WORD: Final = 300
 """Characters of a word of a command: some agents have their prompt there."""
 _TRY: Final = re.compile(r"\.\d+$")
+CLAIMS_SINCE: Final = "4w"
+_CLAIMS: Final = "handoffd claims --since 7d"
 MOST_PLACES: Final = 20
 MOST_TITLES: Final = 200
 PLACES_S: Final = 3.0
@@ -373,6 +377,21 @@ class Past:
         sums = await self.journal.usage(group, since=begin, project=root)
         rows, total = usage_report(sums, group, self.names())
         return UsageAnswer(project=root, since=begin, by=group, rows=rows, total=total)
+
+    async def claims(
+        self,
+        project: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        by: ClaimsBy | None = None,
+    ) -> Claims:
+        """Return how often agents' claims were met. Raises Refused (BAD_ARGUMENT; TOO_MUCH_HISTORY)."""
+        root, now = self.root_of(project), self.now()
+        begin = moment_of(since or CLAIMS_SINCE, now, "since", _CLAIMS) or now
+        end = min(moment_of(until, now, "until", _CLAIMS) or now, now)
+        attempts = await self.journal.past.attempts(Part(project=root, since=begin, until=end))
+        rows, total = await to_thread.run_sync(tally, attempts, by)  # of many nights it takes a second
+        return Claims(project=root, since=begin, until=end, by=by, rows=rows, total=total)
 
 
 def _checks_ordered(events: Sequence[StoredEvent]) -> list[str]:

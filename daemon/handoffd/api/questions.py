@@ -19,6 +19,7 @@ from handoffd.api.past import WHEN
 from handoffd.api.reads import Reads
 from handoffd.errors import Refused
 from handoffd.journal.dispatches import Grouping
+from handoffd.report.values import ClaimsBy
 
 MOST: Final = 2**53
 """The largest integer that every JSON reader reads exactly: some use doubles."""
@@ -101,6 +102,9 @@ _LANGUAGE: Final = UrlParameter(
     name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
 )
 _BY: Final = UrlParameter(name="by", choices=get_args(Grouping), help="what to sum up by; `step` without it")
+_CLAIMS_BY: Final = UrlParameter(
+    name="by", choices=get_args(ClaimsBy), help="what to sum up by; both without it"
+)
 _WHEN: Final = "^([0-9]{1,4}[mhdw]|yesterday|today|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
 """The check accepts more."""
 _SINCE: Final = UrlParameter(name="since", pattern=_WHEN, help=WHEN)
@@ -189,6 +193,10 @@ _QUESTIONS: Final = (
     Question(
         name="usage", help="What finished runs used: as `usage --json`.",
         parameters=(PROJECT, _BY, _SINCE), ask=Reads.usage,
+    ),
+    Question(
+        name="claims", help="How often claims met their measurement (since 4w): as `claims --json`.",
+        parameters=(PROJECT, _SINCE, _UNTIL, _CLAIMS_BY), ask=Reads.claims, hint="handoffd claims --help",
     ),
     Question(
         name="runs", help="The latest dispatches, newest first: as `runs --json`.",

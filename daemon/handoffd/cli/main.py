@@ -112,6 +112,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "slots": ("handoffd.cli.slots:slots", "Show which tracks run, which wait, and why."),
     "notices": ("handoffd.cli.notices:notices", "Show what needs you, and undelivered notifications."),
     "notify": ("handoffd.cli.notices:notify", "Send a sample notification."),
+    "claims": (
+        "handoffd.cli.runs:claims",
+        "Sum up how often agents' claims met what was measured, by executor and step.",
+    ),
     "usage": ("handoffd.cli.runs:usage", "Sum up tokens and cost by step, story, project, day or executor."),
     "rules": ("handoffd.cli.config:rules", "Check or show a project's step table."),
     "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
@@ -151,7 +155,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Look, and change nothing": (
         "status", "tonight", "report", "log", "peek", "story", "stories", "runs", "show", "events",
-        "snapshots", "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
+        "claims", "snapshots", "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
     ),
     "Start and steer work": (
         "start", "custom", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",
@@ -245,6 +249,7 @@ show 20260928T021503-1f2e3d4c
 report --since yesterday
 tonight --until 07:30
 stories --since yesterday
+claims --by executor
 usage --by project --since 7d
 limits lift claude
 slots

@@ -1,4 +1,4 @@
-"""What has happened: `handoffd report` on a night, `runs`, `show` one, `stories`; `usage`: what that cost."""
+"""What has happened: `handoffd report` on a night, `runs`, `show` one, `stories`, `claims`, `usage`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from handoffd.engine.run import PostCheck
 from handoffd.engine.wording import checks_in_words, counted, counts_in_words
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import ask
+from handoffd.errors import Json
 
 # --- runs ----------------------------------------------------------------------------------------------
 _RUNS_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
@@ -339,6 +340,51 @@ def _outcome(story: dict[str, Any]) -> str:
     if story["outcome"] != "open":
         return styled(story["outcome"])
     return f"{plain(story['step'])} {styled(story['status'] or 'running')}"
+
+
+# --- claims --------------------------------------------------------------------------------------------
+_CLAIMS_HEAD: Final = ("EXECUTOR", "STEP", "RUNS", "CLAIMS", "MEASURED", "MET", "", "NOT SO")
+_CLAIMS_SPARE: Final = ("RUNS", "CLAIMS", "NOT SO")
+
+
+@click.command()
+@project_argument
+@click.option("--by", type=click.Choice(("executor", "step")), help="Sum up by one of them; both without it.")
+@click.option("--since", metavar="WHEN", help=f"Only runs that ended since then: {WHEN}; 4w without it.")
+@click.option("--until", metavar="WHEN", help="Only runs that ended before then.")
+@json_option
+@click.pass_obj
+def claims(place: Place, /, project: str | None, as_json: bool, **asked: str | None) -> None:
+    """Sum up how often the claims of agents met what the daemon measured, of PROJECT or of all projects.
+
+    CLAIMS: runs whose hand-off says that the step passes; MEASURED: of these, the ones that tests or checks
+    were run for; MET: all that was measured is as claimed. NOT SO counts what was not: the outcome (it did
+    not pass), the counts of tests, the files that it says it has changed.
+    """
+    named = None if project is None else place.project(project)
+    found = ask(place, "claims", project=named, **asked).json
+    if as_json:
+        print_json(found)
+    elif found["rows"]:
+        print_lines(claims_report(found, screen_width()))
+    else:
+        click.echo("No run has ended since then.")
+
+
+def claims_report(found: Json, width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/claims`, at most `width` columns wide (None: any)."""
+    rows = [_claims_row(row) for row in (*found["rows"], {**found["total"], "executor": "all"})]
+    lines = fitting(_CLAIMS_HEAD, rows, _CLAIMS_SPARE, width)
+    if found["total"]["measured"] > found["total"]["met"]:
+        lines += ["", f"each that was not met: handoffd report --since {found['since'][:10]}"]
+    return lines
+
+
+def _claims_row(row: Json) -> list[str]:
+    share = f"{100 * row['met'] // row['measured']} %" if row["measured"] else "–"
+    numbers = [str(row[name]) for name in ("runs", "claims", "measured", "met")]
+    false = ", ".join(f"{about} {count}" for about, count in row["false"].items() if count)
+    return [_cell(row["executor"]), plain(row["step"] or ""), *numbers, share, false]
 
 
 # --- usage ---------------------------------------------------------------------------------------------

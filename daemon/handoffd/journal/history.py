@@ -307,18 +307,26 @@ class Ran(Struct, frozen=True, kw_only=True):
     cost_usd: float | None
 
 
-class Night(Struct, frozen=True, kw_only=True):
-    """All that happened from `since` until `until`.
+class Attempts(Struct, frozen=True, kw_only=True):
+    """The attempts from `since` until `until`: `runs` ended in it, or had not ended by its end.
 
-    `before` is the last event before it of each track of the supervised projects; `runs` ended in it, or had
-    not ended by its end; `ends` are the stories that ended in it.
+    `events` are at least the ones that have a claim, or a measurement.
     """
 
     since: datetime
     until: datetime
-    before: tuple[Happened, ...]
     events: tuple[Happened, ...]
     runs: tuple[Ran, ...]
+
+
+class Night(Attempts, frozen=True, kw_only=True):
+    """All that happened from `since` until `until`.
+
+    `before` is the last event before it of each track of the supervised projects; `ends` are the stories that
+    ended in it.
+    """
+
+    before: tuple[Happened, ...]
     ends: tuple[StoryEnd, ...]
     lives: tuple[Life, ...]
 
@@ -329,19 +337,31 @@ _measured = msgspec.json.Decoder(Measured)
 _TOLD: Final = "'executor_exited', 'handoff_arrived', 'checks_finished'"
 
 
+def attempts(db: sqlite3.Connection, part: Part) -> Attempts:
+    """Return the attempts of a part, whose times are given. Raises Refused for too many events in them."""
+    since, until = _times(part)
+    events = _within_time(db, part, f"AND kind IN ({_TOLD})")  # first: it may refuse
+    return Attempts(since=since, until=until, events=events, runs=tuple(_runs(db, part)))
+
+
 def night(db: sqlite3.Connection, part: Part) -> Night:
     """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
-    assert part.since is not None
-    assert part.until is not None
+    since, until = _times(part)
     return Night(
-        since=part.since,
-        until=part.until,
+        since=since,
+        until=until,
         events=_within_time(db, part),  # first: it may refuse
         before=tuple(_before(db, part)),
         runs=tuple(_runs(db, part)),
         ends=tuple(story_ends(db, part)),
-        lives=_lives(db, part.since),
+        lives=_lives(db, since),
     )
+
+
+def _times(part: Part) -> tuple[datetime, datetime]:
+    assert part.since is not None
+    assert part.until is not None
+    return part.since, part.until
 
 
 def _columns(db: sqlite3.Connection, name: str) -> str:
@@ -351,8 +371,8 @@ def _columns(db: sqlite3.Connection, name: str) -> str:
     return ", ".join(one if one == "NULL" else f"{name}.{one}" for one in (*columns, *standing))
 
 
-def _within_time(db: sqlite3.Connection, part: Part) -> tuple[Happened, ...]:
-    within = f"FROM events WHERE at >= :since AND at < :until {_of_project(part)}"
+def _within_time(db: sqlite3.Connection, part: Part, only: str = "") -> tuple[Happened, ...]:
+    within = f"FROM events WHERE at >= :since AND at < :until {_of_project(part)} {only}"
     # First, and from the index alone: what is too much would take seconds to read.
     counted = f"SELECT count(*) FROM (SELECT 1 {within} LIMIT {MOST_EVENTS + 1})"  # noqa: S608  (fixed texts)
     (count,) = db.execute(counted, named(part)).fetchone()
@@ -488,6 +508,10 @@ class Retrospect:
     async def night(self, part: Part) -> Night:
         """Return all that happened in a part, whose times are given. Raises Refused for too much of it."""
         return await self._read("read what happened", partial(night, part=part))
+
+    async def attempts(self, part: Part) -> Attempts:
+        """Return the attempts of a part, whose times are given. Raises Refused for too much of it."""
+        return await self._read("read the attempts", partial(attempts, part=part))
 
     async def since(
         self, waiting: Sequence[TrackKey], paused: Sequence[TrackKey]

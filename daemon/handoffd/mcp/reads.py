@@ -153,6 +153,12 @@ READS: Final = (
         "Stories",
         "Stories, the latest first: what each has come to, what it cost, and the commit where it landed.",
     ),
+    _tool(
+        "claims",
+        "Claims",
+        "How often an agent's claim that its step passes was met by what was measured, by executor and step. "
+        "For `which agent can be trusted?`, ask this.",
+    ),
     _tool("usage", "Usage", "Tokens and cost of the runs that have ended, summed up."),
     _tool(
         "backlog",

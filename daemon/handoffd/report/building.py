@@ -25,17 +25,16 @@ from handoffd.engine.wording import (
     bringing_back,
     command_for,
     first_few,
-    flatters,
     repair_command,
     throwing_away,
 )
-from handoffd.journal.history import Claimed, Counts, Happened, Measured, Night, Ran, StoryEnd
+from handoffd.journal.history import Happened, Night, Ran, StoryEnd
 from handoffd.journal.records import LeftOut, Life
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
+from handoffd.report.claims import FAILED, against, claims_of, ended_runs
 from handoffd.report.values import (
     MOST_LISTED,
-    About,
     CapUse,
     Coming,
     Cost,
@@ -56,9 +55,6 @@ _E = TypeVar("_E", bound=Entry)
 
 AHEAD: Final = timedelta(hours=24)
 """How far ahead the schedules are shown."""
-
-FAILED: Final = frozenset({Status.FAILING.value, Status.TIMEOUT.value})
-"""The verdicts of attempts that count as failed."""
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
@@ -282,16 +278,11 @@ def _is_there(track: TrackView) -> bool:
     return track.whereabouts is not None and track.whereabouts.would == "landed"
 
 
-def _ended(night: Night) -> list[Ran]:
-    """Return the runs that ended in the night; others went on at its end."""
-    return [run for run in night.runs if run.ended_at and night.since <= run.ended_at < night.until]
-
-
 # --- what failed --------------------------------------------------------------------------------------
 def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
     over = {(end.key.project, end.story): end.at for end in night.ends if end.kind in {"landed", "done"}}
     steps: defaultdict[tuple[str, str | None, str], list[Ran]] = defaultdict(list)
-    for run in _ended(night):
+    for run in ended_runs(night):
         steps[run.key.project, run.story, run.step].append(run)
     for (root, story, step), runs in steps.items():
         failed = [run for run in runs if run.result in FAILED]
@@ -306,46 +297,18 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
 
 # --- what was claimed, and is not so ------------------------------------------------------------------
 def _false(night: Night, name: Name) -> Iterator[Falsehood]:
-    claims = {event.claimed.dispatch: event.claimed for event in night.events if event.claimed is not None}
-    found = {event.measured.dispatch: event.measured for event in night.events if event.measured is not None}
-    for run in _ended(night):
-        claim = claims.get(run.id)
-        if claim is None:
-            continue
-        for about, claimed, measured in _against(run, claim, found.get(run.id)):
+    for run, claim, measured in claims_of(night):
+        for about, claimed, found in against(run, claim, measured):
             yield Falsehood(
                 project=run.key.project, name=name(run.key.project), story=run.story, step=run.step,
-                attempt=run.attempt, run=run.id, about=about, claimed=claimed, measured=measured,
+                attempt=run.attempt, run=run.id, about=about, claimed=claimed, measured=found,
             )  # fmt: skip
-
-
-def _against(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[tuple[About, str, str]]:
-    """Yield what of a claim is not so: about what, the claim, the measurement."""
-    said, tests = claim.said, None if measured is None else measured.tests
-    counts = tests.counts if tests and tests.verified and not (tests.fault or tests.timed_out) else None
-    if said.status == Status.PASS and said.tests and counts and _flatters(said.tests, counts):
-        yield "tests", _in_words(said.tests), _in_words(counts)
-    elif said.status == Status.PASS and run.result in FAILED and measured is not None:
-        yield "outcome", "pass", (run.why or run.result or "").removeprefix("pass claimed, but ")
-    if claim.untouched:
-        yield "files", f"it changed {first_few(claim.untouched, 3)}", _AS_BEFORE[len(claim.untouched) > 1]
-
-
-_AS_BEFORE: Final = ("the file is as it was", "the files are as they were")
-
-
-def _flatters(claimed: Counts, measured: Counts) -> bool:
-    return flatters(claimed.passed - measured.passed, claimed.failed - measured.failed)
-
-
-def _in_words(counts: Counts) -> str:
-    return f"{counts.passed} pass, {counts.failed} fail"
 
 
 # --- what it cost -------------------------------------------------------------------------------------
 def _cost(night: Night, caps: Sequence[CapUse]) -> Cost:
     own = [run for run in night.runs if run.executor != EXTERNAL]
-    ended = [run for run in _ended(night) if run.executor != EXTERNAL]
+    ended = [run for run in ended_runs(night) if run.executor != EXTERNAL]
     counts = Counter(
         "unmeasured" if run.tokens is None else "unpriced" if run.tokens and run.cost_usd is None else "known"
         for run in ended

@@ -93,6 +93,37 @@ class Falsehood(Entry, frozen=True, kw_only=True):
     measured: str
 
 
+ClaimsBy = Literal["executor", "step"]
+"""What claims are summed up by, if not by both."""
+
+
+class ClaimsRow(Struct, frozen=True, kw_only=True):
+    """How often the claims of an executor about a step were met. What a row sums over is null.
+
+    `runs` have ended; `claims` of them say that the step passes. Of `measured` of these the daemon knows
+    better, and `met` are as claimed. `false` counts what was not so; a claim may be false about two things.
+    """
+
+    executor: str | None
+    step: str | None
+    runs: int
+    claims: int
+    measured: int
+    met: int
+    false: dict[About, int]
+
+
+class Claims(Struct, frozen=True, kw_only=True):
+    """How often agents' claims were met, by executor and step. `project` null: all of them."""
+
+    project: str | None
+    since: Moment
+    until: Moment
+    by: ClaimsBy | None
+    rows: list[ClaimsRow]
+    total: ClaimsRow
+
+
 class CapUse(Struct, frozen=True, kw_only=True):
     """What is spent of a cap that all projects share."""
 

@@ -1,4 +1,4 @@
-"""`handoffd runs` and `handoffd usage`."""
+"""`handoffd runs`, `claims` and `usage`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.controlled import Controlled
 from tests.support.supervision import whereabouts
 from tests.unit.journal.making import NOW, dispatch, record, track
 
-from handoffd.cli.runs import run_report, runs_report, stories_report, usage_report
+from handoffd.cli.runs import claims_report, run_report, runs_report, stories_report, usage_report
 from handoffd.cli.wording import moment, unstyled
 from handoffd.engine.events import Advanced, Approved, ExecutorExited, Landed
 from handoffd.engine.run import Exit, Usage
@@ -198,6 +198,28 @@ def test_runs_show_what_each_used(control: Controlled, handoffd: Commands) -> No
     assert "pass    100,000  $0.42  d1" in handoffd("runs").out
     (run,) = handoffd("runs", "--json").json["runs"]
     assert (100_000, 0.42, "provider") == tuple(run["usage"][key] for key in ("tokens", "cost_usd", "priced"))
+
+
+# --- claims -----------------------------------------------------------------------------------------
+def test_claims_are_a_table(control: Controlled, handoffd: Commands) -> None:
+    """With the share that was met, and where each of the others is."""
+    assert ["No run has ended since then."] == handoffd("claims").lines
+    ran(control, "d1", USED)
+    said = handoffd("claims", "shop", "--since", "2026-01-01", "--by", "executor", "--json").json
+    assert ("executor", "/srv/shop", 1, 0) == (
+        said["by"], said["project"], said["total"]["runs"], said["total"]["claims"],
+    )  # fmt: skip
+    (row,) = said["rows"]
+    assert ("claude", None) == (row["executor"], row["step"])
+    assert ["all", "1", "0", "0", "0", "–"] == handoffd("claims", "--since", "2026-01-01").lines[-1].split()
+
+    row |= {"step": "impl", "runs": 9, "claims": 8, "measured": 7, "met": 5}
+    row["false"] = {"tests": 1, "outcome": 0, "files": 2}
+    lines = claims_report({**said, "rows": [row], "total": {**row, "step": None}}, 80)
+    assert ["claude", "impl", "9", "8", "7", "5", "71", "%", "tests", "1,", "files", "2"] == lines[1].split()
+    assert f"each that was not met: handoffd report --since {said['since'][:10]}" == lines[-1]
+    wrong = handoffd("claims", "--since", "soon")
+    assert (1, True) == (wrong.code, "next: handoffd claims --since 7d" in wrong.err)
 
 
 # --- usage ------------------------------------------------------------------------------------------

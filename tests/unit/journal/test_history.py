@@ -145,6 +145,16 @@ async def test_a_night_has_what_happened_in_it(journal: Journal) -> None:
     assert ("landed", "US-9", "main") == (end.kind, end.story, end.onto)
 
 
+async def test_attempts_have_their_claims_and_measurements(journal: Journal) -> None:
+    """And none of the other events, so that a month is read as fast as a night."""
+    await worked(journal)
+    attempts = await journal.past.attempts(Part(since=NOW, until=NOW + 2 * HOUR))
+    assert ["executor_exited", "checks_finished"] == [one.kind for one in attempts.events]
+    assert ["failing"] == [run.result for run in attempts.runs]
+    other = await journal.past.attempts(Part(since=NOW, until=NOW + 2 * HOUR, project="/srv/other"))
+    assert ((), ()) == (other.events, other.runs)
+
+
 async def test_since_when_a_track_waits_is_the_begin_of_an_unbroken_wait(journal: Journal) -> None:
     """And of a paused one when a person paused it last."""
     asks, works = track("review", Status.NEEDS_HUMAN), track("impl", Status.RUNNING, dispatch=dispatch("d1"))

@@ -10,7 +10,18 @@ from tests.unit.journal.making import KEY, NOW
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.track import TrackKey
-from handoffd.journal.history import Happened, Night, Ran, StoryEnd
+from handoffd.journal.history import (
+    Claimed,
+    Counts,
+    Handover,
+    Happened,
+    Measured,
+    Night,
+    Ran,
+    Reading,
+    StoryEnd,
+    TestsRun,
+)
 from handoffd.report.values import (
     CapUse,
     Coming,
@@ -56,6 +67,20 @@ def ran(
         "why": "5 tests pass", "tokens": 100, "cost_usd": 0.5,
     }  # fmt: skip
     return Ran(**values | more)
+
+
+def claim(
+    status: str | None = "pass", tests: Counts | None = None, untouched: tuple[str, ...] = (), run: str = "d1"
+) -> Happened:
+    """Return the end of an attempt that left this hand-off."""
+    reading = Reading(handoff=Handover(status=status, tests=tests))
+    return happened("checks", claimed=Claimed(dispatch=run, reading=reading, untouched=untouched))
+
+
+def checked(counts: Counts | None = None, run: str = "d1", **tests: Any) -> Happened:
+    """Return the checks of that attempt."""
+    found = None if counts is None else TestsRun(counts=counts, **tests)
+    return happened("slot", measured=Measured(dispatch=run, tests=found))
 
 
 def ended(kind: str, *, story: str = "US-1", seq: int = 9, key: TrackKey = KEY, **more: Any) -> StoryEnd:

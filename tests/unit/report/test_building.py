@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 from tests.support.supervision import project_view, track_view, whereabouts
 from tests.unit.journal.making import KEY, NOW
-from tests.unit.report.nights import HOUR, ended, happened, night, ran
+from tests.unit.report.nights import HOUR, checked, claim, ended, happened, night, ran
 
 from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.engine.views import ProjectView, ScheduleView
-from handoffd.journal.history import Claimed, Counts, Handover, Measured, Reading, TestsRun
+from handoffd.journal.history import Counts
 from handoffd.journal.records import LeftOut
 from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import MOST_LISTED, CapUse, Report
@@ -230,58 +230,18 @@ def test_what_failed_after_the_night_is_not_its_own() -> None:
     assert ((), (), 1) == (report.failed, report.false, report.cost.running)
 
 
+def test_a_false_claim_is_listed_with_its_attempt() -> None:
+    """And with the measurement."""
+    events = (claim(tests=Counts(5)), checked(Counts(3, 2)))
+    (one,) = built(events=events, runs=(ran(result="failing", why="2 tests fail"),)).false
+    assert ("corner", "US-1", "impl", 1, "d1") == (one.name, one.story, one.step, one.attempt, one.run)
+    assert ("tests", "5 pass, 0 fail", "3 pass, 2 fail") == (one.about, one.claimed, one.measured)
+
+
 def test_a_story_that_ended_all_the_same_has_passed() -> None:
     """A person may have skipped the step."""
     (one,) = built(runs=(ran(result="failing"),), ends=(ended("done"),)).failed
     assert one.passed
-
-
-# --- what was claimed --------------------------------------------------------------------------------
-def claim(status: str | None = "pass", tests: Counts | None = None, untouched: tuple[str, ...] = ()) -> Any:
-    """Return the end of an attempt that left this hand-off."""
-    reading = Reading(handoff=Handover(status=status, tests=tests))
-    return happened("checks", claimed=Claimed(dispatch="d1", reading=reading, untouched=untouched))
-
-
-def checked(counts: Counts | None = None, **tests: Any) -> Any:
-    """Return the checks of that attempt."""
-    found = None if counts is None else TestsRun(counts=counts, **tests)
-    return happened("slot", measured=Measured(dispatch="d1", tests=found))
-
-
-FAILED = {"result": "failing", "why": "pass claimed, but 2 tests fail: a, b"}
-
-
-@pytest.mark.parametrize(
-    ("events", "run", "told"),
-    [
-        (
-            (claim(tests=Counts(5)), checked(Counts(3, 2))), FAILED,
-            [("tests", "5 pass, 0 fail", "3 pass, 2 fail")],
-        ),
-        ((claim(tests=Counts(5)), checked(Counts(4))), {}, [("tests", "5 pass, 0 fail", "4 pass, 0 fail")]),
-        ((claim(tests=Counts(2)), checked(Counts(90))), {}, []),
-        ((claim(), checked(Counts(3, 2))), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
-        ((claim(), checked()), FAILED, [("outcome", "pass", "2 tests fail: a, b")]),
-        ((claim("failing", Counts(5)), checked(Counts(3, 2))), FAILED, []),
-        ((claim(tests=Counts(5)), checked(Counts(), verified=False)), {}, []),
-        ((claim(tests=Counts(5)), checked(Counts(), fault="no runner")), {}, []),
-        ((claim(tests=Counts(5)), checked(Counts(), timed_out=True)), {}, []),
-        ((claim(untouched=("a.py",)),), {}, [("files", "it changed a.py", "the file is as it was")]),
-        (
-            (claim(untouched=("a.py", "b.py")),), {},
-            [("files", "it changed a.py, b.py", "the files are as they were")],
-        ),
-        ((checked(Counts(3, 2)),), FAILED, []),
-    ],
-)  # fmt: skip
-def test_a_claim_is_false_where_a_measurement_says_otherwise(
-    events: tuple[Any, ...], run: dict[str, Any], told: list[tuple[str, str, str]]
-) -> None:
-    """One about fewer tests, or an honest failure, is not; nor where nothing could be measured."""
-    found = built(events=events, runs=(ran(**run),)).false
-    assert told == [(one.about, one.claimed, one.measured) for one in found]
-    assert all(("US-1", "impl", 1, "d1") == (one.story, one.step, one.attempt, one.run) for one in found)
 
 
 # --- cost, and what is missing -----------------------------------------------------------------------
