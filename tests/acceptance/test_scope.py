@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -153,10 +154,8 @@ def test_without_a_repository_nothing_can_be_put_back(tmp_path: Path) -> None:
     with running(tmp_path, agent(tmp_path, ASTRAY)) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_at(project, "bdd", "needs_human")
-        assert (
-            "nothing was put back: there is no snapshot of them (enforce_writes: revert)"
-            in state_of(project)["last_error"]
-        )
+        why = "nothing was put back: there is no snapshot of them (enforce_writes: revert)"
+        eventually_sync(lambda: why in (state_of(project)["last_error"] or ""))
         assert (project / "docs/new.md").exists()
 
 
@@ -215,7 +214,8 @@ def test_what_an_earlier_attempt_of_the_step_has_changed_counts(tmp_path: Path, 
     with running(tmp_path, agent(tmp_path, AGAIN)) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_at(project, "bdd", "needs_human")
-        assert ("scope_warning", 2) == (state_of(project)["reason"], state_of(project)["attempt"])
+        written = itemgetter("reason", "attempt")
+        eventually_sync(lambda: ("scope_warning", 2) == written(state_of(project)))
         assert ["docs/tracked.md"] == wrote(daemon, project)["outside"]
 
 
@@ -303,6 +303,7 @@ def test_what_git_obeys_is_put_back(tmp_path: Path, kind: str) -> None:
         assert not (place / ".git/hooks/pre-commit").exists()
         assert "fsmonitor" not in (place / ".git/config").read_text()
         assert "hidden" not in (place / ".git/info/exclude").read_text()
+        eventually_sync(lambda: "warning" in [one["kind"] for one in daemon.told(project)])
         (told,) = [one for one in daemon.told(project) if one["kind"] == "warning"]
         assert ".git/hooks/pre-commit" in told["text"]
         kept = Path(found["kept"]) / "hooks%2Fpre-commit"

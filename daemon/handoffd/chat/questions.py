@@ -142,10 +142,11 @@ _SCREENS: Final[tuple[tuple[Topic, LazyPattern], ...]] = (
 )  # fmt: skip
 """Messages that name a screen of the command line, and say nothing else."""
 _COMMANDS: Final = frozenset({
-    "apply", "auto", "budget", "check-prereqs", "claims", "completion", "config", "confirm", "custom", "demo",
-    "doctor", "events", "executors", "gc", "hook", "hooks", "init", "journal", "level", "limits",
-    "list-projects", "log", "mcp", "metrics", "notices", "notify", "peek", "query", "rehearse", "reload", "rollback",
-    "runs", "scan", "schedule", "service", "skill", "slots", "snapshots", "token", "trust", "usage",
+    "apply", "auto", "budget", "check-prereqs", "claims", "completion", "config", "confirm", "custom",
+    "demo", "doctor", "events", "executors", "gc", "hook", "hooks", "init", "journal", "level", "limits",
+    "list-projects", "log", "mcp", "metrics", "notices", "notify", "peek", "query", "rehearse", "reload",
+    "rollback", "runs", "scan", "schedule", "service", "skill", "slots", "snapshots", "token", "trust",
+    "usage",
 })  # fmt: skip
 """The commands of the command line that a chat has no words for."""
 _CALLED: Final[Mapping[str, str]] = {
