@@ -7,7 +7,6 @@ the commits of a branch only grow. All calls block: give them to a thread.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shutil
@@ -524,7 +523,7 @@ def _follows(git: Git, earlier: str, later: str) -> bool:
 def _in_use(repository: Repository) -> set[str]:
     """Return the branches that the project's working trees stand on, or will when a rebase is over."""
     used: set[str] = set()
-    for folder in (repository.common, *glob.glob(f"{glob.escape(repository.common)}/worktrees/*")):
+    for folder in (repository.common, *repository.linked()):
         ref = repository.branch_at(folder)
         with suppress(OSError):
             ref = os.readlink(os.path.join(folder, "HEAD"))  # as git did it once

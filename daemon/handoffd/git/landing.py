@@ -86,6 +86,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     files: int = 0
     """How many files would change there."""
     conflicts: tuple[str, ...] = ()
+    by_hand: str | None = None
+    """The command with which a person merges what conflicts, by what is checked out now."""
     tips: tuple[str, str] = ("", "")
     """Where the story's branch and the other one ended: the same two are not merged on trial again."""
 
@@ -156,7 +158,8 @@ class Landing:
                 why = f"{up_to[:12]} is not on {branch}"
                 raise Refused(why, code="NO_BRANCH", hint=_branches(repository))
             end = up_to or end
-            commit = self._merged(git, was, end, branch, message, at)
+            with self._advising(repository, git, ref, branch):
+                commit = self._merged(git, was, end, branch, message, at)
             files = _differing(git, was, commit)
             merge = Merge(ref=ref, was=was, commit=commit, files=files, branch=branch, end=end)
             if moves and self._follows(repository, merge):
@@ -189,7 +192,8 @@ class Landing:
                 return replace(found, would="forward", files=_differing(git, was, end))
             tree, conflicts = merged_tree(git, self._worktree, was, end)
             if conflicts:
-                return replace(found, would="conflict", conflicts=self._by_hand(git, was, end, conflicts))
+                found = replace(found, would="conflict", by_hand=self._merging(repository, branch, ref))
+                return replace(found, conflicts=self._in_conflict(git, was, end, conflicts))
             return replace(found, would="merge", files=_differing(git, was, tree))
 
     def _still(self, story: str, onto: str | None, known: Outlook) -> Outlook:
@@ -198,7 +202,8 @@ class Landing:
         ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder) or ""
         branch = branch_of(repository, story)
         tips = end_of(repository, f"{HEADS}{branch}"), end_of(repository, ref)
-        return replace(known, branch=branch, onto=ref.removeprefix(HEADS), tips=tips)
+        by_hand = self._merging(repository, branch, ref) if known.would == "conflict" else None
+        return replace(known, branch=branch, onto=ref.removeprefix(HEADS), tips=tips, by_hand=by_hand)
 
     @disk_faults()
     def news(self, story: str, onto: str | None) -> News:
@@ -237,7 +242,7 @@ class Landing:
                 }
             return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
-    def _by_hand(self, git: Git, was: str, end: str, paths: list[str]) -> tuple[str, ...]:
+    def _in_conflict(self, git: Git, was: str, end: str, paths: list[str]) -> tuple[str, ...]:
         """Return the paths of a conflict, and behind them the paths in which only a merge by hand does."""
         return tuple(dict.fromkeys((*paths, *in_conflict_by_hand(git, self._worktree, was, end))))
 
@@ -250,11 +255,34 @@ class Landing:
             return end
         tree, paths = merged_tree(git, self._worktree, was, end)
         if paths:
-            why = f"{branch} conflicts in {conflicts_in_words(self._by_hand(git, was, end, paths))}"
-            hint = f"git -C {quote(self._root)} merge {quote(branch)}"
-            raise Refused(why, code=CONFLICT, hint=hint)
+            why = f"{branch} conflicts in {conflicts_in_words(self._in_conflict(git, was, end, paths))}"
+            raise Refused(why, code=CONFLICT)
         made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
         return made.decode().strip()
+
+    def _merging(self, repository: Repository, branch: str, ref: str) -> str:
+        """Return the command: git merges into what is checked out."""
+        top = repository.checkout_of(ref)
+        there = quote(self._root if top in {None, repository.top} else str(top))
+        switch = f"git -C {there} switch {quote(ref.removeprefix(HEADS))} && " if top is None else ""
+        return f"{switch}git -C {there} merge {quote(branch)}"
+
+    @contextmanager
+    def _advising(self, repository: Repository, git: Git, ref: str, branch: str) -> Iterator[None]:
+        """Have a conflict say how a person merges by hand, and what keeps the checkout from switching."""
+        try:
+            yield
+        except Refused as refused:
+            refused.hint = self._merging(repository, branch, ref)
+            if repository.checkout_of(ref) is None and self._is_changed(repository, git):
+                refused.message += "; your checkout has changes: commit or stash them before you switch"
+            raise
+
+    def _is_changed(self, repository: Repository, git: Git) -> bool:
+        """Return whether files that git knows are not as they were committed."""
+        index, head = self._index_copied(repository, self._worktree.shadow / "theirs"), repository.head()
+        git.run("update-index", "--refresh", index=index, fine=(0, 1))
+        return head is not None and git.run("diff-index", "--name-only", head, index=index) != b""
 
     @disk_faults()
     def land(self, merge: Merge) -> None:

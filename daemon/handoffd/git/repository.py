@@ -6,6 +6,7 @@ worktree and a submodule have a file `.git` that names the folder where they kee
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -79,6 +80,20 @@ class Repository(Struct, frozen=True, kw_only=True):
         """
         said = _line_in(os.path.join(folder, "HEAD"))
         return said.removeprefix("ref: ").strip() if said.startswith("ref: ") else None
+
+    def checkout_of(self, ref: str) -> str | None:
+        """Return the top folder of a working tree that is on a branch; None: no one's is."""
+        if self.branch_at(self.folder) == ref:
+            return self.top
+        trees = {folder: _line_in(os.path.join(folder, "gitdir")) for folder in self.linked()}
+        if os.path.basename(self.common) == ".git":  # else it is a bare one
+            trees[self.common] = self.common
+        on = (os.path.dirname(git) for folder, git in trees.items() if self.branch_at(folder) == ref)
+        return next((top for top in on if os.path.isdir(top)), None)
+
+    def linked(self) -> list[str]:
+        """Return the folders where git keeps HEAD and the index of linked worktrees."""
+        return glob.glob(f"{glob.escape(self.common)}/worktrees/*")
 
     def value_of(self, ref: str) -> str:
         """Return what a ref says; empty when it is not there, or not where refs are."""

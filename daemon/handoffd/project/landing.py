@@ -213,7 +213,7 @@ class Landings:
             ):  # else a person has merged it, and `land` notes that
                 return command_for(root, "discard", story)
             case "conflict":
-                return f"git -C {quote(root)} merge {quote(found.branch)}"
+                return found.by_hand
             case "unknown":
                 return command_for(root, "land", "--story", story, "--onto", "BRANCH")
         return command_for(root, "land", "--story", story)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -233,6 +234,49 @@ def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landin
         said(root, "status", "--porcelain"),
         (root / "kept").read_text(),
     )
+
+
+def test_a_merge_by_hand_goes_into_the_branch_that_the_story_lands_on(root: Path, landing: Landing) -> None:
+    """Git merges into what is checked out: so that comes first. Changes in the way are named."""
+    (root / "kept").write_text("mine\n")
+    commit(root, "mine")
+    foreseen = landing.foreseen("US-1", "main")
+    assert 0 == git(root, "switch", "--quiet", "--create", "feature")
+    (root / "other").write_text("not committed\n")
+    told = (
+        "handoffd/US-1 conflicts in kept; your checkout has changes: commit or stash them before you switch"
+    )
+    assert told == refusal(landing, onto="main").message
+    assert 0 == git(root, "stash", "push", "--quiet")
+
+    hint = f"git -C {root} switch main && git -C {root} merge handoffd/US-1"
+    refused, again = refusal(landing, onto="main"), landing.foreseen("US-1", "main", foreseen)
+    assert again is not None
+    assert ("handoffd/US-1 conflicts in kept", hint, hint) == (refused.message, refused.hint, again.by_hand)
+    typed(root, hint)
+    assert ("main", "kept") == (
+        said(root, "branch", "--show-current").strip(),
+        said(root, "diff", "--name-only", "--diff-filter=U").strip(),
+    )
+
+
+def test_a_merge_by_hand_goes_where_another_working_tree_has_the_branch(root: Path, landing: Landing) -> None:
+    """Git switches to no branch that is checked out elsewhere."""
+    (root / "kept").write_text("mine\n")
+    commit(root, "mine")
+    assert 0 == git(root, "switch", "--quiet", "--create", "feature")
+    linked = root.parent / "a linked one"
+    assert 0 == git(root, "worktree", "add", "--quiet", str(linked), "main")
+
+    hint = refusal(landing, onto="main").hint
+    assert f"git -C '{linked}' merge handoffd/US-1" == hint
+    typed(root, hint)
+    assert "kept" == said(linked, "diff", "--name-only", "--diff-filter=U").strip()
+
+
+def typed(root: Path, command: str) -> None:
+    """Type a command that ends in a conflict."""
+    assert 1 == subprocess.run(["sh", "-c", command], cwd=root, capture_output=True, check=False).returncode
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,11 @@ async def test_where_a_finished_story_is_is_known_with_the_command_for_it(tmp_pa
         assert f"git -C {root} merge handoffd/US-001" == where.command
         assert where.says.endswith("landing on main would conflict in work.txt")
         assert where == await landings.whereabouts("US-001")
+        assert 0 == git(Path(root), "switch", "--quiet", "--create", "feature")
+        where = await landings.whereabouts("US-001")
+        assert where is not None
+        assert f"git -C {root} switch main && git -C {root} merge handoffd/US-001" == where.command
+        assert 0 == git(Path(root), "switch", "--quiet", "main")
 
         assert 0 == git(Path(root), "reset", "--quiet", "--hard", "HEAD~1")
         assert 0 == git(Path(root), "merge", "--quiet", "handoffd/US-001")
