@@ -275,6 +275,7 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
     if green is False and found is not None and found["tests"]:
         found["remedy"] = "have the tests pass in the project's own folder first"
         found["command"] = command_for(initialised["project"], "init", "--workspace", "auto")
+    initialised["kept_by_git"] = _kept_by_git(place, initialised["project"])
     initialised["post_checks"] = _post_checks(place, initialised["project"])
     initialised["sandbox"] = _sandbox(place)
 
@@ -357,6 +358,16 @@ def _post_checks(place: Place, project: str) -> list[Json]:
     from handoffd.cli.doctor import judged_post_checks
 
     return [_plain_finding(to_builtins(one)) for one in judged_post_checks(place, project)]
+
+
+def _kept_by_git(place: Place, project: str) -> Json | None:
+    """Return how to take out of git what handoffd rewrites; None where git keeps nothing of that."""
+    from msgspec import to_builtins
+
+    from handoffd.doctor.projects import git_facts, rewritten
+
+    names = git_facts([project], place.environ).kept.get(project)
+    return None if names is None else _plain_finding(to_builtins(rewritten(project, names, ignored=True)))
 
 
 def _sandbox(place: Place) -> Json:

@@ -103,7 +103,7 @@ def _initialised(answer: Json) -> list[str]:
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
     lines += [line for one in answer.get("post_checks", ()) for line in _found_text("post_check", one)]
-    lines += _place_of(answer)
+    lines += [*_place_of(answer), *_found_text("git", answer.get("kept_by_git"))]
     lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))

@@ -117,7 +117,7 @@ def check_git(facts: GitFacts) -> tuple[Finding, ...]:
     if facts.version is None:
         why = "what an agent has changed can then be neither looked at nor taken back"
         return (warning(GIT, "git is not found", why, "sudo apt install git"),)
-    found = (*_loose(facts.loose), *starmap(_rewritten, islice(facts.kept.items(), _NAMED)))
+    found = (*_loose(facts.loose), *starmap(rewritten, islice(facts.kept.items(), _NAMED)))
     return found or (fine(GIT, facts.version),)
 
 
@@ -128,12 +128,12 @@ def _loose(roots: Sequence[str]) -> Iterator[Finding]:
         yield warning(GIT, what, why, f"git -C {quote(roots[0])} init")
 
 
-def _rewritten(root: str, names: Sequence[str]) -> Finding:
-    """Return how to take out of git what is never clean there; `init` writes the list that keeps it out."""
+def rewritten(root: str, names: Sequence[str], *, ignored: bool = False) -> Finding:
+    """Return how to take out of git what is never clean; `ignored`: `init` has written what keeps it out."""
     what = f"{root}: {first_few(names, _NAMED)} {'is' if len(names) == 1 else 'are'} kept by git"
     why = "handoffd rewrites that all the time, so that git status is never clean"
     untrack = shlex.join(["git", "-C", root, "rm", "-r", "--quiet", "--cached", *names])
-    return warning(GIT, what, why, f"{command_for(root, 'init')} && {untrack}")
+    return warning(GIT, what, why, untrack if ignored else f"{command_for(root, 'init')} && {untrack}")
 
 
 def _kept_by_git(root: str, environ: Mapping[str, str]) -> tuple[str, ...]:

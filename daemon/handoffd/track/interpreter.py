@@ -34,6 +34,8 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.run import Run, adopt, claimed
 from handoffd.failpoints import reached
+from handoffd.git.branches import StoryBranch
+from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import notice_of
@@ -41,6 +43,7 @@ from handoffd.protocol.handoff import Absent
 from handoffd.track.ai_folder import HISTORY, append_history, started_ns
 from handoffd.track.attempts import Attempts, PassingShortageError
 from handoffd.track.checks import Checks
+from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Inbox, Services
 from handoffd.track.snapshots import TrackSnapshots
 
@@ -222,14 +225,24 @@ class Interpreter:
                 text, where = self._checklist(effect), self._workspace().folder
                 await to_thread.run_sync(write_checklist, where, effect.story, text, ordered)
             else:
-                await to_thread.run_sync(append_history, self._history_of(root), effect.text)
+                await self._enter(effect.text, ordered)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it
             log.warning("project file not written", project=root, error=str(error))
 
-    def _history_of(self, root: str) -> str:
-        """Return the folder whose history a story writes: its clone's comes home with its work."""
-        where = self._workspace()
-        return where.folder if where.kind == "clone" and Path(where.folder, HISTORY).exists() else root
+    async def _enter(self, entry: str, at: datetime) -> None:
+        """Append to the history that the story writes: its clone's comes home with its work.
+
+        Where git keeps that it is committed: an agent that is asked to merge needs a clean clone.
+        """
+        root, where, services = self._key.project, self._workspace(), self._services
+        track, author = self._inbox.track, self._files.settings.commit_author
+        apart = where.kind == "clone" and await to_thread.run_sync(Path(where.folder, HISTORY).exists)
+        await to_thread.run_sync(append_history, where.folder if apart else root, entry)
+        if apart and track.state is not None and track.ledger.dispatch is None:
+            branch = StoryBranch(root, where, services.settings.state_dir, services.environment)
+            message = f"{track.state.story} reopened\n\nStory: {track.state.story}\n".encode(errors="replace")
+            work = partial(branch.commit, message, author, at, only_papers=True)
+            await Reach(root, services.asking).asked(work, FIRST_LIMIT_S + 10)
 
     def _checklist(self, effect: WriteChecklist) -> str:
         state, rules = self._inbox.track.state, self._files.rules

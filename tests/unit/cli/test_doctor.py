@@ -9,6 +9,7 @@ import click
 import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
+from tests.support.repositories import git
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.cli.doctor import report
@@ -258,6 +259,27 @@ def test_init_tries_the_tests_it_found(control: Controlled, handoffd: Commands, 
     assert "Running the tests once as the daemon would, for at most 40 s ...\n" == said.err
     assert {"severity": "ok", "what": WORKS, "why": None, "action": None} == as_json.json["tried"]
     assert "" == as_json.err
+
+
+def test_init_has_the_command_that_takes_run_time_files_out_of_git(
+    handoffd: Commands, tmp_path: Path
+) -> None:
+    """Of a project that committed its `.ai` folder before; typed, `init` finds nothing more."""
+    root = tmp_path / "shop"
+    (root / ".ai").mkdir(parents=True)
+    (root / ".ai/HANDOFF.md").write_text("")
+    (root / ".ai/history.md").write_text("")
+    for words in (("init", "--quiet"), ("add", "--all")):
+        git(root, *words)
+
+    said = handoffd("init", str(root), "--no-tests")
+
+    command = f"git -C {root} rm -r --quiet --cached .ai/HANDOFF.md"
+    assert [f"  git: {root}: .ai/HANDOFF.md is kept by git", f"    next: {command}"] == [
+        line for line in said.lines if " git: " in line or "rm -r" in line
+    ]
+    git(root, *command.split()[3:])
+    assert None is handoffd("init", str(root), "--no-tests", "--json").json["kept_by_git"]
 
 
 @pytest.mark.parametrize(

@@ -592,8 +592,12 @@ async def test_a_clone_sees_of_its_project_what_it_borrows(tmp_path: Path) -> No
 
 
 async def test_a_reopening_is_written_where_the_history_is(tmp_path: Path) -> None:
-    """In the clone: in a project whose git keeps the history, the checkout would be in its own way."""
-    async with house(tmp_path, WORKING) as here:
+    """In the clone: in a project whose git keeps the history, the checkout would be in its own way.
+
+    It is committed there: else git would not let the agent merge a commit that changes the history as well.
+    """
+    agent = f'[ ! -e "$HOME/news" ] || git merge "$(cat "$HOME/news")" >> "$HOME/merged" 2>&1\n{WORKING}'
+    async with house(tmp_path, agent) as here:
         root = in_git(tmp_path)
         at(root, ".ai/history.md").write_text("### before\n")
         git(Path(root), "add", "--force", ".ai/history.md")
@@ -603,11 +607,16 @@ async def test_a_reopening_is_written_where_the_history_is(tmp_path: Path) -> No
             await project.main.give(Started(story="US-001"))
             await eventually(lambda: shown(project)["step"] == "review")
             await finished(project)
+            at(root, ".ai/history.md").write_text("### meanwhile\n### before\n")
+            assert 0 == git(Path(root), "commit", "--quiet", "-m", "meanwhile", "--", ".ai/history.md")
+            (tmp_path / "news").write_text(said(project, "rev-parse", "main"))
             await project.main.give(Reopened(step="impl"))
             await eventually(lambda: shown(project)["step"] == "done")
 
-            assert "### before\n" == at(root, ".ai/history.md").read_text()
+            assert "### meanwhile\n### before\n" == at(root, ".ai/history.md").read_text()
             assert "### Reopen" in said(project, "show", "handoffd/US-001:.ai/history.md")
+            assert "Auto-merging .ai/history.md" in (tmp_path / "merged").read_text()
+            assert "US-001 reopened" in subjects(project)
 
 
 @pytest.mark.parametrize(
