@@ -53,13 +53,13 @@ from handoffd.engine.routing import (
 from handoffd.engine.story_texts import (
     added,
     answered,
+    asked_again,
     known_stories,
     missing_texts,
     not_described_in_words,
     not_quoted_in_words,
     strange_words,
     texts_taken,
-    typed,
 )
 from handoffd.engine.track import (
     Parked,
@@ -140,7 +140,7 @@ def _start_one(situation: Situation, event: Started, entries: tuple[Queued, ...]
         return _start_now(situation, event, first, others)
     if known and not event.then and not event.queue:
         message = f"{event.story} {waits_in_words(situation.track, entries[0])}"
-        return refuse(situation, "BLOCKED", message, _asked_again(event, force=True))
+        return refuse(situation, "BLOCKED", message, asked_again(event, force=True))
     return _queue(situation.at(_at_its_level(situation.track, event)), entries)
 
 
@@ -306,7 +306,7 @@ def _not_startable(situation: Situation, event: Started, story: str) -> Decision
     # A story that another tool brought to its end is in STATE alone.
     if story in situation.ledger.stories_done or (here and situation.done):
         busy = situation.in_flight or situation.state.status is Status.RUNNING
-        anew = _asked_again(event, queue=busy, force=True)
+        anew = asked_again(event, queue=busy, force=True)
         again = command("reopen", "STEP") if here and situation.done else anew
         return refuse(situation, "ALREADY_COMPLETED", f"{story} is done", again)
     return None
@@ -352,15 +352,15 @@ def _not_described(
     """Return the refusal of stories that nothing describes, where an agent would be paid for guessing."""
     if event.force or not event.heeds_undescribed:
         return None
-    anyway = _asked_again(event, queue=event.queue, force=True)
+    anyway = asked_again(event, queue=event.queue, force=True)
     if strange:
         text = replace(event, story="", numbers=(), then=(), described=StoryText(title="", text=""))
         message = f"{not_quoted_in_words(strange)}; if they are ids: {anyway}"
-        return refuse(situation, "UNQUOTED", message, _asked_again(text, queue=event.queue))
+        return refuse(situation, "UNQUOTED", message, asked_again(text, queue=event.queue))
     if not missing or not _at_its_level(situation.track, event).ledger.automatic:
         return None
     busy = situation.in_flight or situation.state.status is Status.RUNNING
-    edit = f"{_asked_again(replace(event, story=missing[0], then=()), queue=event.queue or busy)} --edit"
+    edit = f"{asked_again(replace(event, story=missing[0], then=()), queue=event.queue or busy)} --edit"
     message = f"{not_described_in_words(missing)}; to start it all the same: {anyway}"
     return refuse(situation, "UNDESCRIBED", message, edit)
 
@@ -371,29 +371,9 @@ def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decis
     itself = state.story == event.story  # given with --force: it can be done anew, but not while it runs
     # Behind a story that waits for it, it would wait for ever.
     first = not running and event.story in state.blocked_by
-    again = _asked_again(event, queue=not first, force=first)
+    again = asked_again(event, queue=not first, force=first)
     advice = way_on(situation.track, situation.rules) if itself else again
     return refuse(situation, "STORY_IN_PROGRESS", message, advice)
-
-
-def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
-    """Return the command for what was asked for, with one option more. Each custom task is a new one.
-
-    Without an id that was chosen for a text: it is free again.
-    """
-    behind_ = ["--queue"] if queue else []
-    teams = ["--agent-teams"] if event.agent_teams else []
-    chosen = ["--executor", ",".join(event.executor)] if event.executor else []
-    urgent = ["--priority", str(event.priority)] if event.priority else []
-    sized = ["--complexity", event.complexity] if event.complexity else []
-    said = [*teams, *chosen, *urgent, *sized]
-    if event.task_type == "custom":
-        return command("custom", "TEXT", *behind_, *said)
-    forced = ["--force"] if force else []
-    first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
-    text = [] if event.described is None else [typed(event.described)]
-    given = [event.story] if event.numbers is None else []
-    return command("start", *given, *text, *event.then, *behind_, *forced, *first, *said)
 
 
 # --- the next of the backlog --------------------------------------------------------------------------

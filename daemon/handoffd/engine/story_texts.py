@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from handoffd.engine.decision import Accepted, AskedFor, Decision, Refusal, Situation, accept
 from handoffd.engine.events import BacklogAdded, Event, Started
 from handoffd.engine.track import Ledger, Track, text_of, with_texts
-from handoffd.engine.wording import counted, first_few
-from handoffd.protocol.story import Numbering, next_id
-from handoffd.protocol.story_text import NewStory, StoryText
+from handoffd.engine.wording import command, counted, first_few
+from handoffd.protocol.story import Numbering, next_id, reads_as_text
+from handoffd.protocol.story_text import NewStory, StoryText, title_of
 
 MOST_TYPED: Final = 200
 """Characters of a text that a command to type repeats."""
@@ -120,10 +120,43 @@ def answered(
     return replace(decision, track=track, result=result)
 
 
-def typed(described: StoryText) -> str:
-    """Return a text as a word of a command, where it is short enough to be typed again."""
-    text = described.text
-    return text if len(text) <= MOST_TYPED and "\n" not in text and " " in text else "TEXT"
+def asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
+    """Return the command for what was asked for, with one option more. Each custom task is a new one.
+
+    Without an id that was chosen for a text: it is free again.
+    """
+    first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
+    chosen = {"--executor": ",".join(event.executor), "--complexity": event.complexity}
+    options = [
+        *(["--queue"] if queue else []),
+        *(["--force"] if force and event.task_type != "custom" else []),
+        *first,
+        *(["--agent-teams"] if event.agent_teams else []),
+        *(word for name, value in chosen.items() if value for word in (name, value)),
+        *(["--priority", str(event.priority)] if event.priority else []),
+        *([] if event.automatic else ["--manual"]),
+    ]
+    if event.task_type == "custom":
+        return _with_text("custom", [], event.instruction or "", options)
+    names = [*([event.story] if event.numbers is None else []), *event.then]
+    if event.described is None:
+        return command("start", *names, *options)
+    text, title = event.described.text, event.described.title
+    named_ = [] if title == title_of(text) else ["--title", title]
+    return _with_text("start", names, text, [*options, *named_])
+
+
+def _with_text(verb: str, names: list[str], text: str, options: list[str]) -> str:
+    """Return a command with a text, which may begin as an option does."""
+    word = typed(text)
+    if word.startswith("-"):
+        return command(verb, *names, *options, "--", word)
+    return command(verb, *names, word, *options)
+
+
+def typed(text: str) -> str:
+    """Return a text as a word of a command, where that can be typed again; else `TEXT`."""
+    return text if len(text) <= MOST_TYPED and text.isprintable() and reads_as_text(text) else "TEXT"
 
 
 def missing_texts(situation: Situation, event: Started, first: str) -> tuple[str, ...]:

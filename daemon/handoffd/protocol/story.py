@@ -32,6 +32,14 @@ def is_story_id(text: str) -> bool:
     return bool(_STORY_ID.fullmatch(text)) and ".." not in text and text not in RESERVED_IDS
 
 
+def reads_as_text(word: str) -> bool:
+    """Tell whether a word is what a story shall bring: white space is in it, or a letter that no id may have.
+
+    Chinese and Japanese are written without blanks.
+    """
+    return any(sign.isspace() or (sign.isalpha() and not sign.isascii()) for sign in word)
+
+
 def check_story_id(text: str, *, hint: str = "handoffd start US-001") -> str:
     """Return `text`, which is a story id; raises Refused (INVALID_STORY). `hint` is the asker's command."""
     if is_story_id(text):

@@ -150,7 +150,7 @@ def story_in(file: str, content: str) -> WrittenStory:
 
     Front matter that says anything but `KEYS` is a part of the text. Raises Refused and InvalidFile.
     """
-    issue = _json_of(content)
+    issue = _json_of(file, content)
     if isinstance(issue, list):
         hint = "handoffd backlog import FILE"
         raise Refused("this is a list of issues, and a start takes one", code=INVALID_TEXT, hint=hint)
@@ -163,7 +163,11 @@ def stories_in(file: str, content: str, *, name: str | None = None) -> Iterator[
     With a `name`, Markdown is one story, called so unless it has a heading. Without one, each heading of the
     second level begins a story, unless the file has front matter.
     """
-    found = _json_of(content)
+    try:
+        found = _json_of(file, content)
+    except InvalidFile as invalid:
+        yield from invalid.problems
+        return
     if found is not None:
         issues = found if isinstance(found, list) else [found]
         yield from (_listed(file, f"{place}", one) for place, one in enumerate(issues))
@@ -186,25 +190,48 @@ def _listed(file: str, key: str, issue: Any) -> WrittenStory | Problem:
         return Problem(file=file, key=key, message=refused.message)
 
 
-def _json_of(content: str) -> Any:
-    """Return the issue or the issues that a text is; None for any other text."""
-    text = content.removeprefix("\ufeff").strip()
-    if not text.startswith(("{", "[")):
+PIPED: Final = "standard input"
+"""In place of a file's name."""
+_AS_JSON: Final = re.compile(r"\s*(?:\{\s*(?:\"|\Z)|\[\s*(?:\{|\Z))")
+"""How an object begins, or a list of some: not as a text that begins with a link or an unticked box."""
+_OF_GH: Final = "gh issue view N --json number,title,body,url"
+
+
+def _json_of(file: str, content: str) -> Any:
+    """Return the issue or the issues that a text is; None for any other text.
+
+    Raises InvalidFile for broken JSON: a pipe that was cut off is not a story.
+    """
+    text = content.removeprefix("\ufeff").rstrip()
+    meant = file.lower().endswith(".json") and bool(text)
+    if not meant and not text.lstrip().startswith(("{", "[")):
         return None
+    why, line = "it is neither an object nor a list of objects", 1
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except json.JSONDecodeError as error:
+        line, why = error.lineno, f"column {error.colno}: {error.msg}"
+        meant = meant or _AS_JSON.match(text) is not None
+    except RecursionError:
+        why = "it is nested too deeply"
+        meant = meant or _AS_JSON.match(text) is not None
+    else:
+        if isinstance(found, dict) or (
+            isinstance(found, list) and all(isinstance(one, dict) for one in found)
+        ):
+            return found
+    if not meant:
         return None
-    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
-        return found
-    return found if isinstance(found, dict) else None
+    message = f"this should be JSON of issues, and is broken: {why}"
+    again = f"{_OF_GH} | handoffd start PROJECT -" if file == PIPED else None
+    raise InvalidFile((Problem(file=file, line=line, message=message),), hint=again)
 
 
 def _issue(issue: Any) -> WrittenStory:
     """Return the story that an issue is, as `gh issue view --json number,title,body,url` prints it."""
     title, body = issue.get("title"), issue.get("body")
     if not isinstance(title, str) or not title.strip() or not isinstance(body, str | None):
-        raise _invalid("as JSON it needs a title and a body: gh issue view N --json number,title,body,url")
+        raise _invalid(f"as JSON it needs a title and a body: {_OF_GH}")
     url, number = issue.get("url"), issue.get("number")
     address = url if isinstance(url, str) and url.strip() else None
     source = address or (f"issue #{number}" if isinstance(number, int) else None)

@@ -199,8 +199,10 @@ def test_a_refused_start_advises_the_one_that_is_taken(ledger: Ledger, event: St
 
 
 def test_a_custom_task_waits_for_what_runs() -> None:
-    """The person types its text again."""
+    """The command has its text, unless that is too long for one."""
     play = Playbook(dispatched("impl")).given(Started(story="C-1", task_type="custom", instruction="Fix it."))
+    assert "handoffd custom {project} 'Fix it.' --queue" == play.decision.result.next_command
+    play.given(Started(story="C-1", task_type="custom", instruction="Fix\nit."))
     assert "handoffd custom {project} TEXT --queue" == play.decision.result.next_command
 
 

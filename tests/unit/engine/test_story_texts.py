@@ -94,6 +94,12 @@ def test_a_refused_start_keeps_no_text_and_can_be_typed_again() -> None:
     assert "handoffd start {project} 'Gift cards' --queue" == refusal(play).next_command
     given(play, Started(story="", described=DARK, numbers=()))
     assert "handoffd start {project} TEXT --queue" == refusal(play).next_command
+    given(play, Started(story="", described=StoryText(title="Hi", text="--help me"), numbers=()))
+    assert "handoffd start {project} --queue --title Hi -- '--help me'" == refusal(play).next_command
+    given(
+        play, Started(story="", described=StoryText(title="故事", text="故事"), numbers=(), automatic=False)
+    )
+    assert "handoffd start {project} '故事' --queue --manual" == refusal(play).next_command
     play.given(Started(story="US-7", described=CARDS))
     assert "handoffd start {project} US-7 'Gift cards' --queue" == refusal(play).next_command
     assert {} == texts(play)
@@ -263,7 +269,7 @@ def words(*names: str, **more: Any) -> Started:
 def test_a_text_whose_quotes_were_forgotten_is_refused(names: str, track: Any) -> None:
     """At any level, before the bootstrap, too; by force they are ids."""
     play = Playbook(track).refused(words(*names.split(), bootstrapped=False, automatic=False), "UNQUOTED")
-    assert "handoffd start {project} TEXT" == refusal(play).next_command
+    assert "handoffd start {project} TEXT --manual" == refusal(play).next_command
     assert f"a text needs quotes; if they are ids: handoffd start {{project}} {names} --force" in (
         refusal(play).message
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.errors import Problem, Refused
+from handoffd.errors import InvalidFile, Problem, Refused
 from handoffd.protocol.prompt import quoted
 from handoffd.protocol.story_text import (
     INVALID_TEXT,
@@ -142,7 +142,46 @@ def test_a_list_of_issues_is_not_one_story() -> None:
     assert "handoffd backlog import FILE" == told.hint
 
 
-@pytest.mark.parametrize("text", ["{ not json", "[x] tick this", '["a", 1]', "{" * 2000])
+@pytest.mark.parametrize(
+    ("file", "text", "where"),
+    [
+        (
+            "standard input",
+            '{"number":1\n',
+            "standard input:1: this should be JSON of issues, and is broken: column 12",
+        ),
+        (
+            "br.md",
+            '[\n{"number": 1},\n{"tit',
+            "br.md:3: this should be JSON of issues, and is broken: column 2",
+        ),
+        ("standard input", "{", "standard input:1: this should be JSON of issues, and is broken: column 2"),
+        ("br.json", "Dark mode", "br.json:1: this should be JSON of issues, and is broken: column 1"),
+        ("BR.JSON", '["a", 1]', "BR.JSON:1: this should be JSON of issues, and is broken: it is neither"),
+        (
+            "x",
+            '{"a":' * 100_000,
+            "x:1: this should be JSON of issues, and is broken: it is nested too deeply",
+        ),
+    ],
+)
+def test_broken_json_is_no_story(file: str, text: str, where: str) -> None:
+    """Agents would be paid for a pipe that was cut off."""
+    with pytest.raises(InvalidFile) as caught:
+        story_in(file, text)
+    (problem,) = stories_in(file, text)
+    assert str(caught.value).startswith(where)
+    assert str(problem) == str(caught.value)
+    assert (file == "standard input") == (caught.value.hint is not None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ not json", "[x] tick this", "[ ] tick this", "[link](https://x.org) is dead", '["a", 1]',
+        "{" * 2000, "{{ name }} is not replaced", "[[wiki]] links", "{a: 1} is YAML",
+    ],
+)  # fmt: skip
 def test_a_text_that_only_begins_like_json_is_a_text(text: str) -> None:
     """People write lists and templates."""
     assert text == story_in("-", text).described.text

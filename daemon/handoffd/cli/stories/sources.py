@@ -21,13 +21,14 @@ from handoffd.errors import (
     StoreError,
     with_remedy,
 )
-from handoffd.protocol.story_text import INVALID_TEXT, WrittenStory, decoded, stories_in
+from handoffd.protocol.story_text import INVALID_TEXT, PIPED, WrittenStory, decoded, stories_in
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of one file. A list of issues is longer than a text may be."""
 
 STDIN: Final = "-"
 
+_HELP: Final = "handoffd backlog import --help"
 _ENDINGS: Final = (".md", ".markdown")
 
 _CUT: Final = "~~~~ handoffd: from this line on, nothing belongs to the text ~~~~"
@@ -57,7 +58,7 @@ def read_text(name: str) -> str:
         except OSError as error:
             raise StoreError(f"{name} cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:
-        shown = "standard input" if name == STDIN else name
+        shown = PIPED if name == STDIN else name
         raise Refused(f"{shown} is larger than {MOST_BYTES // 1024 // 1024} MiB", code=INVALID_TEXT)
     return decoded(content)
 
@@ -77,15 +78,16 @@ def found_in(name: str) -> list[WrittenStory]:
     problems += _twice(stories)
     if problems:
         fix = with_remedy(InvalidFile(tuple(problems)), os.getcwd()).hint
-        raise InvalidFile(tuple(problems), hint=f"{fix}  # then import again; nothing was added")
+        again = f"{fix}  # then import again; nothing was added" if name != STDIN else _HELP
+        raise InvalidFile(tuple(problems), hint=again)
     if not stories:
-        raise NotFound(f"there is no story in {name}", hint="handoffd backlog import --help")
+        raise NotFound(f"there is no story in {name}", hint=_HELP)
     return [story for _, story in stories]
 
 
 def _all_in(name: str) -> Iterator[tuple[str, WrittenStory | Problem]]:
     if name == STDIN or not os.path.isdir(name):
-        shown = "standard input" if name == STDIN else name
+        shown = PIPED if name == STDIN else name
         yield from ((shown, one) for one in stories_in(shown, read_text(name)))
         return
     paths = sorted(path for path in Path(name).iterdir() if path.suffix.lower() in _ENDINGS)
@@ -114,14 +116,33 @@ def _twice(stories: list[tuple[str, WrittenStory]]) -> Iterator[Problem]:
 
 # --- the editor -----------------------------------------------------------------------------------------
 class Draft:
-    """A text in the user's editor. The file is kept until `discard`: a refusal must not lose the text."""
+    """A text that no file of the user's has, and which a refusal must not lose."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, text: str, *, lost: bool) -> None:
+        self._text = text
+        self._path: Path | None = None
+        self.lost = lost
+        """Whether an error loses it: what was typed as a word can be typed again."""
+
+    @property
+    def path(self) -> Path:
+        """The file, which is made when it is asked for, and stays until `discard`."""
+        if self._path is None:
+            handle, name = tempfile.mkstemp(prefix="handoffd-story-", suffix=".md")
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(self._text)
+            self._path = Path(name)
+        return self._path
+
+    @property
+    def written(self) -> bool:
+        """Whether there is a file."""
+        return self._path is not None
 
     def discard(self) -> None:
-        """Remove the file."""
-        self.path.unlink(missing_ok=True)
+        """Remove the file, if there is one."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 def edited(story: str | None, text: str, environ: Mapping[str, str]) -> tuple[str, Draft]:
@@ -129,13 +150,9 @@ def edited(story: str | None, text: str, environ: Mapping[str, str]) -> tuple[st
 
     Raises Refused (NOTHING_WRITTEN) for an empty or unchanged text, and StoreError if the editor fails.
     """
-    handle, name = tempfile.mkstemp(prefix="handoffd-story-", suffix=".md")
-    begun = f"{text}\n{_EXPLAINED.format(story=story or 'the story')}"
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(begun)
-    draft = Draft(Path(name))
+    draft = Draft(f"{text}\n{_EXPLAINED.format(story=story or 'the story')}", lost=True)
     with keeping(draft):
-        _run_editor([*split(environ.get("VISUAL") or environ.get("EDITOR") or "vi"), name])
+        _run_editor([*split(environ.get("VISUAL") or environ.get("EDITOR") or "vi"), str(draft.path)])
         written = decoded(draft.path.read_bytes()).partition(_CUT)[0].strip()
     if not written or written == text.strip():
         draft.discard()
@@ -160,7 +177,7 @@ def keeping(draft: Draft | None) -> Iterator[None]:
     try:
         yield
     except HandoffdError as error:
-        if draft is not None:
+        if draft is not None and draft.lost:
             error.message += f"; {kept(draft)}"
         raise
 

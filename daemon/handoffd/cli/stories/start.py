@@ -1,7 +1,8 @@
 """`handoffd start`: a story by its id, or by what it shall bring.
 
-A word with white space in it is a text; every other word is an id, or the project. The text can also come
-from a file, standard input or the editor, and an issue as JSON is one, too.
+A word with white space in it, or with letters that no id may have, is a text; every other word is an id, or
+the project. The text can also come from a file, standard input or the editor, and an issue as JSON is one,
+too.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from handoffd.api.verbs import VERBS, Parameter
 from handoffd.cli.asking import is_numbered, json_option
 from handoffd.cli.stories.sources import STDIN, Draft, edited, keeping, kept, read_text
 from handoffd.cli.verbs import complete_words, give_verb, names_project, option_of, say
+from handoffd.engine.story_texts import typed
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, ask
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
-from handoffd.protocol.story_text import WrittenStory, story_in
+from handoffd.protocol.story import reads_as_text
+from handoffd.protocol.story_text import PIPED, WrittenStory, story_in
 
 _SPEC: Final = VERBS["start"]
 _WORDS: Final = frozenset({"story", "then", "text", "source", "described"})
@@ -52,10 +55,11 @@ def meant(words: tuple[str, ...], is_project: Callable[[str], bool], *, describe
 
     The first of several names is the project, unless it looks like an id and no project has that name.
     """
+    count = len(words) + described
     texts = tuple(
         word
         for place, word in enumerate(words)
-        if word == STDIN or (_is_text(word) and (place or len(words) == 1 or not _is_place(word, is_project)))
+        if word == STDIN or (reads_as_text(word) and (place or not _is_place(word, is_project, count)))
     )
     names = [word for word in words if word not in texts]
     spare = bool(names) and (len(names) > 1 or bool(texts) or described)
@@ -64,12 +68,13 @@ def meant(words: tuple[str, ...], is_project: Callable[[str], bool], *, describe
     return StartWords(project=project, stories=tuple(names), texts=texts)
 
 
-def _is_text(word: str) -> bool:
-    return any(map(str.isspace, word))
+def _is_place(word: str, is_project: Callable[[str], bool], count: int) -> bool:
+    """Return whether the first of `count` words is a project, though it reads as a text.
 
-
-def _is_place(word: str, is_project: Callable[[str], bool]) -> bool:
-    """Return whether a first word with white space in it is a project all the same."""
+    Alone, it is one only where it can hardly be a text.
+    """
+    if count == 1:
+        return not any(map(str.isspace, word)) and is_project(word)
     return word.startswith(("/", "./", "../", "~")) or os.path.isdir(word) or is_project(word)
 
 
@@ -102,7 +107,9 @@ def _start(
     said = meant(words, lambda word: names_project(place, word), described=described)
     sources = [*said.texts, *([file] if file is not None else [])]
     if len(sources) > 1:
-        raise click.UsageError("one text at a time; `handoffd backlog import` takes several stories")
+        raise click.UsageError(
+            "one text at a time, in quotes; `handoffd backlog import` takes several stories"
+        )
     stories = (*([story] if story is not None else []), *said.stories)
     begun = _text_so_far(place, said.project, stories) if edit and not sources else ""
     draft, written = _written(stories, file, said.texts, begun if edit else None)
@@ -115,8 +122,11 @@ def _start(
         answer = _given(place, said.project, given, alone, draft)
     if answer.json.get("code") == "UNQUOTED":
         _lead_on(answer.json, quote(" ".join(stories)))
-    if written is not None:
-        _lead_on(answer.json, f"--file {quote(file)}" if file is not None else " ".join(said.texts))
+    elif answer.json["type"] == "error":
+        if written is not None and typed(written.described.text) == "TEXT":
+            _lead_on(answer.json, f"--file {quote(str(draft.path) if draft is not None else file or '')}")
+    elif written is not None and not answer.json.get("next_command"):
+        answer.json["next_command"] = command_for(answer.json["project"], "status", "--watch")
     say(answer, as_json)
 
 
@@ -135,26 +145,25 @@ def _advising_quotes(said: StartWords) -> Iterator[None]:
 
 
 def _lead_on(answer: Json, source: str) -> None:
-    """Complete the next command: after a refusal with the text, or the source of one too long to repeat."""
-    following = answer.get("next_command")
-    if answer["type"] == "accepted" and not following:
-        answer["next_command"] = command_for(answer["project"], "status", "--watch")
-    elif answer["type"] == "error" and following and source.startswith(("-", "'")):
-        answer["next_command"] = following.replace(" TEXT", f" {source}")
+    """Complete the next command after a refusal: with the text, or the file that has it."""
+    if answer.get("next_command"):
+        answer["next_command"] = answer["next_command"].replace(" TEXT", f" {source}", 1)
 
 
 def _written(
     stories: tuple[str, ...], file: str | None, texts: tuple[str, ...], begun: str | None
 ) -> tuple[Draft | None, WrittenStory | None]:
-    """Return the text that is given, and the draft that it was written in.
+    """Return the text that is given, and the draft that keeps it where no file of the user's does.
 
     `begun` is the text that the editor begins with where none is given; None: there is no editor.
     """
     name = file if file is not None else STDIN if STDIN in texts else None
     text = read_text(name) if name is not None else texts[0] if texts else None
+    shown = PIPED if name == STDIN else name or "TEXT"
     if begun is None:
-        return None, None if text is None else story_in(name or "TEXT", text)
-    begun = begun if text is None else story_in(name or "TEXT", text).described.text
+        kept_in = None if text is None or file is not None else Draft(text, lost=name is not None)
+        return kept_in, None if text is None else story_in(shown, text)
+    begun = begun if text is None else story_in(shown, text).described.text
     whole, draft = edited(stories[0] if stories else None, begun, os.environ)
     with keeping(draft):
         return draft, story_in(str(draft.path), whole)
@@ -198,12 +207,15 @@ def _at_terminal() -> bool:
 def _given(
     place: Place, project: str | None, given: dict[str, Any], alone: str | None, draft: Draft | None
 ) -> Answer:
-    """Give the verb; after a refusal, say where the text of the editor is."""
+    """Give the verb; after a refusal, say where the text is that no file of the user's has."""
     with keeping(draft):
         answer = _answer(place, place.project(project), given, alone)
-    if draft is not None and answer.json["type"] == "error":
+    if draft is None:
+        return answer
+    refused = answer.json["type"] == "error"
+    if refused and (draft.written or typed(given["text"]) == "TEXT"):
         answer.json["message"] += f"; {kept(draft)}"
-    elif draft is not None:
+    else:
         draft.discard()
     return answer
 

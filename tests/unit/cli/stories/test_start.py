@@ -25,7 +25,7 @@ from handoffd.cli.stories.start import StartWords, meant
 from handoffd.engine.decision import Accepted, Refusal
 from handoffd.engine.events import Started
 
-PROJECTS = {"shop", "my shop", "SHOP-1"}
+PROJECTS = {"shop", "my shop", "SHOP-1", "商店"}
 
 
 # --- what the words mean --------------------------------------------------------------------------------
@@ -52,6 +52,12 @@ PROJECTS = {"shop", "my shop", "SHOP-1"}
         ("'my shop'", None, "", "my shop"),
         ("'/health is slow'", None, "", "/health is slow"),
         ("'Add\ta toggle' US-9", None, "US-9", "Add\ta toggle"),
+        ("加入深色模式", None, "", "加入深色模式"),
+        (". 故事", ".", "", "故事"),
+        ("商店 US-1", "商店", "US-1", ""),
+        ("商店 ダークモード", "商店", "", "ダークモード"),
+        ("商店", None, "商店", ""),
+        ("dark_mode", None, "dark_mode", ""),
     ],
 )
 def test_a_word_with_white_space_is_a_text_and_others_are_ids_or_the_project(
@@ -214,6 +220,27 @@ def test_a_file_that_is_no_text_is_one_clear_error(
     assert [] == control.supervision.given
 
 
+@pytest.mark.parametrize(
+    ("words", "text"), [("-", "Dark mode\n\nAt night.\n"), ("'Dark mode\n\nAt night.'", "")]
+)
+def test_a_refusal_keeps_a_text_that_no_command_repeats(
+    control: Controlled, tmp_path: Path, words: str, text: str
+) -> None:
+    """In a file that the next command names. One that is repeated needs none."""
+    control.supervision.answer = Refusal(
+        code="STORY_IN_PROGRESS", message="US-1 runs", caller_instruction="x",
+        next_command="handoffd start {project} TEXT --queue --title Night",
+    )  # fmt: skip
+    env = {"TMPDIR": str(tmp_path)}
+    told = run(control, "start", "shop", *shlex.split(words), text=text, env=env)
+
+    (kept,) = tmp_path.glob("handoffd-story-*")
+    assert f"next: handoffd start /srv/shop --file {kept} --queue --title Night\n" in told.err
+    assert "Dark mode\n\nAt night." == kept.read_text().strip()
+    run(control, "start", "shop", "-", text="Dark mode", env=env)
+    assert [kept] == [*tmp_path.glob("handoffd-story-*")]
+
+
 def test_a_refusal_names_the_file_again(control: Controlled, handoffd: Commands, here: Path) -> None:
     """Its text is too long for a command to repeat."""
     (here / "my story.md").write_text("Dark mode\n\nAt night.")
@@ -223,8 +250,6 @@ def test_a_refusal_names_the_file_again(control: Controlled, handoffd: Commands,
     )  # fmt: skip
     told = handoffd("start", "shop", "--file", "my story.md")
     assert "next: handoffd start /srv/shop --file 'my story.md' --queue\n" in told.err
-    told = handoffd("start", "shop", "Dark mode\n\nAt night.")
-    assert "next: handoffd start /srv/shop TEXT --queue\n" in told.err
 
 
 # --- standard input, and the editor ---------------------------------------------------------------------
