@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import re
 import signal
 import subprocess
 import sys
@@ -200,8 +200,8 @@ def test_a_story_begins_when_what_it_builds_on_is_landed(tmp_path: Path) -> None
         assert ["bdd", "impl"] == lines(Path(second["folder"]) / "US-001.txt")
 
 
-def test_a_story_that_was_aborted_and_is_started_again(tmp_path: Path) -> None:
-    """It goes on from its branch, as `start` warns; the named commands begin it anew, and keep that work."""
+def test_a_story_that_was_aborted_begins_anew_when_it_is_started_again(tmp_path: Path) -> None:
+    """On its old branch the new tests would not fail. The ref that the answer names has its work."""
     project = made(tmp_path)
     with running(tmp_path, settings_of(tmp_path, project)) as daemon:
         (tmp_path / "go").touch()
@@ -210,18 +210,39 @@ def test_a_story_that_was_aborted_and_is_started_again(tmp_path: Path) -> None:
         end = told(project, "rev-parse", "handoffd/US-001")
         daemon.verb("abort", project)
 
-        *_, warning = daemon.verb("start", project, story="US-001")["warnings"]
-        assert "US-001 goes on from handoffd/US-001, 1 commit of an earlier start" in warning
-        for command in warning.partition("begin anew: ")[2].split(" && "):
-            said = typed(daemon, *shlex.split(command)[1:])
-            assert 0 == said.code, said
+        answer = daemon.verb("start", project, story="US-001")
         daemon.wait_at(project, "review", "needs_human")
 
+        assert ["bdd"] == told(project, "show", "handoffd/US-001:US-001.txt").split()
         assert told(project, "rev-parse", "main") == told(project, "rev-parse", "handoffd/US-001~1")
-        kept = told(
-            project, "for-each-ref", "--format=%(objectname)", "--contains", end.strip(), "refs/handoffd"
-        )
-        assert kept.split()
+        *_, warning = answer["warnings"]
+        (kept,) = re.findall(r"refs/handoffd/US-001/discarded-\w+(?= keeps)", warning)
+        assert end == told(project, "rev-parse", kept)
+
+
+def test_a_story_that_was_aborted_can_go_on_with_what_it_did(tmp_path: Path) -> None:
+    """As `start --go-on` says. A start that is refused puts nothing away."""
+    project = made(tmp_path)
+    with running(tmp_path, settings_of(tmp_path, project)) as daemon:
+        (tmp_path / "go").touch()
+        release(tmp_path, "US-001", "bdd")
+        daemon.to_review(project)
+        end = told(project, "rev-parse", "handoffd/US-001")
+        daemon.verb("abort", project)
+        daemon.verb("start", project, story="US-002")
+        for go_on, option in ((False, ""), (True, " --go-on")):
+            refused = daemon.verb("start", project, story="US-001", go_on=go_on)
+            assert "STORY_IN_PROGRESS" == refused["code"]
+            assert f"handoffd start {project} US-001 --queue{option}" == refused["next_command"]
+        assert end == told(project, "rev-parse", "handoffd/US-001")
+
+        daemon.verb("abort", project)
+        daemon.wait_at(project, "bdd", "needs_human")
+        *_, warning = daemon.verb("start", project, story="US-001", go_on=True)["warnings"]
+        daemon.wait_at(project, "review", "needs_human")
+
+        assert "US-001 goes on from handoffd/US-001, 1 commit of an earlier start" in warning
+        assert end == told(project, "rev-parse", "handoffd/US-001~1")
 
 
 def test_a_set_up_that_fails_waits_for_a_person(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from handoffd.engine.views import (
     WorkspaceTrial,
     WorkspaceView,
 )
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.forecast.snapshot import FleetNow, ProjectNow
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
@@ -199,6 +199,7 @@ class MemorySupervision:
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
         self.where: Whereabouts | None = None
+        self.put_away: dict[str, str] = {}
         self.unknown = frozenset[str]()
         self.at_gate: dict[str, Any] = {}
         """In what the screen of a review differs from the usual one."""
@@ -392,6 +393,12 @@ class MemorySupervision:
         """Return that it is landed."""
         story = request.story or "US-001"
         return LandedView(story=story, onto=request.onto or "main", commit="c2" * 20, files=3)
+
+    async def begin_anew(
+        self, project: str, stories: Collection[str], start: Callable[[], Awaitable[Json]]
+    ) -> tuple[Json, Mapping[str, str]]:
+        """Give the start, and return what was put there of its stories."""
+        return await start(), {story: self.put_away[story] for story in stories if story in self.put_away}
 
     async def discard(self, project: str, story: str, by: str) -> str:
         """Return the ref that keeps it."""

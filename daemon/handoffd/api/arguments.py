@@ -63,7 +63,7 @@ def _custom(given: Arguments) -> Arguments:
     }  # fmt: skip
 
 
-_OF_TEXT: Final = frozenset({"text", "title", "source", "described", "manual"})
+_OF_TEXT: Final = frozenset({"text", "title", "source", "described", "manual", "go_on"})
 
 _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
     "start": _start, "custom": _custom,

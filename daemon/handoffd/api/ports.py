@@ -6,7 +6,7 @@ same roster without its loops.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -31,7 +31,7 @@ from handoffd.engine.views import (
     WorkspaceTrial,
     WorkspaceView,
 )
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, Json
 from handoffd.forecast.snapshot import FleetNow
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.rules import Commands, Gates
@@ -127,6 +127,14 @@ class Supervision(Protocol):
 
     async def land(self, project: str, request: LandingRequest, within_s: float | None) -> LandedView:
         """Land a story; after `within_s` seconds answer that it goes on. Raises HandoffdError."""
+
+    async def begin_anew(
+        self, project: str, stories: Collection[str], start: Callable[[], Awaitable[Json]]
+    ) -> tuple[Json, Mapping[str, str]]:
+        """Give a start; return its answer, and the refs that keep what aborted starts of its stories did.
+
+        A start that is refused changes nothing of these.
+        """
 
     async def discard(self, project: str, story: str, by: str) -> str:
         """Remove the clone and the branch of a story; return the ref that keeps them."""

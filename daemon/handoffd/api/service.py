@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -52,6 +53,7 @@ from handoffd.api.outcomes import (
     TRIAL_S,
     added_many,
     applied,
+    begun_anew,
     discarded,
     landed,
     post_checked,
@@ -254,7 +256,8 @@ class Service(Reads, Inspecting):
         if verb == "custom" and given["label"] is None:
             given["label"] = f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
         if verb in {"start", "custom"}:
-            return await self._start(await self._ready(project), event_of(spec, given, caller.by), caller)
+            event, go_on = event_of(spec, given, caller.by), given.get("go_on", True)
+            return await self._start(await self._ready(project), event, caller, go_on=go_on)
         root, event = self._supervision.find(project), event_of(spec, given, caller.by)
         return await self._give(root, event, caller.request, meant_by(spec, given))
 
@@ -300,8 +303,11 @@ class Service(Reads, Inspecting):
             message = f"{rule}: the request came from a process of an executor"
             raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
-    async def _start(self, root: str, started: Verb, caller: Caller) -> Json:
-        """Give a start; the project's files say whether they describe its stories."""
+    async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
+        """Give a start; the project's files say whether they describe its stories.
+
+        What an aborted start of one did is put away, unless it shall `go_on`.
+        """
         assert isinstance(started, Started)
         wanted = tuple(story for story in (started.story, *started.then) if story)
         bootstrapped, found = await to_thread.run_sync(_facts, root, wanted)
@@ -309,9 +315,13 @@ class Service(Reads, Inspecting):
             started, bootstrapped=bootstrapped, undescribed=found.undescribed,
             numbers=None if started.story else found.numbers,
         )  # fmt: skip
-        earlier = [one for story in wanted if (one := await self._goes_on(root, story)) is not None]
-        answer = await self._give(root, event, caller.request)
-        return {**answer, "warnings": [*answer["warnings"], *earlier]} if "warnings" in answer else answer
+        earlier = {story: one for story in wanted if (one := await self._goes_on(root, story)) is not None}
+        give = partial(self._give, root, event, caller.request)
+        answer, kept = await self._supervision.begin_anew(root, () if go_on else wanted, give)
+        if "warnings" not in answer:
+            return _going_on(answer) if go_on else answer
+        earlier |= {story: begun_anew(story, ref, root) for story, ref in kept.items()}
+        return {**answer, "warnings": [*answer["warnings"], *earlier.values()]}
 
     async def _goes_on(self, root: str, story: str) -> str | None:
         """Return that a story goes on from what an earlier start of it left, and how it begins anew."""
@@ -573,3 +583,11 @@ class Service(Reads, Inspecting):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
+
+
+def _going_on(refused: Json) -> Json:
+    """Return a refusal whose next command keeps what was asked for of an aborted start."""
+    following = refused.get("next_command") or ""
+    if not following.startswith("handoffd start ") or " -- " in following:
+        return refused
+    return {**refused, "next_command": f"{following} --go-on"}

@@ -168,6 +168,11 @@ _SPECS: Final = (
                 forces=True,
                 help="replace the story in flight, repeat a finished one, start an undescribed one",
             ),
+            Parameter(
+                name="go_on",
+                type="flag",
+                help="go on from the branch of an aborted start of the story, instead of beginning anew",
+            ),
             Parameter(name="described", type="flag", help="refuse a story that nothing describes"),
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
             _PRIORITY,

@@ -7,7 +7,7 @@ a project at rest; without a daemon the same objects carry out a single verb.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 
 import anyio
@@ -37,7 +37,7 @@ from handoffd.engine.views import (
     WorkspaceView,
 )
 from handoffd.engine.wording import command_for, repair_command
-from handoffd.errors import Refused, StoreError, remedies
+from handoffd.errors import Json, Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO, is_own, names_in
 from handoffd.files.state_file import MAIN
 from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
@@ -52,6 +52,7 @@ from handoffd.project.landing import finish_landings
 from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
+from handoffd.project.stories import Restarts
 from handoffd.project.trial import Trials, placed
 from handoffd.protocol.rules import Commands, Gates
 from handoffd.track.executor_choice import SIGNS, installed_names, quota_of, shared_sign, worked
@@ -337,6 +338,14 @@ class Roster:
         """Land a story; who asks again while that goes on waits for the same landing."""
         with remedies(project), self._register.guest(project):
             return await (await self._workable(project)).landings.land(request, within_s)
+
+    async def begin_anew(
+        self, project: str, stories: Collection[str], start: Callable[[], Awaitable[Json]]
+    ) -> tuple[Json, Mapping[str, str]]:
+        """Give a start; return its answer, and the refs that keep what aborted starts of its stories did."""
+        with remedies(project), self._register.guest(project):
+            found = await self._loops.awake(project)
+            return await Restarts(found, found.landings, self._services).begun(stories, start)
 
     async def discard(self, project: str, story: str, by: str) -> str:
         """Remove the clone and the branch of a story; return the ref that keeps them."""

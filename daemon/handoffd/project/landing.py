@@ -168,11 +168,12 @@ class Landings:
             hint = command_for(self.project.root, "abort", "--story", story)
             raise Refused(f"{story} is not over", code="STORY_IN_PROGRESS", hint=hint)
         with self.project.track_of(story).place.taken(story):  # who starts it meanwhile gets a new one
-            kept = await self._asked(partial(self._thrown_away, story))
+            kept = await self._asked(partial(self.thrown_away, story))
         await self.project.track_of(story).give(Discarded(story=story, kept=kept, notes_ref=True, by=by))
         return kept
 
-    def _thrown_away(self, story: str) -> str:
+    def thrown_away(self, story: str) -> str:
+        """Remove the clone and the branch of a story, and return the ref that keeps what it did; blocks."""
         root, clone = self.project.root, self._clones.of(story)
         project = repository_at(root)
         where = Workspace(folder=root, branch=branch_of(project, story)) if clone is None else clone.workspace

@@ -6,11 +6,13 @@ Nothing here waits for a track that waits for another one: it is the project's l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from handoffd.engine.beside import Room, Standing, all_wait, next_beside, standing_of
@@ -41,15 +43,23 @@ from handoffd.engine.events import (
     Undone,
     Verb,
 )
-from handoffd.engine.track import Queued, Track, granted_to_project, is_beside, own_story, text_of
+from handoffd.engine.track import Queued, Track, Workspace, granted_to_project, is_beside, own_story, text_of
 from handoffd.engine.wording import command_for, first_few
-from handoffd.errors import Refused
+from handoffd.errors import Json, Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.state_file import MAIN
+from handoffd.git.branches import HEADS, StoryBranch, branch_of
+from handoffd.git.clones import Clones
+from handoffd.git.landing import LIMIT_S
+from handoffd.git.repository import repository_at
+from handoffd.project.landing import Landings, Yard, stories_at_work
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.story import same_story
+from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 from handoffd.track.track import TrackSupervisor
+
+log = structlog.get_logger(__name__)
 
 _OF_ONE_STORY = (
     Approved | Undone | Rejected | Retried | Skipped | Aborted | Noted | ExecutorChosen | RolledBack
@@ -321,3 +331,85 @@ def _is_in_flight(track: Track) -> bool:
 def _to_show(results: Sequence[Result]) -> Result:
     """Return the first result that is not a refusal, else the first."""
     return next((result for result in results if not isinstance(result, Refusal)), results[0])
+
+
+# --- stories that are started again -------------------------------------------------------------------
+class Restarts:
+    """The start of a story that was aborted: it begins anew, and a ref keeps what it did before.
+
+    On its old branch the tests are there already: its first steps would be paid again, and none of its tests
+    would fail at first.
+    """
+
+    def __init__(self, project: Yard, landings: Landings, services: Services) -> None:
+        self._project = project
+        self._landings = landings
+        self._services = services
+        self._clones = Clones(project.root, services.settings.state_dir, services.environment)
+        self._reach = Reach(project.root, services.asking)
+
+    async def begun(
+        self, stories: Iterable[str], start: Callable[[], Awaitable[Json]]
+    ) -> tuple[Json, dict[str, str]]:
+        """Give a start, and return its answer with the refs that keep what was aborted, by story.
+
+        Nothing is put there for a start that is refused, and no attempt begins before. What git cannot put
+        there stays where it is.
+        """
+        left = [story for story in self._aborted(stories) if await self._has_left(story)]
+        with ExitStack() as held:
+            for story in left:
+                held.enter_context(self._project.track_of(story).place.taken(story))
+            answer = await start()
+            refused = answer["type"] == "error" or self._landings.goes_on
+            kept = {} if refused else await self._kept_of(left)
+        for track in tuple(self._project.tracks.values()):
+            track.wake()
+        return answer, kept
+
+    async def _has_left(self, story: str) -> bool:
+        try:
+            return await self._reach.asked(partial(self._left_by, story), LIMIT_S) is not None
+        except StoreError:  # no repository, for one
+            return False
+
+    async def _kept_of(self, stories: Iterable[str]) -> dict[str, str]:
+        """Put away what stories have left, and return the refs by story, where there was anything."""
+        kept: dict[str, str] = {}
+        for story in stories:
+            try:
+                ref = await self._reach.asked(partial(self._put_away, story), LIMIT_S + 10)
+            except (Refused, StoreError) as error:
+                log.warning("not begun anew", project=self._project.root, story=story, why=error.message)
+            else:
+                kept |= {} if ref is None else {story: ref}
+        return kept
+
+    def _aborted(self, stories: Iterable[str]) -> list[str]:
+        """Return the stories that are neither at work nor done, nor wait in the backlog."""
+        tracks = [one.track for one in self._project.tracks.values()]
+        known = {*self._project.stories_done()}.union(*map(stories_at_work, tracks))
+        known |= {entry.story for track in tracks for entry in track.ledger.backlog}
+        known |= {one.state.story for one in tracks if one.state is not None and not one.ledger.closed}
+        return [story for story in stories if story not in known]
+
+    def _left_by(self, story: str) -> Workspace | None:
+        """Return where a story has worked; None: it has left nothing."""
+        root, clone = self._project.root, self._clones.of(story)
+        if clone is not None:
+            return clone.workspace
+        project = repository_at(root)
+        branch = branch_of(project, story)
+        apart = self._project.files.settings.workspace.kind == "clone"  # else its files are a person's own
+        there = apart and project.value_of(f"{HEADS}{branch}")
+        return Workspace(folder=root, branch=branch) if there else None
+
+    def _put_away(self, story: str) -> str | None:
+        """Return the ref that keeps what a story has left; None: all of that has landed."""
+        where = self._left_by(story)
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        assert where is not None
+        left = StoryBranch(self._project.root, where, state_dir, environment)
+        if left.is_landed() and (where.kind != "clone" or left.unkept() is None):
+            return None
+        return self._landings.thrown_away(story)

@@ -181,6 +181,8 @@ class Services(Struct, kw_only=True):
     """How much clones take, where the settings limit that."""
     outlooks: dict[tuple[str, str], Outlook] = field(default_factory=dict)
     """What landing the stories would do that wait for a person to land them, by root and story."""
+    taken: set[tuple[str, str]] = field(default_factory=set)
+    """The stories whose clones are being removed, by root and story: no attempt begins in one."""
     secret_files: tuple[str, ...] = ()
     """The settings file, and the files that it names for secrets."""
     told_of_disks: set[int] = field(default_factory=set)

@@ -84,8 +84,6 @@ class TrackWorkspace:
         self._made_for: str | None = None
         """The story that a clone was made for just now; any other may be of an earlier start."""
         self._making_for: str | None = None
-        self._taken: str | None = None
-        """The story whose clone is being removed."""
         self._failed: HandoffdError | None = None
         """Why it could not be made, until the track learns it."""
         self.unlanded = False
@@ -129,7 +127,7 @@ class TrackWorkspace:
             self.unlanded = False
             return None
         story = _story_of(track)
-        if self._taken == story:
+        if (self._key.project, story) in self._services.taken:
             action = command_for(self._key.project, "workspaces")
             return Shortage(why=f"the clone of {story} is being removed", action=action)
         if self._making is not None and self._making_for != story:
@@ -177,11 +175,12 @@ class TrackWorkspace:
     @contextmanager
     def taken(self, story: str) -> Iterator[None]:
         """Have no attempt begin in the clone of a story, which is being removed."""
-        self._taken = story
+        one = self._key.project, story
+        self._services.taken.add(one)
         try:
             yield
         finally:
-            self._taken = None
+            self._services.taken.discard(one)
             self._worker.wake()
 
     def _give_up(self) -> None:

@@ -101,6 +101,23 @@ async def test_a_start_that_goes_on_from_an_earlier_one_says_so(
     assert [[told], []] == warned
 
 
+async def test_a_story_that_was_aborted_begins_anew_unless_it_shall_go_on(
+    supervision: MemorySupervision, service: Service
+) -> None:
+    """The warning names the ref that keeps its work, and not its branch."""
+    supervision.where = whereabouts("/srv/shop", commits=2)
+    supervision.put_away = {"US-001": "refs/handoffd/US-001/discarded-1"}
+
+    anew = await service.call("start", "shop", {"story": "US-001"}, EVE)
+    on = await service.call("start", "shop", {"story": "US-001", "go_on": True}, EVE)
+
+    back = "git -C /srv/shop branch handoffd/US-001 refs/handoffd/US-001/discarded-1"
+    kept = "refs/handoffd/US-001/discarded-1 keeps what its aborted start did"
+    assert [f"US-001 begins anew; {kept}; to have that back: {back}"] == anew["warnings"]
+    (told,) = on["warnings"]
+    assert "US-001 goes on from handoffd/US-001, 2 commits of an earlier start" in told
+
+
 async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:
     """A label is checked like a story's id: it becomes part of paths."""
     await service.call("custom", "shop", {"text": "tidy up"}, EVE)
