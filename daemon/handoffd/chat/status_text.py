@@ -12,7 +12,7 @@ from handoffd.protocol.story import same_story
 
 _FAILING_SHOWN = 3
 _OTHERS_SHOWN = 20
-_ADD = "handoffd add PROJECT"
+_INIT = "handoffd init PROJECT"
 _NOT_BROKEN: Final = frozenset({"ok", "not_initialized"})
 FILES: Final[Mapping[str, str]] = {
     "has_state": ".ai/STATE.json",
@@ -285,7 +285,7 @@ def projects(wording: Wording, views: Sequence[Json], others: Sequence[str] = ()
     if others:
         shown = wording.listed(list(others[:_OTHERS_SHOWN])) + ("…" if len(others) > _OTHERS_SHOWN else "")
         lines.append(wording.say("list.others", projects=shown))
-    return [*head, *lines] if views else [*head, *lines, wording.say("type.shell", command=_ADD)]
+    return [*head, *lines] if views else [*head, *lines, wording.say("type.shell", command=_INIT)]
 
 
 def at_gates(wording: Wording, views: Sequence[Json]) -> list[str]:

@@ -38,12 +38,10 @@ def projects(place: Place, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
+    from handoffd.cli.status_report import NO_PROJECT
+
     rows = [row for one in answer.json["projects"] for row in _rows(one)]
-    lines = (
-        table(("PROJECT", "LEVEL", "STORY", "STATUS", "ROOT"), rows)
-        if rows
-        else ["No project is supervised: handoffd add PROJECT"]
-    )
+    lines = table(("PROJECT", "LEVEL", "STORY", "STATUS", "ROOT"), rows) if rows else [NO_PROJECT]
     click.echo("\n".join(lines))
 
 

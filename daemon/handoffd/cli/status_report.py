@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     _Entry = tuple[Json, Json | None]
 
-_NO_PROJECT = "No project is supervised: handoffd add PROJECT"
+NO_PROJECT = "No project is supervised. In a project's folder: handoffd init"
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100
 """Most characters of a note below a line; `status PROJECT` shows all of it."""
@@ -84,7 +84,7 @@ def parts(
             below.append(notes)
     blocks: list[list[str]] = []
     if not rows:
-        head.append(_NO_PROJECT)
+        head.append(NO_PROJECT)
     else:
         first, *aligned = fitting(_HEAD, rows, (), width, text=("PROJECT", "STORY"))
         head.append(first)
@@ -380,7 +380,7 @@ def screen(status: Json, *, width: int, height: int | None) -> list[str]:
     if height is not None:
         foot = cut(foot, max(height // _MOST_FOOT, 1))
     if not status["projects"]:
-        return [_NO_PROJECT, *foot]
+        return [NO_PROJECT, *foot]
     groups: dict[int, list[_Entry]] = {group: [] for group in _TITLES}
     for project in status["projects"]:
         for group, track in _grouped(project, daemon=status["daemon"]):

@@ -395,7 +395,10 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
     if (landing := to_land(track)) is not None:
         return landing
     if state.story is None or state.step == DONE or ledger.closed:
-        return command("continue") if startable(ledger) else command("start", "STORY")
+        upcoming = startable(ledger)
+        if upcoming is not None and (state.story is not None or ledger.automatic or ledger.by_hand):
+            return command("continue")  # keeps the level, which the first start decides
+        return command("start", "STORY" if upcoming is None else upcoming.story)
     return _at_rest(track, state, rules)
 
 

@@ -193,7 +193,7 @@ def test_a_list_of_projects() -> None:
     assert ["2 projects:", "shop: no story is in flight", "b: US-005 is done ✓"] == projects(
         EN, [view(story=None, status="pending"), view(name="b", step="done", status="pass")]
     )
-    assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd add PROJECT"] == projects(ZH, [])
+    assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd init PROJECT"] == projects(ZH, [])
 
 
 def test_each_story_of_a_project_with_several_is_told() -> None:

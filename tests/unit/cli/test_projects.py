@@ -40,7 +40,7 @@ def test_projects_are_listed(control: Controlled, handoffd: Commands) -> None:
 
 def test_without_projects_it_is_one_sentence(handoffd: Commands) -> None:
     """Also without a daemon."""
-    assert ["No project is supervised: handoffd add PROJECT"] == handoffd("projects").lines
+    assert ["No project is supervised. In a project's folder: handoffd init"] == handoffd("projects").lines
 
 
 # --- scan -------------------------------------------------------------------------------------------

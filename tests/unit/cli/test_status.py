@@ -47,7 +47,7 @@ def test_without_a_daemon_status_leaves_no_trace(alone: Path, handoffd: Commands
 
     assert 0 == said.code
     assert [
-        "No project is supervised: handoffd add PROJECT",
+        "No project is supervised. In a project's folder: handoffd init",
         "",
         "No daemon runs: `handoffd run` goes on from here.",
     ] == said.lines

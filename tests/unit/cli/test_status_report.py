@@ -268,7 +268,7 @@ def test_what_agents_wrote_cannot_drive_the_terminal() -> None:
 
 def test_no_project_and_no_daemon_are_reported() -> None:
     """With the command that changes it."""
-    assert ["No project is supervised: handoffd add PROJECT"] == _lines()
+    assert ["No project is supervised. In a project's folder: handoffd init"] == _lines()
     assert "No daemon runs: `handoffd run` goes on from here." == _lines(daemon=False)[-1]
 
 

@@ -299,6 +299,8 @@ UNCLEAR = track_at("bdd", Status.NEEDS_HUMAN, reason=Reason.NEEDS_CLARIFICATION)
         (track_at("impl", ledger=Ledger(automatic=True, paused_by="mei")), "resume {project}"),
         (track_at("impl", ledger=Ledger()), "dispatch {project}"),
         (track_at("bootstrap", story=None, ledger=Ledger()), "start {project} STORY"),
+        (track_at("bootstrap", story=None, ledger=Ledger(backlog=NEXT)), "start {project} US-2"),
+        (track_at("bootstrap", story=None, ledger=Ledger(backlog=NEXT, by_hand=True)), "continue {project}"),
         (track_at("done", Status.PASS), "start {project} STORY"),
         (track_at("done", Status.PASS, ledger=Ledger(backlog=NEXT)), "continue {project}"),
         (track_at("done", Status.PASS, ledger=Ledger(backlog=BLOCKED)), "start {project} STORY"),

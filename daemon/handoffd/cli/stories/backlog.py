@@ -78,6 +78,8 @@ def _what_follows(answer: Json) -> list[str]:
             f"{upcoming} starts by itself: a schedule queued it.",
             f"Any other {how}, {said} ({plain(other)}).",
         ]
+    elif (answer["next_command"] or "").startswith("handoffd start ") and answer["stories"]:
+        lines = [f"The first story waits for `start`. A later one {how}, {said} ({plain(other)})."]
     else:
         lines = [f"The next story {how}, {said} ({plain(other)})."]
     if answer["paused_by"]:

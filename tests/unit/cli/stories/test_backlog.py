@@ -103,6 +103,12 @@ def test_what_follows_is_explained_with_the_command_that_changes_it() -> None:
         "The next story starts by itself, as chosen by `backlog auto` (handoffd backlog auto shop off)."
         == report(answer(one, auto_continue=True, chosen=True, next_by_itself=True))[-1]
     )
+    fresh = report(answer(one, next_command="handoffd start /srv/shop US-2"))
+    assert [
+        "The first story waits for `start`. A later one waits for `continue`, the default of the settings"
+        " (handoffd backlog auto shop on).",
+        "  next: handoffd start shop US-2",
+    ] == fresh[-2:]
     paused = report(answer(one, paused_by="mei"))
     assert "No story starts: the project was paused by mei." in paused
     assert no_daemon() == report(answer(daemon=False))[-1]
