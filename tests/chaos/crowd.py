@@ -204,7 +204,7 @@ def raided(base: Path, seed: str, kills: int) -> tuple[Toll, list[str]]:
             raid = Raid(crowd, zygote)
             try:
                 points = (*ALONE, *OF_STORIES, *OF_STORIES, *OF_CLONES)
-                raid.run(plans(chance, points=points), kills - toll.of_daemons)
+                raid.run(plans(chance, (1, 1, 2, 3), 2.0, points), kills - toll.of_daemons)
                 left = until_gone(crowd)
                 complaints += [*raid.faults, *broken(crowd), *map(str, replayed(crowd)), *left]
             finally:
