@@ -8,9 +8,12 @@ a project.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from anyio import to_thread
@@ -94,21 +97,24 @@ async def gate_of(
     runs = of_this_life(await journal.runs(project.root, _MOST_RUNS), track, key.track)
     attempts = await to_thread.run_sync(_attempts, runs, services.settings.runs_dir)
     kept = project.files.settings.snapshots
-    changes, unknown = await _changes(supervisor.snapshots, situation, kept=kept, since_last=since_last)
+    found, unknown = await _compared(supervisor.snapshots, situation, kept=kept, since_last=since_last)
     tests, unmeasured = await _tests(key, journal, situation, runs)
     if project.files.settings.test.command is None:
         unmeasured = (_UNMEASURED, *unmeasured)
     rejections = await _rejections(journal, key, runs)
     recorded = _recorded(key, situation, runs, attempts)
+    changed = [] if found is None else [_path(one) for one in found.files if one.status != "removed"]
+    changes = None if found is None else changes_of(found, situation, again=since_last and not unknown)
+    tests = replace(tests, files=_test_files(situation, changed))
     view = replace(recorded, rejections=rejections, changes=changes, tests=tests)
     unknown = (*unknown, *unmeasured)
     try:
-        look = partial(_open_points, view.folder, situation, changes)
-        unclear, boxes = await Reach(project.root, services.asking).asked(look)
+        look = partial(_open_points, view.folder, situation, changed)
+        unclear, boxes, unread = await Reach(project.root, services.asking).asked(look)
     except StoreError as error:
         return replace(view, unknown=(*unknown, error.message))
-    tests = replace(tests, files=_test_files(situation, changes))
-    return replace(view, tests=tests, unclear=unclear, unticked=boxes, unknown=unknown)
+    unknown = (*unknown, _UNREAD.format(unread)) if unread else unknown
+    return replace(view, unclear=unclear, unticked=boxes, unknown=unknown)
 
 
 def _waiting(project: Reviewed, story: str | None) -> TrackSupervisor:
@@ -213,15 +219,14 @@ def _answers(situation: Situation) -> tuple[GateAnswer, ...]:
 
 
 # --- the files ----------------------------------------------------------------------------------------
-async def _changes(
+async def _compared(
     snapshots: TrackSnapshots, situation: Situation, *, kept: bool, since_last: bool
-) -> tuple[Changes | None, tuple[str, ...]]:
+) -> tuple[Comparison | None, tuple[str, ...]]:
     """Return which files differ, and what is not known about them. `kept`: whether snapshots are made."""
     track = situation.track
     unseen: tuple[str, ...] = ()
     try:
         found = await snapshots.compared(track, since_decided=since_last)
-        again = since_last and found is not None
         if since_last and found is None:
             found = await snapshots.compared(track, since_decided=False)
             unseen = (_UNSEEN.format(situation.state.step),)
@@ -230,7 +235,7 @@ async def _changes(
     if found is None:
         why = "no snapshot was made" if kept else "`snapshots: false` is set"
         return None, (f"which files have changed is not known: {why}",)
-    return changes_of(found, situation, again=again), unseen
+    return found, unseen
 
 
 _UNSEEN: Final = "{} was never decided before, so all that the story has changed is shown"
@@ -255,11 +260,15 @@ def _out_of_scope_first(file: ChangedFile) -> tuple[bool, str]:
 
 
 def _changed_file(one: Difference, rules: RuleBook, story: str | None) -> ChangedFile:
-    path = one.path.decode("utf-8", "backslashreplace")
+    path = _path(one)
     outside = tuple(step for step in one.steps if not may_write(rules, step, story, path))
     return ChangedFile(
         path=_cut(path) or "", status=one.status, added=one.added, removed=one.removed, outside=outside
     )
+
+
+def _path(one: Difference) -> str:
+    return one.path.decode("utf-8", "backslashreplace")
 
 
 def may_write(rules: RuleBook, step: str, story: str | None, path: str) -> bool:
@@ -315,12 +324,10 @@ def claim_of(events: Iterable[Mapping[str, Any]], runs: Collection[str]) -> Test
     return None
 
 
-def _test_files(situation: Situation, changes: Changes | None) -> tuple[str, ...]:
-    rules = situation.rules
+def _test_files(situation: Situation, changed: Sequence[str]) -> tuple[str, ...]:
+    rules, story = situation.rules, situation.state.story
     red = [step for step, rule in rules.steps.items() if rule.tests == "red"]
-    files = changes.files if changes is not None else ()
-    story = situation.state.story
-    return tuple(one.path for one in files if any(may_write(rules, step, story, one.path) for step in red))
+    return _few([path for path in changed if any(may_write(rules, step, story, path) for step in red)])
 
 
 def _few(names: Sequence[str]) -> tuple[str, ...]:
@@ -399,24 +406,23 @@ def _weakest(attempts: Iterable[GateAttempt]) -> str | None:
 
 
 # --- what is still open -------------------------------------------------------------------------------
+_UNREAD: Final = f"{{}} changed files were not read for {_MARK}]: too many files, or too many marks"
+_READ_S: Final = 3.0
+"""How long the changed files are read: the screen of a gate must not wait for all of a large story."""
+
+
 def _open_points(
-    folder: str, situation: Situation, changes: Changes | None
-) -> tuple[tuple[OpenPoint, ...], tuple[OpenPoint, ...]]:
-    """Return the unclear lines, and the boxes that the steps behind the story have left open. Blocks."""
-    changed = [one.path for one in changes.files if one.status != "removed"] if changes is not None else []
-    names = dict.fromkeys((*to_review(situation), *changed, _HANDOFF))
-    unclear = (point for name in list(names)[:MOST_LISTED] for point in _marked(folder, name))
+    folder: str, situation: Situation, changed: Sequence[str]
+) -> tuple[tuple[OpenPoint, ...], tuple[OpenPoint, ...], int]:
+    """Return the unclear lines, the boxes that are left open, and how many files were not read. Blocks."""
+    names = dict.fromkeys((*to_review(situation), _HANDOFF, *changed))
+    left, until, unclear = deque(names), monotonic() + _READ_S, list[OpenPoint]()
+    while left and len(unclear) < MOST_LISTED and monotonic() < until:
+        unclear += _marked(folder, left.popleft())
     path = situation.rules.path_from(situation.state.task_type, situation.state.step)
     here = path.index(situation.state.step) if situation.state.step in path else len(path)
     boxes = _boxes(folder, situation.state.story or "", path[here:])
-    return tuple(_first(unclear)), tuple(_first(boxes))
-
-
-def _first(points: Iterable[OpenPoint]) -> Iterator[OpenPoint]:
-    for place, point in enumerate(points):
-        if place == MOST_LISTED:
-            return
-        yield point
+    return tuple(unclear[:MOST_LISTED]), tuple(islice(boxes, MOST_LISTED)), len({*left} & {*changed})
 
 
 def _marked(folder: str, name: str) -> Iterator[OpenPoint]:

@@ -117,6 +117,28 @@ async def test_what_is_open_is_found_in_the_files_and_a_claim_is_called_one(tmp_
         assert gate.sandbox is not None
 
 
+async def test_what_is_open_is_found_behind_many_files(tmp_path: Path) -> None:
+    """A list of two hundred files must not hide it. What was not read is called unknown."""
+    agent = """\
+mkdir -p docs
+for number in $(seq 100 399); do echo x > "docs/$number.md"; done
+echo '[NEEDS CLARIFICATION] Which zone?' > docs/zone.md
+printf -- '---\nstep: %s\nstatus: pass\n---\n' "$HANDOFFD_STEP" > .ai/HANDOFF.md
+"""
+    async with at_review(tmp_path, in_git(tmp_path), agent) as (here, project):
+        gate = await seen(here, project)
+        assert gate.changes is not None
+        assert (301, 200) == (gate.changes.count, len(gate.changes.files))
+        assert ["docs/zone.md"] == [point.file for point in gate.unclear]
+        assert not any("were not read" in one for one in gate.unknown)
+
+        for number in range(100, 400):
+            (Path(project.root) / f"docs/{number}.md").write_text("[NEEDS CLARIFICATION] Which one?\n")
+        gate = await seen(here, project)
+        assert 200 == len(gate.unclear)
+        assert "101 changed files were not read" in " ".join(gate.unknown)
+
+
 async def test_measured_tests_stand_beside_the_claim(tmp_path: Path) -> None:
     """With the ones before the story; the attempt after which they were measured is named."""
     settings = "test: {command: [/bin/sh, -c, 'exit 0'], report: exit}\n"
