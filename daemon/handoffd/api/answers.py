@@ -33,6 +33,7 @@ from handoffd.errors import Problem
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.journal.retention import Cleaned
+from handoffd.protocol.rules import Gates
 from handoffd.protocol.state import TestCounts
 
 
@@ -521,7 +522,7 @@ class LandedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="lan
     called: str | None
     story: str
     onto: str | None
-    """The branch that has the story now; null while it is `checking`."""
+    """The branch that has the story now; null while it is `checking`, merged and tested: ask again."""
     commit: str | None
     files: int
     tests: TestCounts | None
@@ -535,32 +536,31 @@ class LandedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="lan
     told: str | None
     """The last line that the command has printed."""
     checking: bool
-    """Whether it is being merged and tested still: ask again."""
     message: str
     caller_instruction: str
     next_command: str | None
 
 
 class DiscardedAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="discarded"):
-    """A story whose clone and branch were removed."""
+    """A story whose clone and branch were removed. `kept` is the ref that has what it did."""
 
     project: str
     called: str | None
     story: str
     kept: str
-    """The ref that has what it did."""
     message: str
     caller_instruction: str
 
 
 class Initialised(Struct, frozen=True, kw_only=True, tag_field="type", tag="initialised"):
-    """A project was prepared."""
+    """A project was prepared. `gates` were written into its settings just now, if a person chose some."""
 
     project: str
     name: str
     called: str | None
     level: int
     created: tuple[str, ...]
+    gates: Gates | None
     missing: tuple[str, ...]
     new: bool
     """Whether handoffd has it for the first time: it had neither settings nor a STATE.json."""

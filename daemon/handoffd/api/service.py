@@ -474,12 +474,14 @@ class Service(Reads, Inspecting):
     ) -> Initialised:
         """Initialise a project: STATE.json, settings, a pointer for agents; report what is missing.
 
-        `name` is the name of a new project; None: the name in its own files. `settings` is the text of its
-        settings, which a person has chosen; None: the tests that are found. `gates` is written into them, if
-        not None. Raises Refused for an unfit folder, and InvalidFile for unusable settings, before anything
-        is written.
+        `project` is a folder, or the name of a supervised project. `name` is the name of a new one; None: the
+        name in its own files. `settings` is the text of its settings, which a person has chosen; None: the
+        tests that are found. `gates` is written into them, if not None. Raises Refused for an unfit folder,
+        and InvalidFile for unusable settings, before anything is written.
         """
-        root = await to_thread.run_sync(folder_at, project)
+        known_by_name = not project.startswith("/") and self._knows(project)
+        path = self._supervision.find(project) if known_by_name else project
+        root = await to_thread.run_sync(folder_at, path)
         check_project(root, self._runs_dir.parent, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root, settings)
@@ -496,6 +498,7 @@ class Service(Reads, Inspecting):
             called=view.called,
             level=view.level,
             created=prepared.created,
+            gates=gates,
             missing=prepared.missing,
             new=not known and SETTINGS in prepared.created,
             test_command=prepared.test_command,

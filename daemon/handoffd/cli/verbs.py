@@ -101,6 +101,8 @@ def _error(answer: Json) -> list[str]:
 def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
+    if answer.get("gates") is not None:  # older daemons send none
+        lines.append(f"  wrote gates: {plain(answer['gates'])} into .ai/handoffd.yaml")
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
     lines += [line for one in answer.get("post_checks", ()) for line in _found_text("post_check", one)]
     lines += [*_place_of(answer), *_found_text("git", answer.get("kept_by_git"))]

@@ -279,6 +279,13 @@ def test_when_to_decide_can_be_said_of_any_project(here: Here) -> None:
     settings = load_project(here.settings.read_text(), "x")
     assert ("both", "codex") == (settings.gates, settings.executor)
 
+    by_name = program("init", "shop", "--gates", "none", "--no-tests", env=here.env)  # as `tonight` offers it
+    assert (0, True) == (by_name.code, "  wrote gates: none into .ai/handoffd.yaml" in by_name.lines)
+    assert "none" == load_project(here.settings.read_text(), "x").gates
+    assert "wrote gates" not in program("init", "shop", "--no-tests", env=here.env).out
+    unknown = program("init", "shopp", env=here.env)
+    assert (4, True) == (unknown.code, "there is no folder shopp here" in unknown.err)
+
 
 def test_options_do_not_write_over_settings(here: Here) -> None:
     """They are for a new project; the same ones again change nothing."""
