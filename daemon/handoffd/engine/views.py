@@ -131,7 +131,7 @@ class GateAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GateView(Struct, frozen=True, kw_only=True):
-    """The screen of an open gate, which `command` shows."""
+    """The screen of an open gate, which `command` shows. `seconds`: how long its agents have run."""
 
     project: str
     command: str
@@ -141,7 +141,7 @@ class GateView(Struct, frozen=True, kw_only=True):
     step: str
     title: str | None
     text: str | None
-    """What the story shall bring, in a person's words."""
+    """What the story shall bring, in a person's words, or as `source` has it."""
     asked: str
     why: str
     done: tuple[str, ...]
@@ -161,7 +161,6 @@ class GateView(Struct, frozen=True, kw_only=True):
     tokens: int | None
     cost_usd: float | None
     seconds: float
-    """How long its agents have run."""
     sandbox: str | None
     """The weakest level that held one of its agents."""
     claim: str | None
@@ -170,6 +169,7 @@ class GateView(Struct, frozen=True, kw_only=True):
     answers: tuple[GateAnswer, ...]
     unknown: tuple[str, ...] = ()
     """What is not known, and why."""
+    source: str | None = None
     at: Moment | None = None
     """The moment that it shows."""
 
@@ -357,7 +357,7 @@ class StoryView(Struct, frozen=True, kw_only=True):
     text: str | None
     """What it shall bring, in a person's words; null: it has no text, or only its title is kept."""
     source: str | None
-    """Where the text comes from."""
+    """Where it comes from: an issue's address, or `PROJECT_MEMORY.md`, where a person gave no text."""
 
 
 class SnapshotView(Struct, frozen=True, kw_only=True):

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import structlog
 from anyio import to_thread
+from msgspec.structs import asdict, replace
 
 from handoffd.capacity.accounts import AccountView, Lifted, lift
 from handoffd.capacity.slots import SlotsView
@@ -46,6 +48,7 @@ from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.forecast.snapshot import FleetNow
+from handoffd.inspection.framework import described_in_memory
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.gate import gate_of
 from handoffd.project.landing import finish_landings
@@ -56,6 +59,7 @@ from handoffd.project.stories import Restarts
 from handoffd.project.trial import Trials, placed
 from handoffd.protocol.rules import Commands, Gates
 from handoffd.track.executor_choice import SIGNS, installed_names, quota_of, shared_sign, worked
+from handoffd.track.reach import Reach
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
@@ -479,9 +483,15 @@ class Roster:
             return backlog_of(await self._loops.awake(project))
 
     async def story(self, project: str, story: str | None) -> StoryView:
-        """Return a story with its text; None: the one in flight. Raises NotFound."""
+        """Return a story with its text or what the memory says; None: the one in flight. Raises NotFound."""
         with self._register.guest(project):
-            return story_of(await self._loops.awake(project), story)
+            view = story_of(await self._loops.awake(project), story)
+            if view.title is not None:
+                return view
+            told, reach = None, Reach(view.project, self._services.asking)
+            with suppress(StoreError):  # of a mount that hangs: its title is not worth more
+                told = await reach.asked(partial(described_in_memory, view.project, view.story))
+            return view if told is None else replace(view, **asdict(told))
 
     async def gate(self, project: str, *, story: str | None, since_last: bool) -> GateView:
         """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""

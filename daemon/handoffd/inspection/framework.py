@@ -12,17 +12,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, Refused
 from handoffd.files.rooted import read_project_file
 from handoffd.files.state_file import MAIN, read_state, state_name
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, parse_state
 from handoffd.protocol.story import Numbering, expand, is_story_id, numberings, qualified
+from handoffd.protocol.story_text import StoryText, story_text
 
 # --- which files are there ----------------------------------------------------------------------------
 Level = Literal[0, 1, 2]
@@ -306,6 +309,38 @@ def _specified(root: str) -> Iterator[str]:
         except OSError:
             continue
         yield from (name.rpartition(".")[0] or name for name in found)
+
+
+_MOST_DESCRIBED: Final = 40
+"""Lines of a memory that are quoted as the description of a story."""
+
+
+def described_in_memory(root: str, story: str) -> StoryText | None:
+    """Return what the project's memory says of a story; None where no heading and no item begins with its id.
+
+    Agents write there, too: the text is for a person to read, and never a part of a prompt.
+    """
+    lines, ids = (_memory(root) or "").splitlines(), {story, qualified(story)}
+    at = next((place for place, line in enumerate(lines) if _heading_id(line) in ids), None)
+    if at is None:
+        return None
+    head, below = _HEADED.match(lines[at]), takewhile(partial(_is_below, lines[at]), lines[at + 1 :])
+    assert head is not None
+    said = _WORD.sub("", lines[at][head.end() :], count=1).lstrip(" \t*_`:：.)|–—-").rstrip(" \t#*_`")
+    with suppress(Refused):  # there is nothing but its id, or control characters
+        return story_text("\n".join([said, *islice(below, _MOST_DESCRIBED)]), source=MEMORY)
+    return None
+
+
+def _is_below(head: str, line: str) -> bool:
+    """Return whether a line belongs to an item, as it is indented further; or to a heading, as it is none."""
+    if head.lstrip().startswith("#"):
+        return not line.startswith("#") and _heading_id(line) is None
+    return bool(line.strip()) and _indent(line) > _indent(head)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _heading_id(line: str) -> str | None:

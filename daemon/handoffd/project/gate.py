@@ -47,6 +47,7 @@ from handoffd.execute.run import claimed
 from handoffd.files.rooted import read_project_file
 from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
+from handoffd.inspection.framework import described_in_memory
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, StoredEvent, StoredRun
 from handoffd.project.files import ProjectFiles
@@ -108,11 +109,14 @@ async def gate_of(
     tests = replace(tests, files=_test_files(situation, changed))
     view = replace(recorded, rejections=rejections, changes=changes, tests=tests)
     unknown = (*unknown, *unmeasured)
+    reach = Reach(project.root, services.asking)
     try:
-        look = partial(_open_points, view.folder, situation, changed)
-        unclear, boxes, unread = await Reach(project.root, services.asking).asked(look)
+        unclear, boxes, unread = await reach.asked(partial(_open_points, view.folder, situation, changed))
+        told = await reach.asked(partial(described_in_memory, view.folder, view.story))
     except StoreError as error:
         return replace(view, unknown=(*unknown, error.message))
+    if told is not None and view.title is None:
+        view = replace(view, title=told.title, text=told.text, source=told.source)
     unknown = (*unknown, _UNREAD.format(unread)) if unread else unknown
     return replace(view, unclear=unclear, unticked=boxes, unknown=unknown)
 
@@ -162,6 +166,7 @@ def _recorded(
         project=root, command=addressed(showing_gate(own_story(key)), root),
         folder=situation.track.works_in(root).folder, story=state.story or "", step=state.step,
         title=told.title if told is not None else None, text=text.text if text is not None else None,
+        source=told.source if told is not None else None,
         asked=_asked(situation), why=_why_asked(situation), done=path[:here], ahead=path[here + 1 :],
         scenarios=_scenarios(situation), changes=None, tests=GateTests(), attempts=attempts, rejections=(),
         unclear=(), unticked=(), tokens=used.tokens or None, cost_usd=used.cost_usd,

@@ -39,6 +39,7 @@ from handoffd.engine.events import Aborted, Initialised, Noted, Started
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
+from handoffd.protocol.story_text import story_text
 
 
 async def until_started(here: House, count: int) -> None:
@@ -75,6 +76,21 @@ async def test_a_verb_looks_at_the_disk_first(tmp_path: Path) -> None:
         await roster.give(root, Noted(text="second"))
 
         assert "first\n\nsecond" == shown(root)["human_note"]
+
+
+async def test_a_story_without_a_text_is_shown_as_the_memory_describes_it(tmp_path: Path) -> None:
+    """As README starts one. A person's own text comes first."""
+    async with supervised(tmp_path, INITIALISED, STARTED, agent="sleep 600") as (_, roster, root):
+        Path(root, "PROJECT_MEMORY.md").write_text("## NEXT\n- US-001 Dark mode\n  At night.\n")  # noqa: ASYNC240
+        told = await roster.story(root, "US-001")
+        assert ("Dark mode", "Dark mode\n  At night.", "PROJECT_MEMORY.md") == (
+            told.title, told.text, told.source,
+        )  # fmt: skip
+        await roster.give(root, Started(story="US-002", queue=True, described=story_text("Refunds")))
+        Path(root, "PROJECT_MEMORY.md").write_text("## NEXT\n- US-002 Something else\n")  # noqa: ASYNC240
+        assert ("Refunds", None) == ((other := await roster.story(root, "US-002")).title, other.source)
+        assert (await roster.story(root, "US-001")).title is None
+        await roster.end_executors("the test")
 
 
 async def test_a_crash_leaves_other_projects_running(here: House, tmp_path: Path) -> None:

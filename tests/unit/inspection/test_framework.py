@@ -11,6 +11,7 @@ from handoffd.errors import StoreError
 from handoffd.inspection.framework import (
     MAX_BYTES,
     MOST_ISSUES,
+    described_in_memory,
     detect_framework,
     finished_before,
     memory_summary,
@@ -130,6 +131,58 @@ def test_a_memory_is_read_as_far_as_it_is_utf8(tmp_path: Path) -> None:
     write(tmp_path, "PROJECT_MEMORY.md", b"## NEXT\n\xff\n")
 
     assert "## NEXT\n�\n" == read_memory(str(tmp_path))
+
+
+MANY = """\
+## NOW
+US-009 is mentioned here, and not described.
+## NEXT
+- [ ] **US-001**: A discount code
+  lowers the total.
+  - Never below 0.
+- US-002 Dark mode
+not below it
+### US-003 – Refunds
+
+Pay back.
+- within a day
+## US-004
+* US-005
+- US-006: \x07
+"""
+
+
+@pytest.mark.parametrize(
+    ("story", "title", "text"),
+    [
+        ("US-001", "A discount code", "A discount code\n  lowers the total.\n  - Never below 0."),
+        ("001", "A discount code", "A discount code\n  lowers the total.\n  - Never below 0."),
+        ("US-002", "Dark mode", "Dark mode"),
+        ("US-003", "Refunds", "Refunds\n\nPay back.\n- within a day"),
+        ("US-004", None, None),
+        ("US-005", None, None),
+        ("US-006", None, None),
+        ("US-009", None, None),
+        ("US-1", None, None),
+    ],
+)
+def test_a_story_is_described_where_a_heading_or_an_item_begins_with_its_id(
+    tmp_path: Path, story: str, title: str | None, text: str | None
+) -> None:
+    """Together with the lines below it. An id alone describes nothing, nor do control characters."""
+    assert described_in_memory(str(tmp_path), story) is None
+    write(tmp_path, "PROJECT_MEMORY.md", MANY)
+    found = described_in_memory(str(tmp_path), story)
+    assert (title, text) == ((found.title, found.text) if found is not None else (None, None))
+    assert found is None or "PROJECT_MEMORY.md" == found.source
+
+
+def test_a_long_description_is_cut(tmp_path: Path) -> None:
+    """It is for a screen."""
+    write(tmp_path, "PROJECT_MEMORY.md", "# US-1 Long\n" + "more\n" * 1000)
+    found = described_in_memory(str(tmp_path), "US-1")
+    assert found is not None
+    assert 41 == len(found.text.splitlines())
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "large"])

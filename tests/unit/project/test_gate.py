@@ -117,6 +117,18 @@ async def test_what_is_open_is_found_in_the_files_and_a_claim_is_called_one(tmp_
         assert gate.sandbox is not None
 
 
+async def test_a_story_that_only_the_memory_describes_has_its_words(tmp_path: Path) -> None:
+    """And where they come from: agents write there, too."""
+    root = in_git(tmp_path)
+    Path(root, "PROJECT_MEMORY.md").write_text("## NEXT\n- US-001: Light mode\n- US-002: Other\n")  # noqa: ASYNC240
+    async with house(tmp_path, AGENT) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["status"] == "needs_human")
+        gate = await seen(here, project)
+    assert ("Light mode", "Light mode", "PROJECT_MEMORY.md") == (gate.title, gate.text, gate.source)
+
+
 async def test_what_is_open_is_found_behind_many_files(tmp_path: Path) -> None:
     """A list of two hundred files must not hide it. What was not read is called unknown."""
     agent = """\

@@ -139,7 +139,8 @@ def screen(gate: Json, *, whole: bool = False) -> list[str]:
 # --- the story ----------------------------------------------------------------------------------------
 def _head(gate: Json) -> list[str]:
     head = f"{plain(gate['name'])} {plain(gate['story'])} waits at {plain(gate['step'])}"
-    return [_bold(head), *(_wrapped(gate["title"], WIDTH) if gate["title"] else [])]
+    source = f" ({gate['source']})" if gate.get("source") else ""  # older daemons send none
+    return [_bold(head), *(_wrapped(gate["title"] + source, WIDTH) if gate["title"] else [])]
 
 
 def _text(gate: Json, most: int) -> list[str]:
