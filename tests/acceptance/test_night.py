@@ -127,7 +127,7 @@ def made(base: Path, name: str) -> Path:
         "test": is_of.test, "sandbox": {"let_in": ["go"]},
     }  # fmt: skip
     project = project_at(base / name, TABLE + is_of.table, json.dumps(settings))
-    _write(project, {**is_of.files, "draft.txt": "", ".gitignore": "/.ai\n__pycache__\n.pytest_cache\n"})
+    _write(project, {**is_of.files, "draft.txt": "", ".gitignore": "__pycache__\n.pytest_cache\n"})
     for story in is_of.stories:
         number = story.removeprefix("US-")
         (tested, test), (file, code) = (
