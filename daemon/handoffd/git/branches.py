@@ -8,7 +8,6 @@ the commits of a branch only grow. All calls block: give them to a thread.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.git.command import ATTRIBUTES, FAILED, Git
-from handoffd.git.repository import Repository, as_part, repository_at
+from handoffd.git.repository import COMMIT, Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
     Worktree,
@@ -47,7 +46,6 @@ _STEPS = "steps.json"
 _TAKING = "taking"
 PAPERS = ("PROJECT_MEMORY.md", "**/.ai/history.md")
 """Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
 _STASH = "refs/stash"
@@ -396,7 +394,7 @@ class StoryBranch:
 def end_of(repository: Repository, ref: str) -> str:
     """Return the commit at the end of a branch, empty when it is not there. Raises StoreError."""
     value = repository.value_of(ref)
-    if value and _COMMIT.fullmatch(value) is None:
+    if value and COMMIT.fullmatch(value) is None:
         why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
         raise StoreError(why, code=FAILED)
     return value
@@ -457,7 +455,7 @@ def _line_of_agents(repository: Repository, name: str) -> str:
 
 def _meeting(git: Git, one: str, other: str) -> str:
     """Return the latest commit that is behind both; empty where there is none."""
-    if not all(_COMMIT.fullmatch(name) and _is_commit(git, name) for name in (one, other)):
+    if not all(COMMIT.fullmatch(name) and _is_commit(git, name) for name in (one, other)):
         return ""
     return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
 
@@ -479,7 +477,7 @@ def _heads_in(common: Path) -> Iterator[str]:
 
 def _is_more_in(git: Git, heads: set[str], end: str) -> bool:
     """Return whether commits have others behind them, or are some, that are not behind a known one."""
-    wanted = "".join(f"{one}\n" for one in (*sorted(filter(_COMMIT.fullmatch, heads)), f"^{end}"))
+    wanted = "".join(f"{one}\n" for one in (*sorted(filter(COMMIT.fullmatch, heads)), f"^{end}"))
     return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
 
 

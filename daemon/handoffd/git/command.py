@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from handoffd.errors import StoreError
-from handoffd.git.repository import Repository
+from handoffd.git.repository import COMMIT, Repository
 
 FAILED = "GIT_FAILED"
 TOO_SLOW = "GIT_TOO_SLOW"
@@ -32,6 +32,8 @@ _MOST_OUTPUT = 64 * 1024 * 1024
 _END_S = 1.0
 """How long git may take to remove its unfinished files when it is asked to end."""
 _MOST_SAID = 300
+_DELETING = "deleting"
+"""The file in the shadow that is there while git removes a ref."""
 
 
 class Git:
@@ -118,7 +120,13 @@ class Git:
 
     def delete_ref(self, ref: str, commit: str) -> None:
         """Remove a ref of the repository that has this value still."""
+        note, common = self._shadow / _DELETING, Path(self._repository.common)
+        for lock in (common / f"{ref}.lock", common / "packed-refs.lock"):
+            if _is_of(lock, note, self._limit_s) and left_in(lock) is not None:
+                lock.unlink(missing_ok=True)
+        note.touch()
         self._update_refs(b"delete %s\0%s\0" % (ref.encode(), commit.encode()))
+        note.unlink(missing_ok=True)
 
     def move_ref(self, ref: str, commit: str, was: str) -> None:
         """Have a ref of the repository that has the value `was` still end at a commit."""
@@ -127,7 +135,24 @@ class Git:
             folder = os.path.join(folder, part)
             if os.path.islink(folder):
                 raise StoreError(f"{folder} is a link", code=FAILED)
+        self.let_go(ref, commit)
         self._update_refs(b"update %s\0%s\0%s\0" % (os.fsencode(ref), commit.encode(), was.encode()))
+
+    def let_go(self, ref: str, commit: str) -> None:
+        """Remove the lock of a ref which a git has left that was killed while it moved the ref for us.
+
+        It names nothing yet, or this commit or an earlier one, and is not touched any more. Others stay.
+        """
+        lock = Path(self._repository.common, f"{ref}.lock")
+        if (told := left_in(lock)) is not None and (told in {"", commit} or self._is_behind(told, commit)):
+            lock.unlink(missing_ok=True)
+
+    def _is_behind(self, earlier: str, commit: str) -> bool:
+        with suppress(StoreError):  # it is not there
+            return COMMIT.fullmatch(earlier) is not None and self.is_so(
+                "merge-base", "--is-ancestor", earlier, commit
+            )
+        return False
 
     def _update_refs(self, order: bytes) -> None:
         for name in ("packed-refs", "logs"):
@@ -187,6 +212,30 @@ class Git:
         names = ("HOME", "XDG_CONFIG_HOME")
         variables = tuple((name, self._daemon[name]) for name in names if name in self._daemon)
         return ignored_everywhere(self._program, variables)
+
+
+_LIVES_S = 1.0
+
+
+def left_in(lock: Path) -> str | None:
+    """Return what a lock has that no living git works on; None where there is no such lock. Blocks."""
+    until = time.monotonic() + _LIVES_S
+    try:
+        before = lock.stat()
+        while time.monotonic() < until:
+            if lock.stat() != before:
+                return None
+            time.sleep(_LIVES_S / 20)
+        return lock.read_text("ascii", "replace").strip()
+    except OSError:
+        return None
+
+
+def _is_of(lock: Path, note: Path, limit_s: float) -> bool:
+    """Return whether a lock was taken while our git may have been at work that `note` was made for."""
+    with suppress(OSError):
+        return 0 <= lock.stat().st_mtime_ns - note.stat().st_mtime_ns <= limit_s * 1e9
+    return False
 
 
 def _holding(given: bytes | Path) -> IO[bytes]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -30,7 +29,7 @@ from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of, end_of, in_conflict_by_hand, merged_tree
 from handoffd.git.clones import APART
-from handoffd.git.command import FAILED, Git
+from handoffd.git.command import FAILED, Git, left_in
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.worktree import Worktree, disk_faults, is_linked
 
@@ -46,7 +45,6 @@ FOR_LANDING = f"{APART}landing-"
 _NOTE = "landing.json"
 _INDEX_LOCK, _INDEX_COPY = "index.lock", "handoffd.index"
 _GONE, _FILES = "000000", {"100644", "100755"}
-_LIVES_S = 1.0
 """A git that moves a branch is done long before."""
 _MOST_NAMED = 10
 _PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
@@ -324,7 +322,7 @@ class Landing:
             merge = _MERGE.decode(note.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        self._let_go(repository, merge)
+        self._let_go(repository, git, merge)
         at = end_of(repository, merge.ref)
         if self._follows(repository, merge) and at == merge.was:
             with _moving():
@@ -432,14 +430,14 @@ class Landing:
             shutil.copy2(Path(repository.folder, "index"), copy)
         return str(copy)
 
-    def _let_go(self, repository: Repository, merge: Merge) -> None:
+    def _let_go(self, repository: Repository, git: Git, merge: Merge) -> None:
         """Remove the locks in a repository which a daemon and its git have left that were killed together."""
         lock = Path(repository.folder, _INDEX_LOCK)
         if lock.is_symlink() and lock.readlink() == self._worktree.shadow / "lock":
             lock.unlink()
-        for lock in (Path(repository.folder, "HEAD.lock"), Path(repository.common, f"{merge.ref}.lock")):
-            if _is_left(lock, merge.commit):
-                lock.unlink(missing_ok=True)
+        git.let_go(merge.ref, merge.commit)
+        if left_in(head := Path(repository.folder, "HEAD.lock")) in {"", merge.commit}:
+            head.unlink(missing_ok=True)
 
     def _take_up(self, repository: Repository, git: Git, was: str, commit: str, index: str) -> None:
         """Note in the index which files of a commit are there already, and remove those half written."""
@@ -470,20 +468,6 @@ def _is_half_of(file: Path, top: str, content: bytes) -> bool:
     if is_linked(str(file.parent), top) or not file.is_file() or file.is_symlink():
         return False
     return file.stat().st_size < len(content) and content.startswith(file.read_bytes())
-
-
-def _is_left(lock: Path, commit: str) -> bool:
-    """Return whether a lock of a ref is a dead git's, which would have written this commit or nothing."""
-    until = time.monotonic() + _LIVES_S
-    try:
-        before = lock.stat()
-        while time.monotonic() < until:
-            if lock.stat() != before:
-                return False
-            time.sleep(_LIVES_S / 20)
-        return lock.read_bytes() in {b"", f"{commit}\n".encode()}
-    except OSError:
-        return False
 
 
 def _differing(git: Git, one: str, other: str) -> int:

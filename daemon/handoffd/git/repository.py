@@ -103,7 +103,7 @@ class Repository(Struct, frozen=True, kw_only=True):
         return loose or _packed(os.path.join(self.common, "packed-refs"), ref)
 
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]")
 _MOST_PACKED = 64 * 1024 * 1024
 _MOST_LINKS = 5
@@ -128,7 +128,7 @@ def _escaped(text: str) -> str:
 
 
 def _commit(said: str) -> str:
-    if _COMMIT.fullmatch(said) is None:
+    if COMMIT.fullmatch(said) is None:
         raise StoreError("HEAD names no commit", code="GIT_FAILED")
     return said
 

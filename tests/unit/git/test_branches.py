@@ -10,6 +10,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -563,6 +564,60 @@ def test_publishing_again_changes_nothing(
 
     assert made == one.publish()
     assert before == (project / ".git" / REF).stat().st_mtime_ns
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_lock_of_a_git_that_was_killed_with_the_daemon_is_removed(
+    project: Path, folder: Path, one: StoryBranch, *, goes_on: bool
+) -> None:
+    """It would have moved the branch to the last commit, or to an earlier one of the story."""
+    work(folder)
+    kept(one)
+    one.publish()
+    work(folder, "more\n")
+    meant = kept(one)
+    lock = project / ".git" / f"{REF}.lock"
+    lock.write_text(f"{meant}\n")
+    if goes_on:
+        work(folder, "much more\n")
+        kept(one)
+    assert one.publish() == said(project, "rev-parse", NAME)
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize("theirs", ["1" * 40, "ref: refs/heads/main", "{commit}"])
+def test_a_lock_of_a_person_stays(project: Path, folder: Path, one: StoryBranch, theirs: str) -> None:
+    """They move the branch elsewhere."""
+    work(folder)
+    tree = said(project, "rev-parse", "main^{tree}")
+    lock = project / ".git" / f"{REF}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(theirs.format(commit=said(project, "commit-tree", tree, "-m", "by a person")))
+    kept(one)
+    with pytest.raises(StoreError, match=r"US-1\.lock"):
+        one.publish()
+    assert lock.exists()
+
+
+def test_locks_of_a_removal_that_was_killed_are_removed(
+    project: Path, folder: Path, one: StoryBranch, state: Path
+) -> None:
+    """What a person holds is not: nothing says that we were at work."""
+    work(folder)
+    kept(one)
+    one.publish()
+    git(project, "pack-refs", "--all")
+    packed, loose = project / ".git/packed-refs.lock", project / ".git" / f"{REF}.lock"
+    packed.touch()
+    with pytest.raises(StoreError, match="packed-refs"):
+        one.discard(AT)
+    (note,) = state.glob("snapshots/*/deleting")
+    for lock in (packed, loose):
+        lock.touch()
+        os.utime(lock, ns=(note.stat().st_mtime_ns + 1,) * 2)
+    one.discard(AT + timedelta(seconds=1))
+    assert "" == said(project, "for-each-ref", REF)
+    assert not [*(project / ".git").rglob("*.lock"), *state.glob("snapshots/*/deleting")]
 
 
 def test_commits_that_a_person_has_added_stay(project: Path, folder: Path, one: StoryBranch) -> None:
