@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.acceptance.test_resting import rests
-from tests.support.agents import shell_agent, shop
+from tests.support.agents import project_at, shell_agent, shop
 from tests.support.commands import Said, assert_replayed, environment_of, typed
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
+from tests.support.house import HAND_OVER
 from tests.support.repositories import git
 from tests.support.terminals import at_terminal
 
@@ -123,3 +125,67 @@ def test_the_notice_the_status_and_the_list_have_the_same_gate(tmp_path: Path) -
 
         offline = typed(daemon, "gate", "shop")
         assert shown.lines == offline.lines[: len(shown.lines)]
+
+
+# --- several at once ------------------------------------------------------------------------------------
+OF_ITS_STORY = f"""\
+cat > /dev/null
+mkdir -p docs/bdd
+echo "Scenarios of $HANDOFFD_STORY" > docs/bdd/$HANDOFFD_STORY.md
+echo "work on $HANDOFFD_STORY"
+{HAND_OVER}"""
+DECIDED = ("noted", "rejected", "approved")
+AT_ONCE: Json = {"workspace": "clone", "stories": {"parallel": 2}}
+
+
+def two_gates(daemon: Daemon, base: Path) -> Path:
+    """Bring two stories of one repository to their reviews; return the project."""
+    project = project_at(base / "shop", TABLE, json.dumps(AT_ONCE))
+    assert "initialised" == daemon.verb("init", project)["type"]
+    for words in (
+        ("init", "--quiet", "-b", "main"), ("add", "-A"), ("commit", "--quiet", "-m", "Begin"),
+    ):  # fmt: skip
+        assert 0 == git(project, *words)
+    for story in ("US-001", "US-002"):
+        daemon.begin(project, story)
+    eventually_sync(lambda: [True, True] == [track["gate"] for track in daemon.view(project)["tracks"]])
+    return project
+
+
+def agent_of_its_story(base: Path) -> Json:
+    """Return settings with the agent that says which story it works on."""
+    return {"executor": "agent", "executors": {"agent": shell_agent(base, OF_ITS_STORY)}}
+
+
+def test_each_key_is_about_the_story_of_the_gate(tmp_path: Path) -> None:
+    """With two gates in one project, its latest run is of one story, and its main track of the other."""
+    with running(tmp_path, agent_of_its_story(tmp_path)) as daemon:
+        project = two_gates(daemon, tmp_path)
+        tracks = {track["track"]: track["story"] for track in daemon.view(project)["tracks"]}
+        env = environment_of(daemon)
+
+        for story, other in (("US-001", "US-002"), ("US-002", "US-001")):
+            words = ("--config", str(daemon.config), "gate", "shop", "--story", story)
+            with at_terminal(*words, env=env) as terminal:
+                for key, text in (("d", "+Scenarios of"), ("s", "Scenarios of"), ("l", "work on")):
+                    terminal.answer("q quit", key)
+                    terminal.wait_for(f"{text} {story}")
+                terminal.answer("q quit", "n")
+                terminal.answer("next prompt: ", f"of {story}\n")
+                terminal.wait_for("noted for the next prompt")
+                terminal.answer("q quit", "r" if story == "US-001" else "a")
+                if story == "US-001":
+                    terminal.answer("nothing to go back: ", "scope\n")
+                    terminal.answer("What should change? ", "Less.\n")
+                else:
+                    terminal.answer("type the word approve: ", "approve\n")
+                assert 0 == terminal.end()
+            assert other not in terminal.shown
+
+        events = {kind: [one for one in daemon.events(project) if one["kind"] == kind] for kind in DECIDED}
+        assert {"US-001": "of US-001", "US-002": "of US-002"} == {
+            tracks[one["track"]]: one["event"]["text"] for one in events["noted"]
+        }
+        assert ["US-001"] == [one["event"]["story"] for one in events["rejected"]]
+        assert ["US-002"] == [one["event"]["story"] for one in events["approved"]]
+        assert_replayed(daemon)

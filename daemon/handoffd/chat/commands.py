@@ -14,8 +14,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from handoffd.chat import restraints
-from handoffd.chat.text import LazyPattern
-from handoffd.protocol.state import canonical_step
+from handoffd.chat.text import LazyPattern, folded
+from handoffd.protocol.state import Reason, canonical_step, near_reason
 
 Command = Literal[
     "list", "detect", "approve", "reject", "start_story", "review", "triage", "reopen", "continue", "retry",
@@ -374,6 +374,13 @@ def reason_in(text: str) -> tuple[str | None, int]:
     where = text if first is None else first.group()
     reason = next((name for name, pattern in _REASONS if re.search(pattern, where)), None)
     return reason, 0 if first is None else first.end()
+
+
+def reason_meant(word: str) -> Reason | None:
+    """Return the reason that an answer means as a whole: by its name, or as a chat has it (`scope`)."""
+    text = folded(word).strip()
+    reason, end = reason_in(text)
+    return near_reason(word) or (Reason(reason) if reason and end == len(text) else None)
 
 
 def wants_team(text: str) -> bool:

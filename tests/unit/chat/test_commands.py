@@ -12,6 +12,7 @@ from handoffd.chat.commands import (
     Said,
     near,
     reason_in,
+    reason_meant,
     said,
     wants_team,
     work_for_an_agent,
@@ -114,6 +115,13 @@ def test_reasons_have_words_in_both_languages() -> None:
     assert ("constitution_violation", 0) == reason_in("it breaks the constitution")
     assert ("test_timeout", 2) == reason_in("超時")
     assert (None, 0) == reason_in("no")
+
+
+@pytest.mark.parametrize("word", ["scope", "Scope warning", "scope_warning", " too big ", "範圍太大"])
+def test_a_reason_alone_is_given_by_its_name_or_as_in_a_chat(word: str) -> None:
+    """With something behind it, it is a sentence."""
+    assert "scope_warning" == reason_meant(word)
+    assert reason_meant(f"{word.strip()} is fine") is None
 
 
 def test_a_verb_of_work_for_an_agent_starts_a_story() -> None:

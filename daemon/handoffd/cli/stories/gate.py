@@ -22,6 +22,7 @@ from typing import Final
 
 import click
 
+from handoffd.chat.commands import reason_meant
 from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
 from handoffd.cli.log import last_lines
 from handoffd.cli.verbs import report, way_back
@@ -48,7 +49,6 @@ from handoffd.engine.wording import (
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, give
 from handoffd.errors import HandoffdError, Json
-from handoffd.protocol.state import near_reason
 
 
 @click.command()
@@ -353,14 +353,18 @@ class Keys:
         return "\n".join(last_lines(self._place, None, f"{run}.tests", _MOST_LINES).json["lines"])
 
     def _log(self) -> str:
-        found = last_lines(self._place, self._gate["project"], None, _MOST_LINES).json
-        return "\n".join([f"{found['run']}:", *(found["lines"] or ["(it printed nothing)"])])
+        if not self._gate["attempts"]:
+            return "no attempt of this story has run"
+        run = self._gate["attempts"][-1]["run"]  # the project's latest may be another story's
+        lines = last_lines(self._place, None, run, _MOST_LINES).json["lines"]
+        return "\n".join([f"{run}:", *(lines or ["(it printed nothing)"])])
 
     # --- deciding ----------------------------------------------------------------------------------
     def _note(self) -> bool:
         text = _line("Note for the next prompt: ")
         if text:
-            self._say(give(self._place, "note", self._gate["project"], {"text": text}).json)
+            given = {"text": text, "story": self._gate["story"]}
+            self._say(give(self._place, "note", self._gate["project"], given).json)
         return False
 
     def _approve(self) -> bool:
@@ -373,12 +377,13 @@ class Keys:
         leads = {one["reason"]: one["leads_to"] for one in self._gate["answers"] if one["reason"]}
         for reason, step in leads.items():
             click.echo(f"  {reason} → {plain(step or 'you are asked again')}")
-        reason = near_reason(_line("Why? Type a reason, or nothing to go back: "))
-        if reason is None:
-            click.echo("Nothing is decided.")
-            return False
-        note = _line("What should change? ")
-        return self._decided("reject", {"reason": str(reason), **({"note": note} if note else {})})
+        while word := _line("Why? Type a reason, or nothing to go back: "):
+            if (reason := reason_meant(word)) is not None:
+                note = _line("What should change? ")
+                return self._decided("reject", {"reason": str(reason), **({"note": note} if note else {})})
+            click.echo(f"unknown reason {word[:80]!r}; reasons: {', '.join(leads)}")
+        click.echo("Nothing is decided.")
+        return False
 
     def _decided(self, verb: str, arguments: Json) -> bool:
         """Give the decision, if the gate is still the one on the screen; return whether it was taken."""

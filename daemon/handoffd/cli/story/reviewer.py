@@ -16,10 +16,11 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
+from handoffd.chat.commands import reason_meant
 from handoffd.cli.wording import plain
 from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, Json
-from handoffd.protocol.state import Reason, near_reason
+from handoffd.protocol.state import Reason
 
 MOST_FILES = 8
 MOST_LINES = 14
@@ -166,7 +167,7 @@ def _decision(console: Console) -> Answer:
 
 
 def _rejection(console: Console, rest: str, reasons: str) -> Answer:
-    while (reason := near_reason(rest.strip())) is None:
+    while (reason := reason_meant(rest)) is None:
         console.print(f"Why? One of: {reasons}")
         rest = console.input("reason> ")
     note = console.input("What should change? ").strip() or None

@@ -87,15 +87,17 @@ def test_the_word_approve_approves_that_story_and_no_other_word_does(control: Co
 
 
 def test_a_rejection_has_a_reason_and_a_note(control: Controlled) -> None:
-    """Each reason is shown with where it leads; no reason rejects nothing."""
+    """Each reason is shown with where it leads; none rejects nothing, an unknown one is asked again."""
     with on_screen(control) as terminal:
         terminal.type("r")
         terminal.wait_for("needs_clarification → bdd")
+        terminal.answer("nothing to go back: ", "it\x1b[2J is bad\n")
+        terminal.wait_for("unknown reason 'it\\x1b[2J is bad'; reasons: needs_clarification")
         terminal.answer("nothing to go back: ", "\n")
         terminal.wait_for("Nothing is decided.")
         terminal.wait_for(HELP)
         terminal.type("r")
-        terminal.answer("nothing to go back: ", "Needs clarification\n")
+        terminal.answer("nothing to go back: ", "clarification\n")
         terminal.answer("What should change? ", "which zone\n")
         assert 0 == terminal.end()
 
