@@ -157,6 +157,31 @@ def agent_of_its_story(base: Path) -> Json:
     return {"executor": "agent", "executors": {"agent": shell_agent(base, OF_ITS_STORY)}}
 
 
+def test_no_answer_offers_to_approve_what_nobody_has_seen(tmp_path: Path) -> None:
+    """It names the screen of the gate; and a chat has each line below the story that it is about."""
+    with running(tmp_path, agent_of_its_story(tmp_path)) as daemon:
+        two_gates(daemon, tmp_path)
+
+        for words in (
+            ("start", "shop", "US-001", "--queue"), ("continue", "shop"), ("backlog", "shop"),
+            ("skip", "shop", "--story", "US-001"), ("peek", "shop", "--story", "US-001"),
+            ("note", "shop", "--story", "US-001", "Use UTC."),
+            ("auto", "shop", "skip", "US-001"), ("auto", "shop", "跳過 US-001"),
+        ):  # fmt: skip
+            answer = typed(daemon, *words)
+            said = f"{answer.out}{answer.err}"
+            assert "handoffd approve" not in said, words
+            assert "--story US-002" not in said, words
+            if words[0] != "note":
+                assert "handoffd gate" in said, (words, said)
+        assert "這一步要由你決定，不能跳過" in typed(daemon, "auto", "shop", "跳過 US-001").err
+
+        lines = typed(daemon, "auto", "shop", "status").lines
+        for story in ("US-001", "US-002"):
+            at = lines.index(f"{story}: the review waits for your decision")
+            assert lines[at + 1].startswith(f"Please read: docs/bdd/{story}.md")
+
+
 def test_each_key_is_about_the_story_of_the_gate(tmp_path: Path) -> None:
     """With two gates in one project, its latest run is of one story, and its main track of the other."""
     with running(tmp_path, agent_of_its_story(tmp_path)) as daemon:

@@ -28,8 +28,8 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     ),
     "query": (
         "status / what's left? / backlog / are the tests green / why is it blocked / gate / show the review"
-        " / report / tonight / open project shop",
-        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 關卡 / 顯示審查 / 報告 / 今晚"
+        " / show the diff / report / tonight / open project shop",
+        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 關卡 / 顯示審查 / 看差異 / 報告 / 今晚"
         " / 開啟專案 shop / 回到 shop",
         "answers: `query`",
     ),

@@ -7,7 +7,7 @@ to type instead.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, to_builtins
@@ -89,21 +89,22 @@ class _Talk(Struct, frozen=True):
     @property
     def track(self) -> Json | None:
         """The track of the story that is named, else the first at a gate, else the project's."""
-        found = (*self._named, *self.gates, *self._tracks)
+        found = (*self._named, *self.gates, *self.tracks)
         return next(iter(found), None)
 
     @property
     def gates(self) -> list[Json]:
         """The tracks that wait for a person's decision."""
-        return [track for track in self._tracks if track["gate"]]
+        return [track for track in self.tracks if track["gate"]]
 
     @property
     def _named(self) -> list[Json]:
         named = self.intent.story
-        return [one for one in self._tracks if named and one["story"] and same_story(named, one["story"])]
+        return [one for one in self.tracks if named and one["story"] and same_story(named, one["story"])]
 
     @property
-    def _tracks(self) -> list[Json]:
+    def tracks(self) -> list[Json]:
+        """All tracks of the project."""
         return self.view["tracks"] if self.view else []
 
     @property
@@ -180,8 +181,9 @@ class Messages:
         if talk.view is None:
             text = talk.report.query(result, topic=topic, quoted=quoted)
         else:
-            lately = await self._lately(talk)
-            review = await self._review(talk) if talk.at_gate else ()
+            events = await self._events(talk.root)
+            lately = dict(_lately(talk, events))
+            review = {track["track"]: _review_of(track, events) for track in talk.gates}
             text = talk.report.status(
                 talk.view, topic=topic, lately=lately, review=review, quoted=quoted, story=talk.intent.story
             )
@@ -208,13 +210,6 @@ class Messages:
         """Return the status of several projects, one per line."""
         found = [plain(await self._service.query(root)) for root in roots]
         return _Outcome("query", {"projects": found}, "\n".join(map(talk.report.compared, found)))
-
-    async def _lately(self, talk: _Talk) -> str | None:
-        """Return the last news of a running or pending story."""
-        if talk.track is None or talk.track["status"] not in {"running", "pending"}:
-            return None
-        told = [sentence for _, sentence in news(talk.report.wording, await self._events(talk.root))]
-        return told[-1] if told else None
 
     async def _events(self, root: str | None) -> list[Json]:
         """Return the last events of a project."""
@@ -260,10 +255,8 @@ class Messages:
         return await self._told(talk, _DONE[intent.kind], result)
 
     async def _review(self, talk: _Talk) -> list[str]:
-        """Return the files for the person's decision, as the event that asked for it named them."""
-        own, events = talk.track["track"] if talk.track else None, await self._events(talk.project)
-        named = (event["result"].get("review") for event in reversed(events) if event["track"] == own)
-        return list(next(filter(None, named), ()))
+        """Return the files for the person's decision."""
+        return _review_of(talk.track, await self._events(talk.project)) if talk.track else []
 
     async def _init(self, talk: _Talk) -> _Outcome:
         result = await self._service.call("init", talk.project, {}, talk.caller)
@@ -314,6 +307,21 @@ class Messages:
         applied = result["applied"]
         measured = was_measured(await self._events(talk.project), applied["state"].get("tests"))
         return talk.report.applied(applied, result.get("step") or "done", measured=measured)
+
+
+def _lately(talk: _Talk, events: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Yield the tracks whose stories run or are pending, each with its last news."""
+    for track in talk.tracks:
+        own = (event for event in events if event["track"] == track["track"])
+        told = [sentence for _, sentence in news(talk.report.wording, own)]
+        if told and track["status"] in {"running", "pending"}:
+            yield track["track"], told[-1]
+
+
+def _review_of(track: Json, events: Sequence[Json]) -> list[str]:
+    """Return the files for a decision at a gate, as the event that asked for it named them."""
+    own = (event for event in reversed(events) if event["track"] == track["track"])
+    return list(next(filter(None, (event["result"].get("review") for event in own)), ()))
 
 
 def only_reads(text: str) -> bool:

@@ -23,8 +23,9 @@ from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, PostCheck, Usage, amount, footprint_in_words
 from handoffd.engine.track import own_story
+from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import checks_in_words, counted, first_few, usage_in_words
+from handoffd.engine.wording import checks_in_words, command_for, counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, Standing, StoredEvent, StoredRun
@@ -73,6 +74,22 @@ def addressed(result: Result, root: str, story: str | None = None) -> Result:
     """Return a result of the engine with the root, and a story with a track of its own, filled in."""
     told = {name: getattr(result, name, None) for name in _TEXTS}
     return replace(result, **{name: for_project(text, root, story) for name, text in told.items() if text})
+
+
+def seen_first(result: Json, view: ProjectView) -> Json:
+    """Return what changes in a result that offers to approve a gate: the command shows it first."""
+    approve, told = result.get("next_command"), result.get("caller_instruction")
+    look = gate_before(view, approve)
+    if look is None:
+        return {}
+    return {"next_command": look, "caller_instruction": told and told.replace(approve, look)}
+
+
+def gate_before(view: ProjectView, command: str | None) -> str | None:
+    """Return what shows the gate that a command approves; None for any other command."""
+    if command is None or not command.startswith(command_for(view.project, "approve")):
+        return None
+    return next((one.look_command for one in view.tracks if one.next_command == command), None)
 
 
 _TEXTS: Final = ("caller_instruction", "message", "next_command")

@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from handoffd.api.answers import FolderAnswer, PrerequisitesAnswer, QueryAnswer, ReviewAnswer, TriageAnswer
+from handoffd.api.events import gate_before
 from handoffd.api.ports import Supervision
 from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for, repair_command
@@ -214,7 +215,7 @@ def _queried(root: str, status: ProjectStatus, view: ProjectView | None) -> Quer
     else:
         level = view.level
         waits_for = waits_for or view.detail
-        following = repair_command(root, view.condition) or following
+        following = repair_command(root, view.condition) or gate_before(view, following) or following
     return QueryAnswer(
         **asdict(status),
         root=root,
@@ -452,4 +453,5 @@ def after_init(view: ProjectView) -> str:
         return command_for(view.project, "trust")
     if track is None or track.story is None or track.step == DONE:
         return command_for(view.project, "start", "STORY")
-    return track.next_command or command_for(view.project, "status")
+    following = track.next_command
+    return gate_before(view, following) or following or command_for(view.project, "status")

@@ -40,7 +40,7 @@ from handoffd.api.answers import (
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import Names, addressed, named
+from handoffd.api.events import Names, addressed, named, seen_first
 from handoffd.api.past import Past, end_of_night, midnights, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
@@ -71,6 +71,7 @@ from handoffd.inspection.framework import archived
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Part
 from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import plain
 from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
 from handoffd.report.values import CapUse, Report
 
@@ -386,7 +387,8 @@ class Reads(Past):
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         found = peeked(await self._supervision.peek(root, story, bootstrapped=bootstrapped))
-        return replace(found, called=self.names().get(root))
+        instead = seen_first(plain(found.result), await self._supervision.view(root))
+        return replace(found, result=replace(found.result, **instead), called=self.names().get(root))
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
         """Return the place of a run's output: of the named run, or of the project's latest."""

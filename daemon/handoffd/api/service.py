@@ -39,7 +39,7 @@ from handoffd.api.answers import (
     VerbContext,
 )
 from handoffd.api.arguments import checked, event_of, meant_by, spec_of, usage
-from handoffd.api.events import addressed, addressed_json
+from handoffd.api.events import addressed, addressed_json, seen_first
 from handoffd.api.folders import (
     SETTINGS,
     Inspecting,
@@ -435,6 +435,7 @@ class Service(Reads, Inspecting):
             result["next_command"] = track.next_command if track is not None else command_for(root, "init")
         if result["type"] == "blocked" and result["next_command"]:
             result["caller_instruction"] = f"{result['reason']}; next: {result['next_command']}"
+        result |= seen_first(result, view)
         waits_for = track.waits_for if track is not None else None
         context = VerbContext(project=root, called=view.called, waits_for=waits_for)
         return {**result, **plain(context)}

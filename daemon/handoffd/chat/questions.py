@@ -131,6 +131,8 @@ _LAST_NIGHT: Final = r"(?:\s+(?:of|for|from)\s+(?:last night|the night|tonight|t
 _SCREENS: Final[tuple[tuple[Topic, LazyPattern], ...]] = (
     ("gate", LazyPattern(rf"{_SHOW}*(?:gates?|關卡){_OF}{_PART}")),
     ("gate", LazyPattern(rf"{_SHOW}+(?:reviews?|審查|驗收){_OF}{_PART}")),  # alone it asks for a session
+    ("gate", LazyPattern(rf"{_SHOW}*(?:diffs?|差異){_OF}{_PART}")),
+    ("gate", LazyPattern(rf"{_SHOW}+(?:changes|changed files|變更|改動){_OF}{_PART}")),
     ("gate", LazyPattern(rf"{_SHOW}*(?:reviews|(?:審查|驗收)的?(?:內容|畫面|摘要|細節)){_PART}")),
     ("report", LazyPattern(rf"{_SHOW}*{_NIGHT}?report{_LAST_NIGHT}{_OF}{_PART}")),
     ("report", LazyPattern(rf"{_SHOW}*(?:{_NIGHT}?(?:報告|報表)|晨報|早報|日報){_PART}")),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.chat import status_text
-from handoffd.chat.wording import Wording, placeholders, to_type, wording
+from handoffd.chat.wording import Wording, is_of_gate, placeholders, to_type, wording
 from handoffd.errors import Json
 from handoffd.protocol.rules import Language
 
@@ -32,18 +32,19 @@ class Report:
         view: Json,
         *,
         topic: str = "status",
-        lately: str | None = None,
-        review: Sequence[str] = (),
+        lately: Mapping[str, str] = status_text.NO_LINES,
+        review: Mapping[str, Sequence[str]] = status_text.NO_LINES,
         quoted: Sequence[str] = (),
         story: str | None = None,
     ) -> str:
         """Return the status of a supervised project, with the details that were asked for.
 
-        `lately` is its last news, `review` the files that a person looks at before a decision, `quoted` what
-        its papers say, `story` the one that is meant.
+        By track, `lately` has the last news, and `review` the files that a person looks at before a
+        decision. `quoted` is what its papers say, `story` the one that is meant.
         """
-        lines = status_text.standing(self.wording, view, topic=topic, lately=lately, story=story)
-        lines[1:1] = [told] if (told := self._look_at(review)) else []
+        lines = status_text.standing(
+            self.wording, view, topic=topic, lately=lately, review=review, story=story
+        )
         return _text(status_text.with_papers(lines, quoted, topic))
 
     def query(self, found: Json, *, topic: str = "status", quoted: Sequence[str] = ()) -> str:
@@ -108,7 +109,7 @@ class Report:
         lines: list[str | None] = [
             self._at_gate(known) if self._waits_at_gate(action, result) else self._said(action, known)
         ]
-        lines.append(self._look_at(result.get("review") or ()))
+        lines += status_text.look_at(self.wording, result.get("review") or ())
         if action == "done" and result.get("next_story"):
             lines.append(self.wording.say("action.next_story", story=result["next_story"]))
         if action == "done" and result.get("review_suggested"):
@@ -149,7 +150,8 @@ class Report:
         lines = [self.wording.say("action.kept")]
         if track is not None:
             lines.append(self._at_gate({"story": track["story"], "step": self.wording.step(track["step"])}))
-        return _text([*lines, self._look_at(review), self.wording.say("type.gate")])
+        lines += status_text.look_at(self.wording, review)
+        return _text([*lines, self.wording.say("type.gate")])
 
     def unclear(
         self,
@@ -188,21 +190,20 @@ class Report:
         if "name" in known:
             asked: str | None = self.wording.say("type.project", **known)
         else:
-            asked = to_type(self.wording, error.get("next_command") or error.get("hint"))
+            asked = to_type(self.wording, _way_on(error))
         return _text(
             [self.wording.say("error.failed", why=why), understood, asked or self.wording.say("type.help")]
         )
 
     def _why_not(self, error: Json, known: Json) -> str:
         """Return why something failed; without words for it here, the original message."""
-        code, values = f"error.{error.get('code')}", {**known, "original": error["message"]}
+        at_gate = error.get("code") == "WRONG_STEP" and is_of_gate(_way_on(error))
+        code = "error.AT_GATE" if at_gate else f"error.{error.get('code')}"
+        values = {**known, "original": error["message"]}
         needed = placeholders(self.wording.templates[code]) if self.wording.has(code) else frozenset({"?"})
         if self.wording.language == "en" and not needed & known.keys():
             return str(error["message"])  # it is English, and knows more
         return self.wording.say(code if needed <= values.keys() else "error.other", **values)
-
-    def _look_at(self, files: Sequence[str]) -> str | None:
-        return self.wording.say("more.look_at", files=self.wording.listed(list(files))) if files else None
 
     def _said(self, action: str, known: Json) -> str:
         return self.wording.say(f"action.{action}", **known)
@@ -212,7 +213,12 @@ class Report:
 
     @staticmethod
     def _waits_at_gate(action: str, result: Json) -> bool:
-        return action == "needs_human" and str(result.get("next_command")).startswith("handoffd approve")
+        return action == "needs_human" and is_of_gate(result.get("next_command"))
+
+
+def _way_on(error: Json) -> str | None:
+    """Return the command that an error suggests."""
+    return error.get("next_command") or error.get("hint")
 
 
 def _of(track: Json | None, key: str) -> Any:

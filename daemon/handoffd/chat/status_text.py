@@ -13,6 +13,8 @@ from handoffd.protocol.story import same_story
 _FAILING_SHOWN = 3
 _OTHERS_SHOWN = 20
 _INIT = "handoffd init PROJECT"
+NO_LINES: Final[Mapping[str, Any]] = {}
+"""No track has a line of its own."""
 _NOT_BROKEN: Final = frozenset({"ok", "not_initialized"})
 FILES: Final[Mapping[str, str]] = {
     "has_state": ".ai/STATE.json",
@@ -31,11 +33,13 @@ def standing(
     view: Json,
     *,
     topic: str = "status",
-    lately: str | None = None,
+    lately: Mapping[str, str] = NO_LINES,
+    review: Mapping[str, Sequence[str]] = NO_LINES,
     story: str | None = None,
 ) -> list[str]:
     """Return the lines about a supervised project: of each story its status, the details, what to type.
 
+    By track, `lately` has the last news, and `review` the files that a person looks at before a decision.
     Of the topic `gate`: the stories at a gate, or only `story`; none of them: that, and the status.
     """
     tracks = _tracks(view)
@@ -48,12 +52,19 @@ def standing(
     for track in tracks:
         lines.append(headline(wording, view, track))
         if track is not None and track["story"]:
+            name = track["track"]
+            lines += look_at(wording, review.get(name, ()))
             lines += [*(of_gate(wording, track) if topic in _OF_ALL else ()), *_about(wording, track, topic)]
-            if lately is not None and track is tracks[0]:
-                lines.append(wording.say("more.lately", text=lately))
+            if name in lately:
+                lines.append(wording.say("more.lately", text=lately[name]))
         asked = to_type(wording, track.get("next_command") if track else "handoffd init")
         lines += [asked] if asked else []
     return lines
+
+
+def look_at(wording: Wording, files: Sequence[str]) -> list[str]:
+    """Return the line with the files that a person looks at before a decision; none without files."""
+    return [wording.say("more.look_at", files=wording.listed(list(files)))] if files else []
 
 
 def headline(wording: Wording, view: Json, track: Json | None) -> str:
@@ -121,7 +132,7 @@ def of_gate(wording: Wording, track: Json) -> list[str]:
     lines.append(wording.say("gate.cost", used=used or wording.say("gate.unmeasured")))
     if review["claim"]:
         lines.append(wording.say("gate.claim", text=shortened(review["claim"], _CLAIM)))
-    return [*lines, wording.say("type.shell", command=review["command"])]
+    return [*lines, wording.say("gate.screen", command=review["command"])]
 
 
 _OF_ALL: Final = frozenset({"status", "blocked", "gate"})
@@ -261,7 +272,7 @@ def quoted(wording: Wording, paper: Any, project: str | None) -> list[str]:
             [*lines, wording.say("papers.more", count=paper.more, file=paper.file)] if paper.more else lines
         )
     if paper.others:
-        return [*lines, wording.say("more.look_at", files=wording.listed(list(paper.others)))]
+        return [*lines, *look_at(wording, paper.others)]
     if project is None:
         return lines
     return [*lines, wording.say("type.shell", command=command_for(project, "events"))]

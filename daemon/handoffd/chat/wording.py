@@ -132,6 +132,7 @@ def plain(value: object) -> str:
 # --- what a person types next in a chat, from the command for a terminal -----------------------------
 _SAYABLE: Final[Mapping[str, str]] = {
     "approve": "gate",
+    "gate": "gate",
     "reject": "gate",
     "retry": "retry",
     "resume": "continue",
@@ -147,7 +148,7 @@ _SAYABLE: Final[Mapping[str, str]] = {
 """Commands that a chat message can give; others are shown as typed in a terminal."""
 
 
-_SAME_WITHOUT: Final = frozenset({"status", "approve"})
+_SAME_WITHOUT: Final = frozenset({"status", "approve", "gate"})
 """Commands whose options can be left out: a chat user has the story before their eyes."""
 
 
@@ -156,8 +157,16 @@ def to_type(wording: Wording, command: str | None) -> str | None:
     if not command:
         return None
     verb = _verb(command)
-    said = _SAYABLE.get(verb or "")
-    return wording.say("type.shell", command=command) if said is None else wording.say(f"type.{said}")
+    said, shell = _SAYABLE.get(verb or ""), wording.say("type.shell", command=command)
+    if said is None:
+        return shell
+    typed = wording.say(f"type.{said}")
+    return f"{shell}\n{typed}" if verb == "gate" else typed  # it is decided once it was seen
+
+
+def is_of_gate(command: object) -> bool:
+    """Tell whether a next command shows or decides a gate."""
+    return _SAYABLE.get(_verb(str(command)) or "") == "gate"
 
 
 def _verb(command: str) -> str | None:

@@ -39,7 +39,15 @@ from handoffd.engine.views import (
     StoryView,
     TrackView,
 )
-from handoffd.engine.wording import addressed, command, command_for, first_few, repair_command
+from handoffd.engine.wording import (
+    addressed,
+    approving,
+    command,
+    command_for,
+    first_few,
+    repair_command,
+    showing_gate,
+)
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
@@ -204,8 +212,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         flight = replace(flight, elapsed_min=None, live=None)
     following, ledger = _following(project, track), track.track.ledger
     gate = waits_at_gate(track.track, project.files.rules)
-    own = recorded.story if len(project.tracks) > 1 else own_story(track.key)
-    look = look_command(track.track, own, gate=gate) if project.workable else None
+    look = look_command(track.track, _own(project, track), gate=gate) if project.workable else None
     going_on = _going_on(project, track)
     upcoming = coming(ledger, **going_on)
     lands = (following or "").startswith(command_for(project.root, "land"))
@@ -228,6 +235,12 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         next_by_itself=unasked(ledger, **going_on) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
+
+
+def _own(project: Project, track: TrackSupervisor) -> str | None:
+    """Return the story of a track, where it has to be named: where several are in flight."""
+    state = track.track.state
+    return state.story if len(project.tracks) > 1 and state is not None else own_story(track.key)
 
 
 def _needs_a_person(track: Track, *, to_land: bool, gate: bool) -> bool:
@@ -424,6 +437,8 @@ def backlog_of(project: Project) -> BacklogView:
     by_itself, upcoming = unasked(track.ledger, **going_on), coming(track.ledger, **going_on)
     held = track.ledger.project_paused_by and not track.ledger.paused_by
     following = command("resume") if held else next_command(track, project.files.rules)
+    if following == approving(_in_flight(track)):
+        following = showing_gate(_own(project, main))
     return BacklogView(
         project=project.root,
         story=_in_flight(track),

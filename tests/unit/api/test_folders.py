@@ -52,13 +52,14 @@ async def test_a_project_that_is_not_supervised_is_at_level_1_at_most(tmp_path: 
 async def test_the_journal_completes_the_answer_about_a_supervised_project(tmp_path: Path) -> None:
     """It waits for a decision, and has a next command; by its name or a path inside."""
     write_state(tmp_path, step="review", status="needs_human")
-    view = project_view(str(tmp_path), track_view())
+    waiting = track_view(next_command=f"handoffd approve {tmp_path} --story US-001")
+    view = project_view(str(tmp_path), waiting)
     asked = Inspecting(MemorySupervision(view))
 
     for name in (view.name, str(tmp_path), str(tmp_path / "src")):
         found = await asked.query(name)
         assert ("review", "scaffold", True, 2) == (found.step, found.next_step, found.supervised, found.level)
-        told = ("a person's decision", "handoffd approve /srv/shop")
+        told = ("a person's decision", f"handoffd gate {tmp_path}")
         assert told == (found.waits_for, found.next_command)
 
 

@@ -49,7 +49,7 @@ async def test_a_verb_reaches_the_project_and_tells_what_comes_next(
     assert [("/srv/shop", Approved(note="fine", undoable=True, by="eve"))] == supervision.given
     assert ("accepted", "/srv/shop") == (told["type"], told["project"])
     assert "taken; see /srv/shop" == told["caller_instruction"]
-    assert "handoffd approve /srv/shop" == told["next_command"]
+    assert "handoffd gate /srv/shop" == told["next_command"]  # before it is decided, it is seen
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,26 @@ async def test_a_refusal_of_the_engine_is_an_answer(
     answer = await service.call("approve", "shop", {}, EVE)
 
     assert ("error", "WRONG_STEP", told) == (answer["type"], answer["code"], answer["next_command"])
+
+
+async def test_no_refusal_leads_on_to_an_approval_of_what_nobody_has_seen(
+    supervision: MemorySupervision, service: Service
+) -> None:
+    """It names the screen of the gate, to programs, too; so does what the next turn would do."""
+    approve = "handoffd approve {project}"
+    supervision.answer = Refusal(
+        code="ALREADY_RUNNING",
+        message="in flight",
+        caller_instruction=f"next: {approve}",
+        next_command=approve,
+    )
+
+    answer = await service.call("start", "shop", {"story": "US-001", "queue": True}, EVE)
+
+    assert ("handoffd gate /srv/shop", "next: handoffd gate /srv/shop") == (
+        answer["next_command"],
+        answer["caller_instruction"],
+    )
 
 
 async def test_start_adds_and_initialises_an_unknown_project(
@@ -180,7 +200,7 @@ def test_init_leads_on_to_what_is_in_flight(supervision: MemorySupervision) -> N
 
     assert "handoffd trust /srv/shop" == after_init(replace(shop, held=("schedule",)))
     assert "handoffd status /srv/shop" == after_init(replace(shop, tracks=(running,)))
-    assert "handoffd approve /srv/shop" == after_init(replace(shop, tracks=(waiting,)))
+    assert "handoffd gate /srv/shop" == after_init(replace(shop, tracks=(waiting,)))
     assert "handoffd start /srv/shop STORY" == after_init(replace(shop, tracks=()))
 
 

@@ -61,6 +61,7 @@ SCREENS = {
         "gate", "gates", "the gate", "show the gate", "show gate", "open the gate", "look at the review",
         "show the review", "show the review of rev", "see the review for US-002", "what is at the gate?",
         "which reviews wait for me?", "關卡", "看關卡", "顯示審查", "給我看審查內容", "打開關卡",
+        "diff", "show the diff", "show me the diff of US-002", "看差異", "show the changes", "看變更",
     ),
     "report": (
         "report", "the report", "show me the morning report", "report for last night", "report of shop",

@@ -139,6 +139,17 @@ def test_a_refusal_has_reason_meaning_and_next_command() -> None:
     assert ZH.wording.say("type.help") in ZH.problem({"code": "ODD", "message": "odd"}, "retry")
 
 
+def test_a_gate_that_cannot_be_skipped_is_not_said_to_be_none() -> None:
+    """One code is for both; the command tells them apart."""
+    refusal = {"code": "WRONG_STEP", "message": "?", "next_command": "handoffd gate /srv/shop"}
+
+    lines = ZH.problem(refusal, "skip").splitlines()
+
+    assert "沒有做到：這一步要由你決定，不能跳過" == lines[0]
+    assert "請在終端機輸入：handoffd gate /srv/shop" == lines[-2]
+    assert ZH.wording.say("type.gate") == lines[-1]
+
+
 def test_a_refusal_is_in_the_language_of_the_report() -> None:
     """It quotes an original message with details, also of a code whose values are missing."""
     gone = {"code": "RESTARTING", "message": "the project was removed, or is being started again"}

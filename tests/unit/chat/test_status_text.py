@@ -26,6 +26,7 @@ UNKNOWN = ("reason", "waits_for", "last_error", "tests", "tests_measured", "next
 RUNNING = {"status": "running", "phase": "executing", "elapsed_min": 3.4}
 TRACK: dict[str, Any] = {
     **dict.fromkeys(UNKNOWN),
+    "track": "main",
     "story": "US-005",
     "step": "impl",
     "attempt": 2,
@@ -152,7 +153,7 @@ def test_the_details_are_the_ones_of_the_topic() -> None:
     assert "Waiting behind it: US-6" in standing(EN, busy)
     suggested = view(step="done", status="pass", review_suggested=True)
     assert "建議審查整個專案：請輸入「審查」" in standing(ZH, suggested)
-    assert "Lately: news" in standing(EN, busy, lately="news")
+    assert "Lately: news" in standing(EN, busy, lately={"main": "news"})
     assert "Tests: no tests have run yet" in standing(EN, view(), topic="tests")
     assert "沒有剩下的步驟" in standing(ZH, view(step="update-memory"), topic="steps")
 
@@ -241,7 +242,7 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
         "Attempts: 2, of which 1 failed; sent back by people: 1",
         "Cost so far: 12.4k tokens, $0.21",
         "The agent says: All �[31mscenarios are written.",
-        "In a terminal: handoffd gate /srv/shop",
+        "In a terminal, with the diff: handoffd gate /srv/shop",
     ] == standing(EN, view(**gate))
     assert "變更了 3 個檔案（+60 -4 行）" in standing(ZH, view(**gate))
     assert not any("Files changed" in line for line in standing(EN, view(**gate), topic="left"))
@@ -252,6 +253,27 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
     assert ["Tests: no tests have run yet", "Cost so far: not known"] == standing(
         EN, view(**{**gate, "review": bare})
     )[1:-1]
+
+
+def test_each_line_is_below_the_story_that_it_is_about() -> None:
+    """The files of a review, and the last news, where a project has several stories."""
+    tracks = [
+        {**TRACK, "story": "US-001", "step": "done", "status": "pass"},
+        {**TRACK, **GATE, "track": "US-004", "story": "US-004"},
+        {**TRACK, "track": "US-005"},
+    ]
+
+    lines = standing(
+        EN, {**view(), "tracks": tracks}, lately={"US-005": "news"}, review={"US-004": ["a.md", "b.md"]}
+    )
+
+    assert [
+        "US-001 is done ✓",
+        "US-004: the review waits for your decision",
+        "Please read: a.md, b.md",
+        "US-005: implementation is running, attempt 2 of 5, for 3 min",
+        "Lately: news",
+    ] == lines
 
 
 def test_a_question_about_a_gate_is_answered_with_the_gates_alone() -> None:

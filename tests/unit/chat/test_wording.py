@@ -173,6 +173,10 @@ def test_lists() -> None:
     [
         ("handoffd approve /srv/shop", "Type `approve`, or `reject REASON"),
         ("handoffd approve /srv/shop --story US-1", "Type `approve`, or `reject REASON"),
+        (
+            "handoffd gate /srv/shop --story US-1",
+            "In a terminal: handoffd gate /srv/shop --story US-1\nType `approve`, or `reject REASON",
+        ),
         ("handoffd retry '/srv/my shop'", "Type `retry`"),
         ("handoffd dispatch /srv/shop", "Type `continue`"),
         ("handoffd resume /srv/shop", "Type `continue`"),

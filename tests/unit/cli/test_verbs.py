@@ -268,7 +268,7 @@ def test_the_answer_has_the_next_command(control: Controlled, handoffd: Commands
     assert [
         "taken",
         "  waits for: a person's decision",
-        "  next: handoffd approve /srv/shop",
+        "  next: handoffd gate /srv/shop",
         "  to take it back until the next attempt begins: handoffd undo /srv/shop",
     ] == handoffd("approve", "shop").lines
     answer = handoffd("approve", "shop", "--json").json
