@@ -239,6 +239,7 @@ def test_a_test_of_go_is_counted_and_called_by_its_package(night: Night) -> None
     tests = gate["tests"]
     assert [(1, 0), (2, 0)] == [(tests[one]["pass"], tests[one]["fail"]) for one in ("before", "measured")]
     assert (True, ["us_302_test.go"], 1) == (tests["verified"], tests["files"], tests["new_collected"])
+    assert ["example.com/pump::Test302"] == tests["new"]
     failed, false = (
         next(one for one in night.report()[part] if one["story"] == "US-302") for part in ("failed", "false")
     )

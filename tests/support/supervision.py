@@ -104,7 +104,8 @@ def gate_view(root: str, **changes: Any) -> GateView:
         "tests": GateTests(
             before=TestCounts(passed=11), claimed=TestCounts(passed=99), verified=True, run=run,
             measured=TestCounts(passed=11, failed=1), failing=("tests/test_shop.py::test_new",),
-            new=("tests/test_shop.py::test_new",), new_collected=1, files=("tests/test_shop.py",),
+            new=("tests/test_shop.py::test_new", "tests/test_shop.py::test_dark"), new_collected=3,
+            gone=("tests/test_shop.py::test_old",), gone_count=1, files=("tests/test_shop.py",),
         ),
         "attempts": (
             GateAttempt(

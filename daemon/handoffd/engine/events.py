@@ -16,7 +16,7 @@ from handoffd.engine.run import Cap, End, Exit, Finding, LandedBy, PostCheck, Sc
 from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
-from handoffd.protocol.state import Reason, State, TestCounts
+from handoffd.protocol.state import Reason, State, TestChanges, TestCounts
 from handoffd.protocol.story import Numbering
 from handoffd.protocol.story_text import NewStory, StoryText
 
@@ -454,15 +454,13 @@ class CauseEnded(Tagged, frozen=True, kw_only=True):
 class TestEvidence(Struct, frozen=True, kw_only=True):
     """What a test run proved, already compared with the baseline.
 
-    `fault`: the runner itself was unusable, so nothing was proved. `new_failing` counts ids outside the
-    baseline that fail or error, `regressed` passed in it and fail now, `failing` leaves its failures out.
-    `verified`: not by the exit code alone. `held`: what a red step left is kept for green ones. `unproven`:
-    why a run without failures proves nothing; None in earlier releases. `note` is about the measurement.
-    `line` was printed last, for lists; None: of a release that had the whole `tail` quoted there.
+    `fault`: the runner was unusable, so nothing was proved. `new_failing` counts ids outside the baseline
+    that fail, `regressed` passed in it and fail now, `failing` leaves its failures out. `verified`: not by
+    the exit code alone. `held`: what a red step left is kept for green ones. `unproven`: why a run without
+    failures proves nothing. `line` was printed last; None: of a release that quoted the whole `tail`.
     """
 
     __test__ = False
-
     counts: TestCounts = TestCounts()
     failing: tuple[str, ...] = ()
     known_failing: tuple[str, ...] = ()
@@ -479,6 +477,7 @@ class TestEvidence(Struct, frozen=True, kw_only=True):
     held: bool = False
     unproven: str | None = None
     note: str | None = None
+    changed: TestChanges = TestChanges()
 
 
 class ChecksFinished(Tagged, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import Footprint, LandedBy, Moment
 from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
-from handoffd.protocol.state import State, TestCounts
+from handoffd.protocol.state import State, TestChanges, TestCounts
 
 Condition = Literal[
     "ok", "not_initialized", "invalid_state", "invalid_rules", "invalid_journal", "unfinished_git", "missing",
@@ -65,7 +65,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     """Whether they are compared with how the gate was decided last, not with the beginning of the story."""
 
 
-class GateTests(Struct, frozen=True, kw_only=True):
+class GateTests(TestChanges, frozen=True, kw_only=True):
     """The project's tests: before the story, as an agent says, and as the daemon has measured them."""
 
     before: TestCounts | None = None
@@ -79,8 +79,6 @@ class GateTests(Struct, frozen=True, kw_only=True):
     """The tests that fail, without the ones that failed before the story."""
     regressed: tuple[str, ...] = ()
     """The failing ones that passed before the story."""
-    new: tuple[str, ...] = ()
-    """The failing ones that the story has added. Of new tests that pass, only the number is kept."""
     new_collected: int | None = None
     """How many tests the story has added."""
     files: tuple[str, ...] = ()

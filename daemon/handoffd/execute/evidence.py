@@ -51,7 +51,7 @@ from handoffd.execute.reports.report import (
     exit_report,
     unusable,
 )
-from handoffd.protocol.state import TestCounts
+from handoffd.protocol.state import TestChanges, TestCounts
 from handoffd.settings.model import TestSettings
 
 MAX_EXCLUDED = 50
@@ -278,6 +278,8 @@ def _tail(report: TestReport, exit_record: ExitRecord) -> str:
 
 # --- against the baseline ----------------------------------------------------------------------------
 MAX_NAMES = 200
+MOST_CHANGED = 50
+"""Ids that are kept of new tests, and of others that the story has changed: a journal has each attempt's."""
 MAX_NAME_CHARS = 300
 MAX_TAIL_BYTES = 4096
 MAX_BASELINE_BYTES = 32 * 1024 * 1024
@@ -374,11 +376,11 @@ def compare(
     return replace(evidence, tail=tail, seconds=seconds)
 
 
-def bounded(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the first `MAX_NAMES` names, each cut to `MAX_NAME_CHARS`."""
+def bounded(names: Iterable[str], most: int = MAX_NAMES) -> tuple[str, ...]:
+    """Return the first names, each cut to `MAX_NAME_CHARS`."""
     found: list[str] = []
     for name in names:
-        if len(found) == MAX_NAMES:
+        if len(found) == most:
             break
         found.append(name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…")
     return tuple(found)
@@ -459,16 +461,32 @@ def _verified(report: TestReport, baseline: Baseline, changed: Callable[[str], b
     regressed += _never_run(report, baseline)
     unnamed, known_unnamed = _judged_unnamed(report, baseline)
     excused = set(known)
-    new = sum(test_id not in baseline.results for test_id in report.results)
-    return TestEvidence(
+    evidence = TestEvidence(
         counts=report.counts,
         failing=bounded([*broken, *unnamed, *(test_id for test_id in bad if test_id not in excused)]),
         known_failing=bounded([*known_broken, *known_unnamed, *known]),
         new_failing=sum(test_id not in baseline.results for test_id in bad) + len(new_broken),
-        new_collected=new + len(new_broken),
         regressed=bounded(regressed),
         collected=len(report.results) + len(report.load_errors),
     )
+    return _with_changed(evidence, report, baseline, new_broken)
+
+
+def _with_changed(
+    evidence: TestEvidence, report: TestReport, baseline: Baseline, new_broken: Sequence[str]
+) -> TestEvidence:
+    """Return the evidence with the tests that the story has added, repaired or taken away."""
+    results, before = report.results, baseline.results
+    added = sorted((one for one in results if one not in before), key=lambda one: results[one] not in BAD)
+    fixed = [one for one in results if before.get(one) in BAD and results[one] == "passed"]
+    hidden = frozenset(_never_run(report, baseline))
+    gone = [one for one in before if before[one] == "passed" and one not in results and one not in hidden]
+    changed = TestChanges(
+        new=bounded([*new_broken, *added], MOST_CHANGED),
+        fixed=bounded(fixed, MOST_CHANGED), fixed_count=len(fixed),
+        gone=bounded(gone, MOST_CHANGED), gone_count=len(gone),
+    )  # fmt: skip
+    return replace(evidence, new_collected=len(new_broken) + len(added), changed=changed)
 
 
 def _never_run(report: TestReport, baseline: Baseline) -> list[str]:

@@ -307,11 +307,17 @@ def _with_measured(tests: GateTests, run: StoredRun, baseline: evidence.Baseline
     found = run.tests
     assert found is not None
     known = None if baseline is None else baseline.results
-    new = () if known is None else tuple(one for one in found.failing if one not in known)
-    return replace(
+    tests = replace(
         tests, measured=found.counts if found.verified else None, verified=found.verified, run=run.id,
-        failing=_few(found.failing), regressed=_few(found.regressed), new=_few(new),
-        new_collected=None if known is None else found.new_collected,
+        failing=_few(found.failing), regressed=_few(found.regressed),
+    )  # fmt: skip
+    if known is None or not found.verified:
+        return tests
+    changed = found.changed
+    return replace(
+        tests, new=_few(changed.new or [one for one in found.failing if one not in known]),
+        new_collected=found.new_collected, fixed=_few(changed.fixed), fixed_count=changed.fixed_count,
+        gone=_few(changed.gone), gone_count=changed.gone_count,
     )  # fmt: skip
 
 

@@ -165,6 +165,22 @@ class TestCounts(BaseModel):
     skipped: _Count = Field(0, alias="skip", description="Tests that were skipped.")
 
 
+class TestChanges(Struct, frozen=True, kw_only=True):
+    """The tests that a story has changed, by their ids: the first of each kind, and how many there are."""
+
+    __test__ = False
+
+    new: tuple[str, ...] = ()
+    """Tests that the story has added, the failing ones first; older releases kept only these."""
+    fixed: tuple[str, ...] = ()
+    """Tests that failed before the story, and pass."""
+    fixed_count: int | None = None
+    """None, as for `gone_count`: of a release that did not count them."""
+    gone: tuple[str, ...] = ()
+    """Tests that passed before the story, and are missing: removed, or under another name."""
+    gone_count: int | None = None
+
+
 class State(BaseModel):
     """One STATE.json: the step and status of a track. Unknown keys are kept.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import PostCheck
@@ -331,6 +332,22 @@ def test_a_deleted_test_has_not_regressed() -> None:
 
     assert () == evidence.regressed
     assert 1 == evidence.new_collected
+    assert (("renamed",), ("good",)) == (evidence.changed.new, evidence.changed.gone)
+
+
+def test_the_changed_tests_are_named_with_how_many_there_are() -> None:
+    """The failing new ones first; what was never run is not gone."""
+    many: dict[str, Outcome] = {f"new_{number}": "passed" for number in range(60)}
+    now = report(**many, bad="passed", red="failed")
+
+    changed = compare(now, EARLIER, NOTHING).changed
+
+    assert ("red", "new_0", 50) == (changed.new[0], changed.new[1], len(changed.new))
+    assert (("bad",), 1, ("good",), 1) == (
+        changed.fixed, changed.fixed_count, changed.gone, changed.gone_count,
+    )  # fmt: skip
+    cut = compare(replace(now, cut_short=(EVERYTHING,)), EARLIER, NOTHING).changed
+    assert ((), 0) == (cut.gone, cut.gone_count)
 
 
 def test_a_test_that_could_not_be_reached_has_regressed() -> None:

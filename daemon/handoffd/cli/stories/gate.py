@@ -187,17 +187,18 @@ def _end_of(path: str) -> str:
 
 def _tests(tests: Json, most: int) -> Iterator[str]:
     yield from tests_of(tests)
-    if tests["new_collected"]:
-        yield f"{counted(tests['new_collected'], 'test is', 'tests are')} new in this story"
     known = {*tests["regressed"], *tests["new"]}
-    for words, names in (
-        ("fail now, passed before", tests["regressed"]),
-        ("fail, and are new", tests["new"]),
-        ("fail", [one for one in tests["failing"] if one not in known]),
-        ("test files changed", tests["files"]),
+    for words, names, count in (
+        ("fail now, passed before", tests["regressed"], None),
+        ("fail, and are new", [one for one in tests["failing"] if one in tests["new"]], None),
+        ("fail", [one for one in tests["failing"] if one not in known], None),
+        ("new in this story", tests["new"], tests["new_collected"]),
+        ("pass now, failed before", tests["fixed"], tests["fixed_count"]),
+        ("gone, passed before", tests["gone"], tests["gone_count"]),
+        ("test files changed", tests["files"], None),
     ):
-        if names:
-            yield f"{words}: {first_few(names, most)}"
+        if names or count:
+            yield f"{words}: {first_few(names, most, count=count) if names else count}"
 
 
 def _failures(gate: Json) -> Iterator[str]:

@@ -45,8 +45,10 @@ Files     3 files changed since bdd-0: +60 -4 lines
           logo.png            binary  removed
 Tests     before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed
           what the agent claims is not what was measured
-          1 test is new in this story
           fail, and are new: tests/test_shop.py::test_new
+          new in this story: tests/test_shop.py::test_new,
+            tests/test_shop.py::test_dark and 1 more
+          gone, passed before: tests/test_shop.py::test_old
           test files changed: tests/test_shop.py
 Attempts  bdd: 2 attempts
             bdd 1 by claude failing after 1 min: it left no hand-off
