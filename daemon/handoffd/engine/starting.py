@@ -352,14 +352,14 @@ def _not_described(
     """Return the refusal of stories that nothing describes, where an agent would be paid for guessing."""
     if event.force or not event.heeds_undescribed:
         return None
-    anyway = asked_again(event, queue=event.queue, force=True)
+    busy = situation.in_flight or situation.state.status is Status.RUNNING  # nor is a story set aside for it
+    anyway = asked_again(event, queue=event.queue or busy, force=True)
     if strange:
         text = replace(event, story="", numbers=(), then=(), described=StoryText(title="", text=""))
         message = f"{not_quoted_in_words(strange)}; if they are ids: {anyway}"
         return refuse(situation, "UNQUOTED", message, asked_again(text, queue=event.queue))
     if not missing or not _at_its_level(situation.track, event).ledger.automatic:
         return None
-    busy = situation.in_flight or situation.state.status is Status.RUNNING
     edit = f"{asked_again(replace(event, story=missing[0], then=()), queue=event.queue or busy)} --edit"
     message = f"{not_described_in_words(missing)}; to start it all the same: {anyway}"
     return refuse(situation, "UNDESCRIBED", message, edit)

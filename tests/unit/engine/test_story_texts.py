@@ -246,6 +246,7 @@ def test_every_story_of_a_start_is_looked_at_and_the_advice_is_taken() -> None:
     play = Playbook(track_at("impl")).refused(several, "UNDESCRIBED")
     assert "nothing describes US-8, US-9: they have no text" in refusal(play).message
     assert "handoffd start {project} US-8 --queue --edit" == refusal(play).next_command
+    assert refusal(play).message.endswith("handoffd start {project} US-3 US-8 US-9 --queue --force")
 
 
 # --- words without quotes ------------------------------------------------------------------------------
@@ -267,11 +268,12 @@ def words(*names: str, **more: Any) -> Started:
     ],
 )
 def test_a_text_whose_quotes_were_forgotten_is_refused(names: str, track: Any) -> None:
-    """At any level, before the bootstrap, too; by force they are ids."""
+    """At any level, before the bootstrap, too; by force they are ids, and none takes another's place."""
     play = Playbook(track).refused(words(*names.split(), bootstrapped=False, automatic=False), "UNQUOTED")
     assert "handoffd start {project} TEXT --manual" == refusal(play).next_command
-    assert f"a text needs quotes; if they are ids: handoffd start {{project}} {names} --force" in (
-        refusal(play).message
+    again = f"{names} --queue --force" if track.state.step == "impl" else f"{names} --force"
+    assert (
+        f"a text needs quotes; if they are ids: handoffd start {{project}} {again}" in refusal(play).message
     )
     assert track == play.track
 
