@@ -125,8 +125,11 @@ def first_few(names: Sequence[str], most: int = 5, *, count: int | None = None) 
     """
     left = (len(names) if count is None else count) - len(names[:most])
     more = f" and {left} more" if left > 0 else ""
-    listed = ", ".join(names[:most])
-    return "".join(sign if sign.isprintable() else "?" for sign in listed) + more
+    return _printable(", ".join(names[:most])) + more
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def strays_in_words(step: str, count: int, paths: Sequence[str], *, shared: bool) -> str:
@@ -149,6 +152,17 @@ def shortened(text: str, most: int) -> str:
     """Return `text` in one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def why_in_words(why: str | None, reason: str | None, said: str | None) -> str | None:
+    """Return why an attempt has not passed: the agent's reason and words, where it has not claimed a pass."""
+    told = ", ".join(part for part in (reason, _printable(shortened(said or "", _MOST_SAID))) if part)
+    return f"the agent: {told}" if told and why in _BY_ITSELF else why
+
+
+_MOST_SAID = 200
+_BY_ITSELF = "failing claimed", "needs_human claimed"
+"""The causes that the journal has where an attempt was judged as its agent claims."""
 
 
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.routing import Awaited
 from handoffd.engine.run import LandedBy, Usage
@@ -27,6 +28,7 @@ from handoffd.journal.dispatches import SUMS, summed
 from handoffd.journal.queries import STORY_GUESSED, decoded, has_column, named, stored_standing
 from handoffd.journal.records import Life, Part, Standing
 from handoffd.journal.schema import STORY_ENDS
+from handoffd.protocol.state import Status
 
 # --- the lives of daemons -----------------------------------------------------------------------------
 SLEPT: Final = timedelta(minutes=5)
@@ -232,6 +234,8 @@ class Handover(Struct, frozen=True):
 
     status: str | None = None
     tests: Counts | None = None
+    reason: str | None = None
+    summary: str | None = None
 
 
 class Reading(Struct, frozen=True):
@@ -399,10 +403,18 @@ def _of_project(part: Part, table: str = "") -> str:
     return "" if part.project is None else f"AND {table}project = :project"
 
 
+def _claim(event: str) -> Claimed:
+    """Return what an attempt left; of one that passed without its summary, as there may be very many."""
+    claimed = _claimed.decode(event)
+    if claimed.said.status != Status.PASS:
+        return claimed
+    return replace(claimed, reading=Reading(handoff=replace(claimed.said, summary=None)))
+
+
 def _happened(row: tuple[Any, ...]) -> Happened:
     seq, at, project, track, kind, story, awaits, *standing, why, event = row
     checked = kind == "checks_finished"
-    claimed = None if event is None or checked else decoded(_claimed.decode, event, project, track)
+    claimed = None if event is None or checked else decoded(_claim, event, project, track)
     measured = decoded(_measured.decode, event, project, track) if event is not None and checked else None
     return Happened(
         seq=seq, at=datetime.fromisoformat(at), key=TrackKey(project, track), kind=kind, story=story,

@@ -40,6 +40,7 @@ from handoffd.engine.wording import (
     rejecting,
     shortened,
     showing_gate,
+    why_in_words,
 )
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute import evidence
@@ -96,10 +97,11 @@ async def gate_of(
     track, key, journal = supervisor.track, supervisor.key, services.journal
     situation = Situation(track, project.files.rules, services.clock.now())
     runs = of_this_life(await journal.runs(project.root, _MOST_RUNS), track, key.track)
-    attempts = await to_thread.run_sync(_attempts, runs, services.settings.runs_dir)
+    handoffs = handoffs_of(await journal.latest_of(key, _CLAIMS, _MOST_RUNS))
+    attempts = await to_thread.run_sync(_attempts, runs, handoffs, services.settings.runs_dir)
     kept = project.files.settings.snapshots
     found, unknown = await _compared(supervisor.snapshots, situation, kept=kept, since_last=since_last)
-    tests, unmeasured = await _tests(key, journal, situation, runs)
+    tests, unmeasured = await _tests(key, journal, situation, runs, claim_of(handoffs, runs))
     if project.files.settings.test.command is None:
         unmeasured = (_UNMEASURED, *unmeasured)
     rejections = await _rejections(journal, key, runs)
@@ -284,11 +286,10 @@ def may_write(rules: RuleBook, step: str, story: str | None, path: str) -> bool:
 
 # --- the tests ----------------------------------------------------------------------------------------
 async def _tests(
-    key: TrackKey, journal: Journal, situation: Situation, runs: Sequence[StoredRun]
+    key: TrackKey, journal: Journal, situation: Situation, runs: Sequence[StoredRun], claim: TestCounts | None
 ) -> tuple[GateTests, tuple[str, ...]]:
     """Return how the tests were and are, and what is not known about them."""
     body = await journal.load_baseline(key, situation.state.story)
-    claim = claim_of(await journal.latest_of(key, _CLAIMS, _MOST_RUNS), {run.id for run in runs})
     unknown: tuple[str, ...] = ()
     try:
         baseline = None if body is None else evidence.decode(body)
@@ -325,14 +326,21 @@ _CLAIMS: Final = ("executor_exited", "handoff_arrived")
 """The events that carry an agent's hand-off."""
 
 
-def claim_of(events: Iterable[Mapping[str, Any]], runs: Collection[str]) -> TestCounts | None:
-    """Return the counts of tests that an agent of these runs has claimed last; `events` newest first."""
+def handoffs_of(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return what agents have handed over, by dispatch; `events` newest first."""
+    found: dict[str, Mapping[str, Any]] = {}
     for event in events:
-        reading = event.get("reading") or {}
-        tests = (reading.get("handoff") or {}).get("tests")
-        if event.get("dispatch") in runs and tests is not None:
-            return TestCounts.model_validate(tests)
-    return None
+        handoff = (event.get("reading") or {}).get("handoff")
+        if handoff:
+            found.setdefault(str(event.get("dispatch")), handoff)
+    return found
+
+
+def claim_of(handoffs: Mapping[str, Mapping[str, Any]], runs: Iterable[StoredRun]) -> TestCounts | None:
+    """Return the counts of tests that an agent of these runs has claimed last; `runs` newest first."""
+    claims = (handoffs.get(run.id, {}).get("tests") for run in runs)
+    tests = next((one for one in claims if one is not None), None)
+    return None if tests is None else TestCounts.model_validate(tests)
 
 
 def _test_files(situation: Situation, changed: Sequence[str]) -> tuple[str, ...]:
@@ -364,16 +372,19 @@ def of_this_life(runs: Iterable[StoredRun], track: Track, name: str) -> tuple[St
     return tuple(found)
 
 
-def _attempts(runs: Sequence[StoredRun], runs_dir: Path) -> tuple[GateAttempt, ...]:
+def _attempts(
+    runs: Sequence[StoredRun], handoffs: Mapping[str, Mapping[str, Any]], runs_dir: Path
+) -> tuple[GateAttempt, ...]:
     """Return attempts for people, the oldest first. Blocks."""
-    return tuple(_attempt(run, runs_dir) for run in reversed(runs[:MOST_LISTED]))
+    return tuple(_attempt(run, handoffs.get(run.id, {}), runs_dir) for run in reversed(runs[:MOST_LISTED]))
 
 
-def _attempt(run: StoredRun, runs_dir: Path) -> GateAttempt:
+def _attempt(run: StoredRun, handoff: Mapping[str, Any], runs_dir: Path) -> GateAttempt:
     passed = run.result == Status.PASS
+    why = why_in_words(run.why, handoff.get("reason"), handoff.get("summary"))
     return GateAttempt(
         run=run.id, step=run.step, attempt=run.attempt, executor=run.executor, result=run.outcome,
-        why=None if passed or run.why is None else shortened(run.why, _MOST_TEXT),
+        why=None if passed or why is None else shortened(why, _MOST_TEXT),
         seconds=None if run.exit is None else round(run.exit.seconds, 1),
         sandbox=_held_by(runs_dir / run.id),
     )  # fmt: skip

@@ -27,8 +27,9 @@ from handoffd.engine.wording import (
     first_few,
     repair_command,
     throwing_away,
+    why_in_words,
 )
-from handoffd.journal.history import Happened, Night, Ran, StoryEnd
+from handoffd.journal.history import Handover, Happened, Night, Ran, StoryEnd
 from handoffd.journal.records import LeftOut, Life
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
@@ -284,6 +285,7 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
     steps: defaultdict[tuple[str, str | None, str], list[Ran]] = defaultdict(list)
     for run in ended_runs(night):
         steps[run.key.project, run.story, run.step].append(run)
+    said = {run.id: claim.said for run, claim, _ in claims_of(night)}
     for (root, story, step), runs in steps.items():
         failed = [run for run in runs if run.result in FAILED]
         if failed:
@@ -291,8 +293,12 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
             passed = runs[-1].result == Status.PASS or ended
             yield FailedStep(
                 project=root, name=name(root), story=story, step=step, attempts=len(failed),
-                why=failed[-1].why or failed[-1].result or "", passed=passed,
+                why=_why_failed(failed[-1], said.get(failed[-1].id, Handover())), passed=passed,
             )  # fmt: skip
+
+
+def _why_failed(run: Ran, said: Handover) -> str:
+    return why_in_words(run.why, said.reason, said.summary) or run.result or ""
 
 
 # --- what was claimed, and is not so ------------------------------------------------------------------

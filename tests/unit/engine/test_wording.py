@@ -39,6 +39,7 @@ from handoffd.engine.wording import (
     time_in_words,
     until_words,
     usage_in_words,
+    why_in_words,
 )
 from handoffd.engine.wording import (
     tests_of as told_of,
@@ -253,3 +254,24 @@ def test_a_conflict_in_papers_is_told_apart() -> None:
     assert {f"a.py; by hand also in {paper}: keep both sides" for paper in PAPERS} == {
         conflicts_in_words(("a.py", paper)) for paper in PAPERS
     }
+
+
+@pytest.mark.parametrize(
+    ("why", "reason", "said", "told"),
+    [
+        (
+            "failing claimed", "scope_warning", "It shall\x1b[2J fail.",
+            "the agent: scope_warning, It shall?[2J fail.",
+        ),
+        ("needs_human claimed", None, "Which zone?", "the agent: Which zone?"),
+        ("failing claimed", None, None, "failing claimed"),
+        ("failing claimed", None, "word " * 100, f"the agent: {'word ' * 39}word…"),
+        ("pass claimed, but red", "scope_warning", "All is well.", "pass claimed, but red"),
+        (None, None, "All is well.", None),
+    ],
+)  # fmt: skip
+def test_an_agent_that_gives_up_says_why_itself(
+    why: str | None, reason: str | None, said: str | None, told: str | None
+) -> None:
+    """In one line that can be printed; what was measured is not its to explain."""
+    assert told == why_in_words(why, reason, said)

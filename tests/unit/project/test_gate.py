@@ -20,7 +20,7 @@ from handoffd.engine.views import GateView
 from handoffd.errors import Refused
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.records import StoredRun
-from handoffd.project.gate import claim_of, gate_of, may_write, of_this_life
+from handoffd.project.gate import claim_of, gate_of, handoffs_of, may_write, of_this_life
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
 from handoffd.protocol.rule_merge import Layer
@@ -298,8 +298,9 @@ def test_a_claim_is_the_last_one_of_these_runs() -> None:
     absent: dict[str, object] = {"dispatch": "d3", "reading": {"kind": "absent"}}
     events = [told("d9", 7), absent, told("d2", None), told("d1", 3)]
 
-    assert TestCounts(passed=3) == claim_of(events, {"d1", "d2", "d3"})
-    assert claim_of(events, {"d2"}) is None
+    runs = [stored(number, "impl", "pass") for number in (3, 2, 1)]
+    assert TestCounts(passed=3) == claim_of(handoffs_of(events), runs)
+    assert claim_of(handoffs_of(events), runs[1:2]) is None
 
 
 @pytest.mark.parametrize(

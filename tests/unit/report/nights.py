@@ -70,10 +70,14 @@ def ran(
 
 
 def claim(
-    status: str | None = "pass", tests: Counts | None = None, untouched: tuple[str, ...] = (), run: str = "d1"
+    status: str | None = "pass",
+    tests: Counts | None = None,
+    untouched: tuple[str, ...] = (),
+    run: str = "d1",
+    **said: str,
 ) -> Happened:
     """Return the end of an attempt that left this hand-off."""
-    reading = Reading(handoff=Handover(status=status, tests=tests))
+    reading = Reading(handoff=Handover(status=status, tests=tests, **said))
     return happened("checks", claimed=Claimed(dispatch=run, reading=reading, untouched=untouched))
 
 

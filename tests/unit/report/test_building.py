@@ -222,6 +222,16 @@ def test_a_step_that_failed_is_one_line() -> None:
     ]
 
 
+def test_a_failure_has_the_words_of_the_agent_that_gave_up() -> None:
+    """Its reason and its words; the journal has only that it failed."""
+    gave_up = ran(result="failing", why="failing claimed")
+    words = claim("failing", reason="scope_warning", summary="The story is two.")
+
+    (one,) = built(runs=(gave_up,), events=(words,)).failed
+
+    assert "the agent: scope_warning, The story is two." == one.why
+
+
 def test_what_failed_after_the_night_is_not_its_own() -> None:
     """A report of an earlier time stays what it was."""
     late = ran("d2", ended=NOW + 3 * HOUR, result="failing", why="pass claimed, but 1 test fails")
