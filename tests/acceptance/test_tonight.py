@@ -97,7 +97,7 @@ def test_a_story_at_a_review_stops_before_its_first_line_of_code(evening: Evenin
         for (step,) in evening.daemon.rows("SELECT step FROM dispatches WHERE project = ?", evening.gated)
     ]
     assert not {"scaffold", "impl", "verify"} & set(steps)
-    assert night["gated"]
+    assert (False, 1, 2) == (night["gated"], night["before_code"], night["ahead"])
     kinds = {one["kind"]: one for one in night["stops"]}
     assert {"gate", "auto_continue"} == kinds.keys()
     assert (True, "review") == (kinds["gate"]["before_code"], kinds["gate"]["step"])
@@ -165,5 +165,5 @@ def test_without_a_daemon_the_plan_says_that_nothing_happens(evening: Evening) -
     """It is made of the journal all the same."""
     evening.daemon.terminate()
     night = evening.tonight(evening.gated)
-    assert (False, True) == (night["daemon"], night["gated"])
+    assert (False, 1) == (night["daemon"], night["before_code"])
     assert "No daemon runs" in typed(evening.daemon, "tonight").out

@@ -452,12 +452,16 @@ def grouping(text: str | None) -> Grouping:
     raise Refused(message, code="BAD_ARGUMENT", hint="handoffd usage --by step")
 
 
-WHEN: Final = "30m, 12h, 7d, 2w, yesterday, today, a date like 2026-01-31, or an RFC 3339 time"
+WHEN: Final = (
+    "30m, 12h, 7d, 2w, yesterday, today, a date like 2026-01-31, or a time like 2026-01-31T07:00 (without a"
+    " zone: by the local clock)"
+)
 
 
 def moment_of(text: str | None, now: datetime, name: str, again: str) -> datetime | None:
     """Return the moment for `30m` (ago), `12h`, `7d`, `2w`, `yesterday`, a date (local midnight) or a time.
 
+    A time without a zone is one of the local clock.
     Raises Refused (BAD_ARGUMENT) for anything else, with the parameter's `name` and what to type `again`.
     """
     if not text:
@@ -468,8 +472,7 @@ def moment_of(text: str | None, now: datetime, name: str, again: str) -> datetim
     if text in _DAYS:
         return _midnight((now.astimezone() - _DAYS[text]).date())
     try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else _midnight(moment.date())
+        return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         message = f"{name} must be like {WHEN}, not {text[:80]!r}"
         raise Refused(message, code="BAD_ARGUMENT", hint=again) from None
@@ -488,11 +491,12 @@ _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 def end_of_night(text: str | None, now: datetime) -> datetime:
     """Return the next time that the local clock shows `08:00`, the moment for `8h` from now, or a time.
 
+    One without a zone is a time of the local clock, and a date its midnight.
     Raises Refused (BAD_ARGUMENT) for anything else, a time that is over, and one more than two days ahead.
     """
     until = _ahead(text or MORNING, now)
     if until is None or not now < until <= now + _LONGEST:
-        said = "must be like 08:00, 8h, or an RFC 3339 time within the next two days"
+        said = "must be like 08:00, 8h, or a time like 2026-01-31T07:00, within the next two days"
         message = f"until {said}, not {(text or '')[:80]!r}"
         raise Refused(message, code="BAD_ARGUMENT", hint="handoffd tonight --until 08:00")
     return until
@@ -507,10 +511,9 @@ def _ahead(text: str, now: datetime) -> datetime | None:
     if (hours := _AGO.fullmatch(text)) is not None:
         return now + int(hours[1]) * _UNITS[hours[2]]
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else None
 
 
 def midnights(since: datetime, until: datetime) -> tuple[datetime, ...]:

@@ -114,7 +114,8 @@ _PROJECTS: Final = UrlParameter(
 )
 _MORNING: Final = UrlParameter(
     name="until",
-    help="08:00, 8h, or an RFC 3339 time within two days; 08:00 without it",
+    help="08:00, 8h, or a time like 2026-01-31T07:00 within two days (without a zone: by the local clock);"
+    " 08:00 without it",
     pattern="^(([01][0-9]|2[0-3]):[0-5][0-9]|([1-9]|[1-3][0-9]|4[0-8])h)$",
 )
 _OF_STORY: Final = UrlParameter(name="story", help="the id of a story; all without it")

@@ -44,7 +44,7 @@ def narrowing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-WHEN: Final = "12h, 7d, yesterday, or a date like 2026-01-31"
+WHEN: Final = "12h, 7d, yesterday, 2026-01-31, or 2026-01-31T07:00 by the local clock"
 
 
 def print_json(answer: Json) -> None:

@@ -251,7 +251,7 @@ def report(place: Place, /, project: str | None, named: str | None, form: str | 
 # --- tonight -----------------------------------------------------------------------------------------
 @click.command()
 @click.argument("projects", metavar="[PROJECT]...", nargs=-1, shell_complete=project_names)
-@click.option("--until", metavar="WHEN", help="Until then: 07:30, 8h, or an RFC 3339 time; 08:00 without it.")
+@click.option("--until", metavar="WHEN", help="Until then: 07:30, 8h, or 2026-01-31T07:00; 08:00 without it.")
 @click.option("--dry-run", is_flag=True, help="Changes nothing, as this command never does.")
 @json_option
 @click.pass_obj
@@ -404,7 +404,7 @@ _BESIDE: Final = {"step": ("NEW PER RUN", "REFERENCE", ""), "story": ("NEW", "RE
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only runs that ended since then: 7d, 30m, 12h, or a date like 2026-01-31.",
+    help=f"Only runs that ended since then: {WHEN}.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @json_option

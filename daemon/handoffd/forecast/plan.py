@@ -179,8 +179,12 @@ class Tonight(Struct, frozen=True, kw_only=True):
     """How many have nothing to do."""
     outcomes: dict[Outcome, int]
     """How many stories come to which end; none is left out."""
+    ahead: int
+    """How many stories are not over yet."""
+    before_code: int
+    """How many of these stop at a human step, before their first line of code."""
     gated: bool
-    """Whether each story that would be worked on stops at a human step, before its first line of code."""
+    """Whether all of them do."""
     whole: bool
     """False: there is more work than is played through, and the rest is not in it."""
     expected: Expected

@@ -39,7 +39,7 @@ from handoffd.forecast.plan import (
     StopKind,
     Tonight,
 )
-from handoffd.forecast.simulation import Course, Simulation, Site
+from handoffd.forecast.simulation import Course, Simulation, Site, unfitness
 from handoffd.forecast.snapshot import Snapshot
 from handoffd.notify.digests import quiet_until
 from handoffd.protocol.rules import REVIEW, next_gate
@@ -57,11 +57,12 @@ def plan(snapshot: Snapshot, *, daemon: bool = True) -> Tonight:
     tales = [tale for one in sorted(told, key=lambda one: _first(one, snapshot)) for tale in one]
     stories = [one.story for one in tales]
     stops, caps = list(_stops(night, tales)), list(_caps(night, snapshot))
-    worked_on = [one for one in tales if one.story.steps or one.before_code]
+    ahead = [one for one in tales if one.story.outcome != "done" or one.story.steps]
+    before_code = sum(one.before_code for one in ahead)
     return Tonight(
         at=snapshot.at, until=snapshot.until, daemon=daemon, projects=len(night.sites), idle=snapshot.idle,
-        outcomes=_outcomes(stories), gated=bool(worked_on) and all(one.before_code for one in worked_on),
-        whole=night.whole, expected=_expected(stories),
+        outcomes=_outcomes(stories), ahead=len(ahead), before_code=before_code,
+        gated=0 < before_code == len(ahead), whole=night.whole, expected=_expected(stories),
         slots=SlotsAhead(total=snapshot.fleet.slots, most=night.most, waited=night.waited),
         stories=tuple(stories[:MOST_LISTED]), stops=tuple(stops[:MOST_LISTED]),
         limits=tuple(_limits(snapshot)), caps=tuple(caps[:MOST_LISTED]), quiet=_quiet(snapshot),
@@ -195,7 +196,8 @@ def _why_not(site: Site, entry: Queued) -> tuple[StopKind | None, str, str | Non
     """Return what keeps a story of the backlog from its beginning, and what to type."""
     desk, view, root = site.desk, site.now.view, site.root
     if view.condition not in WORKABLE:
-        return "condition", view.detail or view.condition.replace("_", " "), command_for(root, "status")
+        unfit = unfitness(view)
+        return unfit.kind, unfit.why, unfit.command
     if unmet(entry, desk):
         waits = blockers(_desk(site), entry)
         unknown = [one.story for one in waits if one.kind == "unknown"]

@@ -36,12 +36,13 @@ def headline(night: Tonight, zone: tzinfo | None = None) -> str:
     """Return what comes of the night, in one line."""
     until, counts = moment(night.until, zone, night.at), night.outcomes
     told = [
-        counted(counts["done"], "story done", "stories done"),
+        counted(counts["done"], "story done", "stories done") if counts["done"] else "",
         counted(counts["stops"], "stops", "stop") if counts["stops"] else "",
         f"{counts['goes_on']} still going on" if counts["goes_on"] else "",
         f"{counts['waits']} not begun" if counts["waits"] else "",
     ]
-    return f"Until {until} ({span(night.until - night.at)}): {', '.join(part for part in told if part)}"
+    said = ", ".join(part for part in told if part) or "nothing"
+    return f"Until {until} ({span(night.until - night.at)}): {said}"
 
 
 def warnings(night: Tonight) -> list[str]:
@@ -56,16 +57,25 @@ def warnings(night: Tonight) -> list[str]:
 
 
 def _gated(night: Tonight) -> str:
-    gates = sorted({one.step for one in night.stops if one.before_code and one.step is not None})
-    return f"Every story stops at {' or '.join(gates)}, before its first line of code." if night.gated else ""
+    gates = " or ".join(sorted({one.step for one in night.stops if one.before_code and one.step is not None}))
+    if night.gated:
+        return f"Every story stops at {gates}, before its first line of code."
+    if night.before_code:
+        stop, their = ("stops", "its") if night.before_code == 1 else ("stop", "their")
+        of = f"{night.before_code} of {counted(night.ahead, 'story', 'stories')}"
+        others = (
+            "; the others do not begin" if night.before_code + night.outcomes["waits"] == night.ahead else ""
+        )
+        return f"{of} {stop} at {gates}, before {their} first line of code{others}."
+    return ""
 
 
 def in_short(night: Tonight, zone: tzinfo | None = None) -> str:
     """Return the whole in two sentences, for the report of a night."""
     stopped = next((one for one in night.stops if not one.may_wait), None)
     said = f"{headline(night, zone)}."
-    if night.gated:
-        said += f" {printable(_gated(night))}"
+    if gated := _gated(night):
+        said += f" {printable(gated)}"
     elif stopped is not None:
         said += f" First of what stops it: {printable(f'{stopped.name}: {stopped.why}')}."
     return f"{said} See: handoffd tonight"

@@ -35,7 +35,8 @@ from handoffd.engine.track import (
     next_parked,
     with_done,
 )
-from handoffd.engine.views import WORKABLE, ScheduleView
+from handoffd.engine.views import WORKABLE, ProjectView, ScheduleView
+from handoffd.engine.wording import command_for, repair_command
 from handoffd.execute.registry import AUTO, names_in
 from handoffd.files.state_file import MAIN
 from handoffd.forecast.plan import PlannedStep, ScheduledStart, StopKind
@@ -437,12 +438,13 @@ def _held(now: ProjectNow, name: str, state: State, ledger: Ledger) -> Halt | No
     why, command = "", None
     if view is not None:  # as status has them: what to look at comes first
         why, command = view.waits_for or "", view.look_command or view.next_command
+    if now.view.condition not in WORKABLE:
+        return unfitness(now.view)
     external = ledger.dispatch is None or ledger.dispatch.executor == EXTERNAL
     if state.status is Status.RUNNING:
         return Halt(kind="by_hand", why="its step is done by hand", command=command) if external else None
     kinds: tuple[tuple[StopKind, object], ...] = (
-        ("condition", now.view.condition not in WORKABLE), ("held", ledger.held_edit),
-        ("paused", ledger.paused_by), ("gate", view is not None and view.gate),
+        ("held", ledger.held_edit), ("paused", ledger.paused_by), ("gate", view is not None and view.gate),
         ("person", state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}), ("level", not ledger.automatic),
         ("cap", ledger.capped is not None and ledger.capped.scope == "attempt"),
     )  # fmt: skip
@@ -450,6 +452,14 @@ def _held(now: ProjectNow, name: str, state: State, ledger: Ledger) -> Halt | No
     if kind is None and view is not None and command is not None and not state.blocked_by:
         kind = "person"  # the machine is short of something
     return None if kind is None else Halt(kind=kind, why=why or now.view.detail or "", command=command)
+
+
+def unfitness(view: ProjectView) -> Halt:
+    """Return why a project cannot be worked on, and what to type, as status and the report have it."""
+    return Halt(
+        kind="condition", why=view.detail or view.condition.replace("_", " "),
+        command=repair_command(view.project, view.condition) or command_for(view.project, "status"),
+    )  # fmt: skip
 
 
 def _next(site: Site) -> Course | None:

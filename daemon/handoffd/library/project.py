@@ -207,7 +207,8 @@ def peek(root: Root, *, story: str | None = None) -> Peek:
 def night_report(root: Root | None = None, since: str = "12h", until: str | None = None) -> Report:
     """Return what happened since then, what needs a person, and what goes on; of a project or of all.
 
-    `since` and `until` are like `12h`, `7d`, `yesterday`, `2026-01-31`, or a time of RFC 3339.
+    `since` and `until` are like `12h`, `7d`, `yesterday`, `2026-01-31`, or `2026-01-31T07:00`, by the local
+    clock unless it has a zone.
     Raises Refused (BAD_ARGUMENT, TOO_MUCH_HISTORY), NotFound, StoreError.
     """
     project = None if root is None else path_of(root)
@@ -217,7 +218,8 @@ def night_report(root: Root | None = None, since: str = "12h", until: str | None
 def tonight(*roots: Root, until: str | None = None) -> Tonight:
     """Return what would happen until then (08:00), and what stops it; in these projects, or in all.
 
-    `until` is like `07:30`, `8h`, or a time of RFC 3339. Raises Refused (BAD_ARGUMENT), NotFound, StoreError.
+    `until` is like `07:30`, `8h`, or `2026-01-31T07:00` (without a zone: by the local clock).
+    Raises Refused (BAD_ARGUMENT), NotFound, StoreError.
     """
     named = "\n".join(path_of(root) for root in roots) or None
     return value_of(Tonight, requests.ask(place(), "tonight", projects=named, until=until).json)

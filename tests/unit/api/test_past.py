@@ -244,13 +244,32 @@ def test_a_date_is_its_midnight_here() -> None:
 
 
 @pytest.mark.usefixtures("taipei")
+@pytest.mark.parametrize("text", ["2026-01-30T07:00", "2026-01-30 07:00", "20260130T0700"])
+def test_a_time_without_a_zone_is_one_of_the_clock_here(text: str) -> None:
+    """As a date is its midnight here."""
+    assert datetime(2026, 1, 29, 23, tzinfo=UTC) == moment_of(text, AT, "since", AGAIN)
+
+
+@pytest.mark.usefixtures("taipei")
 def test_yesterday_begins_at_midnight_here() -> None:
     """It is the first of February there already."""
     assert datetime(2026, 1, 30, 16, tzinfo=UTC) == moment_of("yesterday", AT, "since", AGAIN)
     assert datetime(2026, 1, 31, 16, tzinfo=UTC) == moment_of("today", AT, "since", AGAIN)
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "7", "0001-01-01T00:00+23:59", "99999d", "2026-13-01", "-3d"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tomorrow",
+        "7",
+        "0001-01-01T00:00+23:59",
+        "0001-01-01",
+        "2026-01-31T25:00",
+        "99999d",
+        "2026-13-01",
+        "-3d",
+    ],
+)
 def test_a_wrong_time_is_refused(text: str) -> None:
     """The refusal has examples, and the command that was meant."""
     with refused("BAD_ARGUMENT", AGAIN, match="since must be like 30m, 12h, 7d, 2w, yesterday"):
@@ -272,6 +291,9 @@ def local(day: int, hour: int, minute: int = 0) -> datetime:
         ("8h", local(3, 23), local(4, 7)),
         ("2d", local(3, 23), local(5, 23)),
         (local(4, 6).isoformat(), local(3, 23), local(4, 6)),
+        ("2026-03-04T06:00", local(3, 23), local(4, 6)),
+        ("2026-03-04 06:00", local(3, 23), local(4, 6)),
+        ("2026-03-05", local(3, 23), local(5, 0)),
     ],
 )
 def test_a_night_ends_when_the_clock_shows_a_time(text: str | None, now: datetime, until: datetime) -> None:
@@ -281,7 +303,18 @@ def test_a_night_ends_when_the_clock_shows_a_time(text: str | None, now: datetim
 
 @pytest.mark.parametrize(
     "text",
-    ["8", "25:00", "08:60", "3d", "tomorrow", "2026-03-04", "2026-03-04T06:00", local(3, 22).isoformat()],
+    [
+        "8",
+        "25:00",
+        "08:60",
+        "3d",
+        "tomorrow",
+        "2026-03-03",
+        "2026-03-03T22:00",
+        "2026-03-06T00:00",
+        "0001-01-01",
+        local(3, 22).isoformat(),
+    ],
 )
 def test_a_night_that_ends_before_it_begins_or_never_is_refused(text: str) -> None:
     """With the command that works."""

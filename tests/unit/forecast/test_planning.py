@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -27,10 +28,11 @@ from handoffd.capacity.accounts import AccountView
 from handoffd.engine.run import Cap, Finding, Usage
 from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track, Workspace
 from handoffd.engine.views import ProjectView, ScheduleView
+from handoffd.engine.wording import repair_command
 from handoffd.forecast.plan import MOST_LISTED, Stop, Tonight
 from handoffd.forecast.planning import plan
 from handoffd.forecast.simulation import MOST_STEPS
-from handoffd.forecast.snapshot import Estimate
+from handoffd.forecast.snapshot import Estimate, ProjectNow
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
@@ -167,14 +169,37 @@ def test_a_story_that_was_set_aside_is_taken_up_again() -> None:
 # --- what stops it ------------------------------------------------------------------------------------
 def test_every_story_stops_at_the_review_before_its_first_line_of_code() -> None:
     """That follows from the step table: no step with tests is behind the review."""
-    night = planned(project("US-1", "US-2", rules=SHIPPED), project("US-7", root="/srv/blog", rules=SHIPPED))
-    assert night.gated
+    night = planned(project("US-1", rules=SHIPPED), project("US-7", root="/srv/blog", rules=SHIPPED))
+    assert (True, 2, 2) == (night.gated, night.before_code, night.ahead)
     assert {
         ("review", True, "gate", "handoffd init shop --gates after"),
         ("review", True, "gate", "handoffd init blog --gates after"),
     } == {(one.step, one.before_code, one.kind, one.command) for one in night.stops if one.kind == "gate"}
     assert ("bdd", "sdd-delta", "contract") == tuple(one.step for one in by_story(night)["US-1"].steps)
     assert "review" == by_story(night)["US-1"].stops_at
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: project(state=at("impl"), root="/srv/blog", paused_by="mei"), id="paused"),
+        pytest.param(lambda: project("US-7", root="/srv/blog", continues=False), id="not begun"),
+        pytest.param(lambda: project("US-7", root="/srv/blog", rules=AFTER), id="decided after the code"),
+        pytest.param(lambda: project("US-7", root="/srv/blog"), id="done by morning"),
+    ],
+)
+def test_not_every_story_stops_before_its_code(other: Callable[[], ProjectNow]) -> None:
+    """One does; what comes of the other one is something else."""
+    night = planned(project("US-1", rules=SHIPPED), other())
+    assert (False, 1, 2) == (night.gated, night.before_code, night.ahead)
+
+
+def test_a_story_that_is_over_does_not_count() -> None:
+    """Only its landing is left."""
+    over = at("done", "US-2", status=Status.PASS, completed_at=NOW)
+    landing = {"US-2": Track(state=over, ledger=Ledger(automatic=True))}
+    night = planned(project("US-1", rules=SHIPPED, settings=CLONES, beside=landing))
+    assert (True, 1, 1) == (night.gated, night.before_code, night.ahead)
 
 
 AFTER: RuleBook = build_rulebook(
@@ -216,7 +241,11 @@ def test_a_gate_that_waits_already_is_decided_now() -> None:
         ({"automatic": False}, "level", "handoffd level shop 2"),
         ({"paused_by": "mei"}, "paused", "handoffd resume shop"),
         ({"closed": True}, "person", "handoffd continue shop"),
-        ({"view": {"condition": "invalid_state", "detail": "line 3"}}, "condition", "handoffd status shop"),
+        (
+            {"view": {"condition": "invalid_state", "detail": "line 3"}},
+            "condition",
+            "${EDITOR:-vi} /srv/shop/.ai/STATE.json",
+        ),
     ],
 )
 def test_what_keeps_a_backlog_is_named_with_the_command(
@@ -246,6 +275,22 @@ def test_what_holds_a_story_in_flight_is_named(state: Any, ledger: dict[str, Any
     night = planned(replace(held, view=replace(held.view, tracks=(shown,))))
     assert (kind, "handoffd retry shop") == (only(night).kind, only(night).command)
     assert () == night.stories[0].steps
+
+
+def test_nothing_goes_on_in_a_project_that_is_gone() -> None:
+    """Also a step that an agent was at; with the words and the command that status has for it."""
+    gone = {"condition": "missing", "detail": "/srv/shop is gone"}
+    flight = Dispatch(
+        id="d1", story="US-1", step="impl", attempt=1, executor="claude", decided_at=NOW,
+        phase=Phase.EXECUTING,
+    )  # fmt: skip
+    running = at("impl", status=Status.RUNNING, dispatched_at=NOW - MINUTE)
+    night = planned(project("US-2", state=running, dispatch=flight, view=gone))
+    assert {"stops": 1, "waits": 1, "done": 0, "goes_on": 0} == night.outcomes
+    stop = only(night)
+    assert ("condition", "/srv/shop is gone", ("US-1", "US-2")) == (stop.kind, stop.why, stop.stories)
+    assert repair_command("/srv/shop", "missing") == stop.command
+    assert 0 == night.expected.steps
 
 
 @pytest.mark.parametrize("look", ["handoffd log /srv/shop --failures", None])

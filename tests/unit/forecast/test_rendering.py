@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.unit.forecast.evenings import NOW, SHIPPED, planned, project
 from tests.unit.forecast.test_planning import limit, schedule
 
 from handoffd.forecast.plan import Tonight
-from handoffd.forecast.rendering import as_text, in_short
+from handoffd.forecast.rendering import as_text, headline, in_short
+from handoffd.forecast.snapshot import ProjectNow
 from handoffd.settings.model import CapSettings
 from handoffd.settings.notify import QuietSettings
 
@@ -38,13 +40,34 @@ def test_the_screen_of_a_night() -> None:
     assert "  each step as it went before in its project, in the median" in lines
 
 
-def test_that_every_story_stops_at_a_gate_comes_first() -> None:
+@pytest.mark.parametrize(
+    ("projects", "said"),
+    [
+        ((project("US-1", rules=SHIPPED),), "Every story stops at review, before its first line of code."),
+        (
+            (project("US-1", "US-2", rules=SHIPPED),),
+            "1 of 2 stories stops at review, before its first line of code; the others do not",
+        ),
+        (
+            (*(project("US-1", rules=SHIPPED, root=root) for root in "ab"), project("US-8", root="c")),
+            "2 of 3 stories stop at review, before their first line of code.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_stops_at_a_gate_before_its_code_comes_first(
+    projects: tuple[ProjectNow, ...], said: str
+) -> None:
     """It is what a person wants to know before going to bed."""
-    night = planned(project("US-1", "US-2", rules=SHIPPED))
-    assert (
-        "Every story stops at review, before its first line of code." == as_text(night, UTC).splitlines()[1]
-    )
-    assert "before its first line of code" in in_short(night, UTC)
+    night = planned(*projects)
+    assert said == as_text(night, UTC).splitlines()[1]
+    assert said in in_short(night, UTC)
+
+
+def test_counts_of_nothing_are_left_out() -> None:
+    """A night in which nothing is done says what stops."""
+    held = project("US-1", paused_by="mei")
+    assert "Until 08:00 (10 h): 1 not begun" == headline(planned(held), UTC)
+    assert "Until 08:00 (10 h): nothing" == headline(planned(), UTC)
 
 
 def test_the_lines_fit_a_terminal_but_for_commands() -> None:
@@ -68,9 +91,8 @@ def test_a_plan_that_does_not_hold_warns() -> None:
 
 def test_the_short_form_names_the_first_that_stops_it() -> None:
     """For the report of a night."""
-    assert "First of what stops it: blog: review waits for a person's decision." in in_short(
-        everything(), UTC
-    )
+    held = planned(project("US-1", paused_by="mei"), project("US-7", root="/srv/blog"))
+    assert "First of what stops it: shop: paused by mei." in in_short(held, UTC)
     assert "See: handoffd tonight" in in_short(planned(project("US-1")), UTC)
 
 
