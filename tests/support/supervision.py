@@ -110,11 +110,11 @@ def gate_view(root: str, **changes: Any) -> GateView:
         "attempts": (
             GateAttempt(
                 run=run, step="bdd", attempt=1, executor="claude", result="failing", seconds=61.0,
-                why="it left no hand-off", sandbox="strict",
+                why="it left no hand-off", failed=True, sandbox="strict",
             ),
             GateAttempt(
                 run=f"{run}2", step="bdd", attempt=2, executor="claude", result="pass", seconds=59.0,
-                why=None, sandbox="strict",
+                why=None, failed=False, sandbox="strict",
             ),
         ),
         "rejections": (

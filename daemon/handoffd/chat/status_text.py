@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.chat.wording import Wording, to_type
-from handoffd.engine.wording import command_for, shortened, usage_in_words
+from handoffd.engine.wording import command_for, has_failed, shortened, usage_in_words
 from handoffd.errors import Json
 from handoffd.protocol.story import same_story
 
@@ -125,7 +125,7 @@ def of_gate(wording: Wording, track: Json) -> list[str]:
         unclear, boxes = len(review["unclear"]), len(review["unticked"])
         lines.append(wording.say("gate.open", unclear=unclear, boxes=boxes))
     if tried := review["attempts"]:
-        failed = sum(one["why"] is not None for one in tried)
+        failed = sum(map(has_failed, tried))
         back = len(review["rejections"])
         lines.append(wording.say("gate.attempts", count=len(tried), failed=failed, back=back))
     used = usage_in_words(review["tokens"], review["cost_usd"])

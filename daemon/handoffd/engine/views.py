@@ -94,7 +94,8 @@ class GateAttempt(Struct, frozen=True, kw_only=True):
     executor: str
     result: str | None
     why: str | None
-    """Why it failed, or was not judged; null where it passed."""
+    failed: bool
+    """Why it did not pass, if it did not; and whether it failed, or met a limit, a question or a stop."""
     seconds: float | None
     sandbox: str | None
     """The level that held it: strict, namespaces, landlock, or off; null: its records are gone."""
@@ -449,13 +450,12 @@ class Whereabouts(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotsView(Struct, frozen=True, kw_only=True):
-    """The snapshots of the story in flight, or of the one that ended last, the oldest first."""
+    """The snapshots, in `folder`, of the story in flight or that ended last; the oldest first."""
 
     project: str
     story: str | None
     snapshots: tuple[SnapshotView, ...]
     folder: str = ""
-    """Whose repository has them: the project's root, or the clone in which the story works."""
 
 
 class SettingsView(Struct, frozen=True, kw_only=True):
@@ -516,11 +516,10 @@ class ScheduleView(Struct, frozen=True, kw_only=True):
 
 
 class IdleSchedule(Struct, frozen=True, kw_only=True):
-    """A schedule of the daemon's settings that concerns no project: a name is wrong, or none is there yet."""
+    """A schedule of the settings whose `projects`, as it names them, are none: wrong, or not there yet."""
 
     schedule: str
     projects: tuple[str, ...]
-    """What it names, as it is written."""
 
 
 AppliedKind = Literal["applied", "taken", "stale", "pending", "missing", "error"]

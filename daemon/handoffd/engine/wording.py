@@ -206,11 +206,16 @@ def gate_in_words(gate: Json) -> Iterator[str]:
         boxes = counted(unticked, "unticked box", "unticked boxes")
         yield f"open: {counted(unclear, 'unclear point')}, {boxes}"
     if gate["attempts"]:
-        failed = sum(one["why"] is not None for one in gate["attempts"])
+        failed = sum(map(has_failed, gate["attempts"]))
         back = counted(len(gate["rejections"]), "time")
         again = f"; sent back {back} by people" if gate["rejections"] else ""
         yield f"attempts: {len(gate['attempts'])}, {failed or 'none'} failed{again}"
     yield f"cost: {cost_of(gate)}"
+
+
+def has_failed(attempt: Json) -> bool:
+    """Return whether an attempt of a gate counts as failed. Older daemons do not say it."""
+    return bool(attempt.get("failed", attempt["why"] is not None))
 
 
 def lines_of(changed: Json) -> str:

@@ -22,11 +22,11 @@ from handoffd.engine.routing import Awaited
 from handoffd.engine.run import LandedBy, Usage
 from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.errors import Refused
-from handoffd.journal.codec import moment
+from handoffd.journal.codec import decode_exit, moment
 from handoffd.journal.connections import Run
 from handoffd.journal.dispatches import SUMS, summed
 from handoffd.journal.queries import STORY_GUESSED, decoded, has_column, named, stored_standing
-from handoffd.journal.records import Life, Part, Standing
+from handoffd.journal.records import Life, Part, Standing, outcome_of
 from handoffd.journal.schema import STORY_ENDS
 from handoffd.protocol.state import Status
 
@@ -306,6 +306,8 @@ class Ran(Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     ended_at: datetime | None
     result: str | None
+    outcome: str | None
+    """The result for people (see `outcome_of`)."""
     why: str | None
     tokens: int | None
     cost_usd: float | None
@@ -423,7 +425,8 @@ def _happened(row: tuple[Any, ...]) -> Happened:
     )  # fmt: skip
 
 
-_RAN: Final = """id, project, track, story, step, attempt, executor, started_at, ended_at, result, why,
+_RAN: Final = """id, project, track, story, step, attempt, executor, started_at, ended_at, result,
+    iif(result = 'interrupted', exit, NULL), why,
     input_tokens + output_tokens + cache_read_tokens + cache_write_tokens, cost_usd, seq"""
 
 
@@ -436,12 +439,28 @@ def _runs(db: sqlite3.Connection, part: Part) -> Iterator[Ran]:
         ORDER BY seq""",  # noqa: S608  (fixed texts)
         named(part),
     )
-    for name, project, track, story, step, attempt, executor, *times, result, why, tokens, cost, _ in rows:
+    for (
+        name,
+        project,
+        track,
+        story,
+        step,
+        attempt,
+        executor,
+        *times,
+        result,
+        end,
+        why,
+        tokens,
+        cost,
+        _,
+    ) in rows:
         started_at, ended_at = (None if at is None else datetime.fromisoformat(at) for at in times)
         yield Ran(
             id=name, key=TrackKey(project, track), story=story, step=step, attempt=attempt,
-            executor=executor, started_at=started_at, ended_at=ended_at, result=result, why=why,
-            tokens=tokens, cost_usd=cost,
+            executor=executor, started_at=started_at, ended_at=ended_at, result=result,
+            outcome=outcome_of(result, None if end is None else decoded(decode_exit, end, project, track)),
+            why=why, tokens=tokens, cost_usd=cost,
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from handoffd.engine.events import Event, TestEvidence
 from handoffd.engine.run import End, Exit, Usage
 from handoffd.engine.track import Track, TrackKey
 from handoffd.protocol.rules import RuleBook
+from handoffd.protocol.state import Status
 
 Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
@@ -214,19 +215,34 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str | None:
-        """The result for people: of a run that was not judged it is how the run ended, if that is known.
-
-        Then `interrupted` is left for what handoffd or a person ended.
-        """
-        if self.result != INTERRUPTED or self.exit is None:
-            return self.result
-        if self.exit.by in {"lost", "outside"}:
-            return "lost"
-        return "no_handoff" if self.exit.end is End.CLEAN else self.exit.end or INTERRUPTED
+        """The result for people (see `outcome_of`)."""
+        return outcome_of(self.result, self.exit)
 
 
 INTERRUPTED: Final = "interrupted"
 """The `result` of a run that ended without a verdict: it is repeated at no cost."""
+
+
+def outcome_of(result: str | None, exit_: Exit | None) -> str | None:
+    """Return a result for people: of a run that was not judged it is how the run ended, if that is known.
+
+    Then `interrupted` is left for what handoffd or a person ended.
+    """
+    if result != INTERRUPTED or exit_ is None:
+        return result
+    if exit_.by in {"lost", "outside"}:
+        return "lost"
+    return "no_handoff" if exit_.end is End.CLEAN else exit_.end or INTERRUPTED
+
+
+FAILED: Final = frozenset(
+    {Status.FAILING, Status.TIMEOUT, "no_handoff", "lost"}
+    | {End.FAILED, End.CRASH, End.OUT_OF_MEMORY, End.MEMORY_LIMIT}
+)
+"""The outcomes of attempts that have failed, for all screens.
+
+An account's limit, a program that is not set up, a question to a person and a stop of our own are none.
+"""
 
 
 class UsageSum(Struct, frozen=True, kw_only=True):

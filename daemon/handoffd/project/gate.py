@@ -50,7 +50,7 @@ from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.inspection.framework import described_in_memory
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Part, StoredEvent, StoredRun
+from handoffd.journal.records import FAILED, Part, StoredEvent, StoredRun
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import DONE, RuleBook, outside
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -385,6 +385,7 @@ def _attempt(run: StoredRun, handoff: Mapping[str, Any], runs_dir: Path) -> Gate
     return GateAttempt(
         run=run.id, step=run.step, attempt=run.attempt, executor=run.executor, result=run.outcome,
         why=None if passed or why is None else shortened(why, _MOST_TEXT),
+        failed=run.outcome in FAILED,
         seconds=None if run.exit is None else round(run.exit.seconds, 1),
         sandbox=_held_by(runs_dir / run.id),
     )  # fmt: skip

@@ -30,10 +30,10 @@ from handoffd.engine.wording import (
     why_in_words,
 )
 from handoffd.journal.history import Handover, Happened, Night, Ran, StoryEnd
-from handoffd.journal.records import LeftOut, Life
+from handoffd.journal.records import FAILED, LeftOut, Life
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
-from handoffd.report.claims import FAILED, against, claims_of, ended_runs
+from handoffd.report.claims import against, claims_of, ended_runs
 from handoffd.report.values import (
     MOST_LISTED,
     CapUse,
@@ -287,7 +287,7 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
         steps[run.key.project, run.story, run.step].append(run)
     said = {run.id: claim.said for run, claim, _ in claims_of(night)}
     for (root, story, step), runs in steps.items():
-        failed = [run for run in runs if run.result in FAILED]
+        failed = [run for run in runs if run.outcome in FAILED]
         if failed:
             ended = story is not None and (root, story) in over
             passed = runs[-1].result == Status.PASS or ended
@@ -298,7 +298,7 @@ def _failed(night: Night, name: Name) -> Iterator[FailedStep]:
 
 
 def _why_failed(run: Ran, said: Handover) -> str:
-    return why_in_words(run.why, said.reason, said.summary) or run.result or ""
+    return why_in_words(run.why, said.reason, said.summary) or run.outcome or ""
 
 
 # --- what was claimed, and is not so ------------------------------------------------------------------

@@ -15,8 +15,8 @@ from handoffd.journal.history import Attempts, Claimed, Counts, Measured, Ran
 from handoffd.protocol.state import Status
 from handoffd.report.values import About, ClaimsBy, ClaimsRow
 
-FAILED: Final = frozenset({Status.FAILING.value, Status.TIMEOUT.value})
-"""The verdicts of attempts that count as failed."""
+_REFUTED: Final = frozenset({Status.FAILING.value, Status.TIMEOUT.value})
+"""The verdicts that a claim to pass does not meet."""
 
 
 def ended_runs(attempts: Attempts) -> list[Ran]:
@@ -40,7 +40,7 @@ def against(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[tup
     counts = tests.counts if tests and tests.verified and not (tests.fault or tests.timed_out) else None
     if said.status == Status.PASS and said.tests and counts and _flatters(said.tests, counts):
         yield "tests", _in_words(said.tests), _in_words(counts)
-    elif said.status == Status.PASS and run.result in FAILED and measured is not None:
+    elif said.status == Status.PASS and run.result in _REFUTED and measured is not None:
         yield "outcome", "pass", (run.why or run.result or "").removeprefix("pass claimed, but ")
     if claim.untouched:
         yield "files", f"it changed {first_few(claim.untouched, 3)}", _AS_BEFORE[len(claim.untouched) > 1]

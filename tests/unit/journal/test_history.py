@@ -22,13 +22,13 @@ from handoffd.engine.events import (
     Paused,
     TestEvidence,
 )
-from handoffd.engine.run import Exit, PostCheck, Usage
+from handoffd.engine.run import End, Exit, PostCheck, Usage
 from handoffd.engine.track import TrackKey
 from handoffd.errors import Refused
 from handoffd.journal import history
 from handoffd.journal.history import Counts
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Life, Part
+from handoffd.journal.records import FAILED, Life, Part
 from handoffd.protocol.handoff import Absent, Found, Handoff
 from handoffd.protocol.state import Status, TestCounts
 
@@ -153,6 +153,21 @@ async def test_attempts_have_their_claims_and_measurements(journal: Journal) -> 
     assert ["failing"] == [run.result for run in attempts.runs]
     other = await journal.past.attempts(Part(since=NOW, until=NOW + 2 * HOUR, project="/srv/other"))
     assert ((), ()) == (other.events, other.runs)
+
+
+async def test_a_run_without_a_verdict_says_how_it_ended(journal: Journal) -> None:
+    """As the screens of one attempt and of a gate do: that counts, also where it is repeated at no cost."""
+    begun = replace(dispatch("d1"), decided_at=NOW)
+    crashed = Exit(signal=11, end=End.CRASH, seconds=60, at=NOW + MINUTE)
+    ended = ExecutorExited(dispatch="d1", exit=crashed, reading=Absent())
+    for at, event, after in (
+        (NOW, Advanced(dispatch="d1", executor="claude"), track("bdd", Status.RUNNING, dispatch=begun)),
+        (NOW + MINUTE, ended, track("bdd", Status.PENDING)),
+    ):
+        await journal.commit(record(event, after=after, at=at))
+    (run,) = (await journal.past.night(Part(since=NOW, until=NOW + HOUR))).runs
+    assert ("interrupted", "crash") == (run.result, run.outcome)
+    assert run.outcome in FAILED
 
 
 async def test_since_when_a_track_waits_is_the_begin_of_an_unbroken_wait(journal: Journal) -> None:

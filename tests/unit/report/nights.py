@@ -66,7 +66,8 @@ def ran(
         "started_at": began, "ended_at": ended, "result": None if ended is None else "pass",
         "why": "5 tests pass", "tokens": 100, "cost_usd": 0.5,
     }  # fmt: skip
-    return Ran(**values | more)
+    values |= more
+    return Ran(**{"outcome": values["result"], **values})
 
 
 def claim(

@@ -232,6 +232,18 @@ def test_a_failure_has_the_words_of_the_agent_that_gave_up() -> None:
     assert "the agent: scope_warning, The story is two." == one.why
 
 
+@pytest.mark.parametrize("outcome", ["crash", "lost", "no_handoff", "memory_limit"])
+def test_an_attempt_that_ended_without_a_verdict_has_failed(outcome: str) -> None:
+    """As on the screen of a gate; what a limit or a person has ended, or has to answer, has not."""
+    runs = (
+        ran("d1", result="interrupted", outcome=outcome, why="how it ended"),
+        ran("d2", result="interrupted", outcome="limit", why="5 hours"),
+        ran("d3", result="interrupted", why="the daemon stops"), ran("d4", result="needs_human"), ran("d5"),
+    )  # fmt: skip
+    (one,) = built(runs=runs).failed
+    assert (1, "how it ended", True) == (one.attempts, one.why, one.passed)
+
+
 def test_what_failed_after_the_night_is_not_its_own() -> None:
     """A report of an earlier time stays what it was."""
     late = ran("d2", ended=NOW + 3 * HOUR, result="failing", why="pass claimed, but 1 test fails")

@@ -41,6 +41,7 @@ from handoffd.engine.wording import (
     cost_of,
     counted,
     first_few,
+    has_failed,
     lines_of,
     scope_of,
     tests_of,
@@ -205,9 +206,9 @@ def _failures(gate: Json) -> Iterator[str]:
     """Yield how often each step was tried, and why all attempts but the last one failed."""
     for step, found in groupby(gate["attempts"], key=lambda one: one["step"]):
         tried = list(found)
-        failed = [one for place, one in enumerate(tried, start=1) if one["why"] or place < len(tried)]
-        yield f"{step}: {counted(len(tried), 'attempt')}" + ("" if failed else ", none failed")
-        yield from (f"  {_attempt(one)}" for one in failed)
+        told = [one for place, one in enumerate(tried, start=1) if one["why"] or place < len(tried)]
+        yield f"{step}: {counted(len(tried), 'attempt')}, {sum(map(has_failed, tried)) or 'none'} failed"
+        yield from (f"  {_attempt(one)}" for one in told)
 
 
 def _each_attempt(gate: Json) -> Iterator[str]:

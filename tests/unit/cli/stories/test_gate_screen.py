@@ -50,7 +50,7 @@ Tests     before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed
             tests/test_shop.py::test_dark and 1 more
           gone, passed before: tests/test_shop.py::test_old
           test files changed: tests/test_shop.py
-Attempts  bdd: 2 attempts
+Attempts  bdd: 2 attempts, 1 failed
             bdd 1 by claude failing after 1 min: it left no hand-off
 Rejected  review by mei, 01-02 02:04, needs_clarification: Which\\x1b[2J zone?
 Unclear   docs/bdd/US-001.md:7 [NEEDS CLARIFICATION] which time zone?
