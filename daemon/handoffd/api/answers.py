@@ -153,7 +153,7 @@ class BacklogAnswer(BacklogView, frozen=True, kw_only=True):
 
 
 class StoryAnswer(StoryView, frozen=True, kw_only=True):
-    """A story with its text; `whereabouts` is null while it is not over, and where it has no branch.
+    """A story with its text; `whereabouts` is null while it is not over, and where there is none.
 
     `kept`: the ref that has what a discarded one did.
     """

@@ -66,8 +66,8 @@ class ToldStory(UsageCounts, frozen=True, kw_only=True):
     """A story, what it has come to, and what it cost.
 
     `outcome`: `landed`, `done`, `discarded`, `aborted` or `open`. `step` and `status`: where an open one is;
-    set aside, where its last run was. `onto` and `commit`: where it landed. `whereabouts`: of a done one that
-    has a branch. `unpriced` counts runs without a known cost.
+    set aside, where its last run was. `onto` and `commit`: where it landed. `whereabouts`: of a done or
+    aborted one. `unpriced` counts runs without a known cost.
     """
 
     project: str
@@ -313,7 +313,8 @@ class Past:
         found = await self.journal.past.stories(part, limit)
         views = await self._supervision.views()
         flying = {(view.project, track.story): track for view in views for track in view.tracks}
-        done = [(one.project, one.story) for one in found if one.end is not None and one.end.kind == "done"]
+        ends = {"done", "aborted"}
+        done = [(one.project, one.story) for one in found if one.end is not None and one.end.kind in ends]
         places = await self.places(done)
         titles = await self.titles((one.project, one.story) for one in found)
         names = self.names()  # only now: what was asked before has woken projects
@@ -346,7 +347,7 @@ class Past:
         return known[0].end.kept if known and known[0].end else None
 
     async def places(self, stories: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Whereabouts]:
-        """Return where finished stories that have a branch are, by root and story.
+        """Return where the work of stories is that are over, as far as it is anywhere, by root and story.
 
         Git is asked about a few stories, for a few seconds: a screen of many must not wait for all of them.
         """

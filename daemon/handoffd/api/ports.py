@@ -191,7 +191,7 @@ class Supervision(Protocol):
         """Return the screen of the gate that a story waits at. Raises Refused (NO_GATE, AMBIGUOUS)."""
 
     async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
-        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
+        """Return where the work of a story is that is over; None where it is nowhere, or git fails."""
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""

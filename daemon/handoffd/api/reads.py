@@ -215,7 +215,8 @@ class Reads(Past):
         return replace(view, tracks=tuple([await self._reviewed(view.project, one) for one in view.tracks]))
 
     async def _reviewed(self, root: str, track: TrackView) -> TrackView:
-        if track.step == DONE and track.workspace is not None and track.story is not None:
+        here = track.workspace is None and track.branch is not None
+        if track.story is not None and (track.aborted or (track.step == DONE and not here)):
             return _placed_at(track, await self._supervision.whereabouts(root, track.story))
         if not track.gate:
             return track
@@ -323,8 +324,7 @@ class Reads(Past):
         asked = Asked(project=root, at=now, left_out=await self.journal.left_out())
         told = await to_thread.run_sync(build, night, fleet, asked)  # a long one takes a second
         told = with_titles(told, await self.titles(stories_of(told)))
-        aborted = [(one.project, one.story) for one in told.dropped if one.story and one.kept is None]
-        told = with_places(told, await self.places(aborted))
+        told = with_places(told, await self.places(told.unplaced))
         if end < now:
             return told
         coming = await self._plan([root] if root else [], now, end_of_night(None, now))

@@ -13,7 +13,7 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
-from handoffd.cli.status_report import placed, ways
+from handoffd.cli.status_report import located, ways
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place, by_name, in_utf8
@@ -256,9 +256,7 @@ def told(answer: dict[str, Any]) -> list[str]:
     lines += [f"  kept as {plain(answer['kept'])}"] if answer.get("kept") else []
     if where := answer.get("whereabouts"):  # older daemons send none
         project = {**answer, "called": answer["name"]}
-        lines += [
-            f"  {line}" for line in (f"branch: {placed(where)}", *ways(where, project, answer["story"]))
-        ]
+        lines += [f"  {line}" for line in (located(where), *ways(where, project, answer["story"]))]
     if answer["text"] is None:
         gone = "its text is no longer kept; see `handoffd events --json`"
         return [*lines, f"  {gone if answer['title'] else 'it has no text'}"]

@@ -327,11 +327,23 @@ def stories_report(found: list[dict[str, Any]], width: int | None = None) -> lis
 
 
 def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield where the finished stories are that have not landed, with the commands for each."""
+    """Yield where the stories are that are over and have not landed, with the commands for each.
+
+    The ones in a project's own folder are all in one place.
+    """
+    from handoffd.engine.wording import first_few
+
+    here: dict[str, list[str]] = {}
     for story in found:
-        if where := story.get("whereabouts"):  # older daemons send none
+        if (where := story.get("whereabouts")) and not where["branch"]:  # older daemons send none
+            here.setdefault(story["project"], []).append(story["story"])
+    for story in found:
+        if where := story.get("whereabouts"):
+            own = [story["story"]] if where["branch"] else here.pop(story["project"], [])
+            if not own:
+                continue
             project = {"project": story["project"], "called": story["name"]}
-            yield f"{called(story)} {plain(story['story'])}: {placed(where)}"
+            yield f"{called(story)} {first_few(own, 3)}: {placed(where)}"
             yield from (f"    {line}" for line in ways(where, project, story["story"]))
 
 

@@ -261,7 +261,9 @@ def _of_story(project: Json, track: Json, width: int) -> Iterator[str]:
     if track.get("discarded"):
         yield f"discarded; kept as {shorten(track['discarded'], width)}"
     if track.get("whereabouts"):
-        yield f"branch: {shorten(placed(track['whereabouts']), width)}"
+        where = track["whereabouts"]
+        yield shorten(located(where), width)
+        yield from ways(where, project, track["story"]) if where.get("aborted") or not where["branch"] else ()
 
 
 def _work_in_detail(track: Json) -> Iterator[str]:
@@ -306,18 +308,26 @@ def _result_in_detail(track: Json) -> Iterator[str]:
 
 
 def placed(where: Json) -> str:
-    """Return where the work of a finished story is, and what landing it would do."""
-    return plain(f"{where['branch']}, {where['says']}")
+    """Return where the work of a story is that is over, and what landing it would do."""
+    return plain(f"{where['branch']}, {where['says']}" if where["branch"] else where["says"])
+
+
+def located(where: Json) -> str:
+    """Return that as a line of its own."""
+    return f"{'branch' if where['branch'] else 'work'}: {placed(where)}"
 
 
 def ways(where: Json, project: Mapping[str, object], story: str) -> Iterator[str]:
-    """Yield the commands to type for a finished story: what throws it away, and `next:`."""
+    """Yield the commands to type for a story that is over: what throws it away, and `next:`."""
     from handoffd.engine.wording import addressed, throwing_away
 
     discarding = addressed(throwing_away(story), str(project["project"]))
-    if where["would"] != "landed":
+    if where["would"] not in {"landed", "folder"}:
         yield f"to throw it away: {plain(by_name(discarding, project))}"
-    yield f"next: {plain(by_name(where['command'], project))}"
+    label = "to take it up again" if where.get("aborted") else "next"
+    label = "to look" if where["would"] == "folder" else label
+    if where["command"]:
+        yield f"{label}: {plain(by_name(where['command'], project))}"
 
 
 def _backlog(track: Json, width: int) -> str:

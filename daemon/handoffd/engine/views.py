@@ -259,7 +259,7 @@ class TrackView(Struct, frozen=True, kw_only=True):
     review: GateView | None = None
     """What a person needs to decide the gate that it waits at, when one project is asked for."""
     whereabouts: Whereabouts | None = None
-    """Where its work is once it is done in a clone; of all projects, while it waits to be landed."""
+    """Where its work is once it is over; of all projects, while it waits to be landed."""
     footprint: Footprint | None = None
     """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
     paused_by: str | None = None
@@ -428,18 +428,19 @@ class LandedView(Struct, frozen=True, kw_only=True):
     going_on: bool = False
 
 
-Would = Literal["landed", "forward", "merge", "conflict", "unknown"]
-"""All is there; only the story is new; both sides have news that fit or conflict; or no branch to land on."""
+Would = Literal["landed", "forward", "merge", "conflict", "unknown", "folder"]
+"""All is there; only the story is new; both have news that fit or conflict; no branch to land on, or none."""
 
 
 class Whereabouts(Struct, frozen=True, kw_only=True):
     """Where the work of a story is once it is over.
 
-    `onto` is the branch that it would land on: it lacks `commits`, and `files` would change there. `says` is
-    that in words; `command` lands the story, merges it by hand, or throws away what is landed.
+    `onto`, where it would land, lacks `commits`, and `files` would change there; `says` is that in words.
+    `command` lands it, merges it by hand, throws away what is landed, takes up what was aborted, or shows the
+    files of one without a branch, which are in the project's folder.
     """
 
-    branch: str
+    branch: str | None
     onto: str | None
     commits: int
     would: Would
@@ -447,6 +448,7 @@ class Whereabouts(Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...]
     says: str
     command: str | None
+    aborted: bool = False
 
 
 class SnapshotsView(Struct, frozen=True, kw_only=True):
@@ -572,10 +574,9 @@ class WorkspaceTrial(Struct, frozen=True, kw_only=True):
     link: tuple[str, ...] = ()
     """What the clone shared with the project's folder when the tests ran there last."""
     why: str | None = None
-    """Why it does not fit."""
     remedy: str | None = None
     command: str | None = None
-    """What would change that, in words, and what to type next for it."""
+    """Why it does not fit; what would change that, in words, and what to type next."""
     tried: Tried | None = None
     """The tests in the clone; None: they were not run."""
     doing: str | None = None

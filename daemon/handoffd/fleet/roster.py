@@ -501,7 +501,7 @@ class Roster:
             return await gate_of(found, self._services, story=story, since_last=since_last)
 
     async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
-        """Return where the work of a story is that is over; None where it has no branch, or git fails."""
+        """Return where the work of a story is that is over; None where it is nowhere, or git fails."""
         with self._register.guest(project):
             found = await self._loops.awake(project)
             with suppress(StoreError):

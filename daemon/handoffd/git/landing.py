@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.views import Would
-from handoffd.engine.wording import conflicts_in_words, first_few
+from handoffd.engine.wording import conflicts_in_words, counted, first_few
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
@@ -88,6 +88,23 @@ class Outlook(Struct, frozen=True, kw_only=True):
     """The command with which a person merges what conflicts, by what is checked out now."""
     tips: tuple[str, str] = ("", "")
     """Where the story's branch and the other one ended: the same two are not merged on trial again."""
+
+    def in_words(self, *, aborted: bool) -> str:
+        """Return what a landing would do, or what there is of an aborted story: the same on every screen."""
+        commits, files, onto = counted(self.commits, "commit"), counted(self.files, "file"), self.onto
+        if aborted and self.would != "landed":
+            return "aborted" if onto is None else f"aborted; {commits} that {onto} does not have"
+        match self.would:
+            case "landed":
+                return f"all of it is on {onto}"
+            case "forward":
+                return f"{commits}; landing brings {files} to {onto}"
+            case "merge":
+                return f"{commits}; landing merges {files} into {onto}, which has moved on"
+            case "conflict":
+                where = conflicts_in_words(self.conflicts)
+                return f"{commits}; landing on {onto} would conflict in {where}"
+        return "what is checked out is not a branch to land on"
 
 
 class News(Struct, frozen=True, kw_only=True):

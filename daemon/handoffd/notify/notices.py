@@ -118,12 +118,15 @@ def _placed(order: Notify, track: Track, known: Whereabouts | None) -> Iterator[
     if order.story is None:
         return
     if known is not None:
-        yield from (f"Branch: {known.branch}", f"Work: {known.says}")
+        yield from (f"Branch: {known.branch}",) if known.branch else ()
+        yield f"Work: {known.says}"
     elif where is not None and where.kind == "clone" and state is not None and state.story == order.story:
         yield f"Branch: {where.branch}"
     else:
         return
-    if known is None or known.would != "landed":  # else that is the command to type next
+    if known is not None and known.branch is None:
+        yield from (f"To look: {known.command}",) if known.command else ()
+    elif known is None or known.would != "landed":  # else that is the command to type next
         yield f"To throw it away: {throwing_away(order.story)}"
 
 

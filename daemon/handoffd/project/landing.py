@@ -26,14 +26,15 @@ from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEviden
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
-from handoffd.engine.wording import bringing_back, command_for, conflicts_in_words, counted, first_few
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.engine.wording import bringing_back, command_for, first_few, left_in_folder
+from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute.run import Run, adopt
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
 from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
-from handoffd.git.repository import repository_at
+from handoffd.git.repository import NO_REPOSITORY, repository_at
+from handoffd.journal.history import StoryEnd
 from handoffd.journal.records import Part
 from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
@@ -188,23 +189,53 @@ class Landings:
         return kept
 
     async def whereabouts(self, story: str) -> Whereabouts | None:
-        """Return where the work of a story is that is over; None where it has no branch. Changes nothing.
+        """Return where the work of a story is that is over; None where it is nowhere. Changes nothing.
 
         Raises StoreError where git cannot say.
         """
+        git, found = True, None
         async with self._looking:  # several screens may ask at once
             onto = await to_thread.run_sync(self._onto, story)
             known = self._services.outlooks.pop((self.project.root, story), None)
-            found = await self._looks.asked(partial(self._git.foreseen, story, onto, known), LIMIT_S + 10)
+            try:
+                found = await self._looks.asked(partial(self._git.foreseen, story, onto, known), LIMIT_S + 10)
+            except StoreError as error:
+                if error.code != NO_REPOSITORY:
+                    raise
+                git = False
         if found is None:
-            return None
+            return await self._in_folder(story, git=git)
         if found.would != "landed":  # a person is waited for
             self._services.outlooks[self.project.root, story] = found
+        end = await self._end_of(story)
+        aborted = end is not None and end.kind == "aborted"
+        again = command_for(self.project.root, "start", story)
         return Whereabouts(
             branch=found.branch, onto=found.onto, commits=found.commits, would=found.would, files=found.files,
-            conflicts=found.conflicts[:MOST_LISTED], says=_in_words(found),
-            command=self._to_type(story, found),
+            conflicts=found.conflicts[:MOST_LISTED], says=found.in_words(aborted=aborted),
+            command=again if aborted else self._to_type(story, found), aborted=aborted,
         )  # fmt: skip
+
+    async def _in_folder(self, story: str, *, git: bool) -> Whereabouts | None:
+        """Return that a story without a branch has worked in the project's folder; None if it has not."""
+        end, root, settings = await self._end_of(story), self.project.root, self.project.files.settings
+        track, clones = self.project.track_of(story).track, settings.workspace.kind == "clone"
+        own = track.state is not None and track.state.story == story  # of others, only the settings are known
+        committed = track.works_in(root).branch is not None if own else settings.commits != "none"
+        elsewhere = track.works_in(root).kind == "clone" if own else clones
+        if end is None or end.kind not in {"done", "aborted"} or committed or elsewhere:
+            return None
+        facts = track.ledger.facts
+        files = len(facts.files) if own and facts.files_measured else None
+        return Whereabouts(
+            branch=None, onto=None, commits=0, would="folder", files=files or 0, conflicts=(),
+            says=left_in_folder(root, files, git=git, more=not clones),
+            command=f"git -C {quote(root)} status" if git else None, aborted=end.kind == "aborted",
+        )  # fmt: skip
+
+    async def _end_of(self, story: str) -> StoryEnd | None:
+        part = Part(project=self.project.root, story=story)
+        return next((one.end for one in await self._services.journal.past.stories(part, 1)), None)
 
     def _to_type(self, story: str, found: Outlook) -> str | None:
         root = self.project.root
@@ -222,11 +253,13 @@ class Landings:
     async def _carry_out(self) -> None:
         assert self._request is not None
         request, over = self._request, self._over
+        story = request.story
         self._result = Refused("the landing was cut off; type it again", code="CUT_OFF")
         try:
-            self._result = await self._landed(request, self._meant(request))
+            story = self._meant(request)
+            self._result = await self._landed(request, story)
         except HandoffdError as error:
-            self._result = await self._explained(error, request.story)
+            self._result = await self._explained(error, story)
             if request.by == ITSELF and request.story is not None and error.code != "NOT_DONE":
                 await self._refused(request.story, error)
         finally:
@@ -234,13 +267,19 @@ class Landings:
             self.project.stirred()
 
     async def _explained(self, error: HandoffdError, story: str | None) -> HandoffdError:
-        """Return why a story cannot be landed: of one that was discarded, that, and how it comes back."""
-        if story is None or error.code not in {"NO_BRANCH", "NOT_DONE"}:
+        """Return why there is nothing to land: it was discarded, aborted, or is in the project's folder."""
+        if story is None or error.code not in {"NO_BRANCH", "NOT_DONE", NO_REPOSITORY}:
             return error
-        known = await self._services.journal.past.stories(Part(project=self.project.root, story=story), 1)
-        kept = known[0].end.kept if known and known[0].end is not None else None
+        end = await self._end_of(story)
+        kept = end.kept if end is not None else None
+        if kept is None and end is not None and end.kind == "aborted":
+            again = command_for(self.project.root, "start", story)
+            return Refused(f"{story} was aborted", code=error.code, hint=again)
         if kept is None:
-            return error
+            where = await self._in_folder(story, git=error.code != NO_REPOSITORY)
+            hint = (where and where.command) or command_for(self.project.root, "story", story)
+            why = f"{story} has nothing to land: it worked {where.says}" if where is not None else ""
+            return Refused(why, code="NOT_IN_CLONE", hint=hint) if why else error
         hint = bringing_back(self.project.root, kept)
         return Refused(f"{story} was discarded, and {kept} keeps what it did", code=error.code, hint=hint)
 
@@ -396,7 +435,8 @@ class Landings:
         """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""
         track = self.project.track_of(story).track
         state, where = track.state, track.ledger.workspace
-        if state is not None and state.story == story and where is not None and where.kind == "root":
+        here = where is not None and where.kind == "root" and where.branch is not None
+        if here and state is not None and state.story == story:
             why = f"{story} worked in {self.project.root} itself: its files are there"
             raise Refused(why, code="NOT_IN_CLONE", hint=f"git -C {quote(self.project.root)} status")
         clone = self._clones.of(story)
@@ -497,23 +537,6 @@ class Landings:
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )
-
-
-def _in_words(found: Outlook) -> str:
-    """Return what landing a story would do: the same words on every screen."""
-    commits, files = counted(found.commits, "commit"), counted(found.files, "file")
-    match found.would:
-        case "landed":
-            return f"all of it is on {found.onto}"
-        case "forward":
-            return f"{commits}; landing brings {files} to {found.onto}"
-        case "merge":
-            return f"{commits}; landing merges {files} into {found.onto}, which has moved on"
-        case "conflict":
-            return (
-                f"{commits}; landing on {found.onto} would conflict in {conflicts_in_words(found.conflicts)}"
-            )
-    return "what is checked out is not a branch to land on"
 
 
 def _is_same(goes_on: LandingRequest, asked: LandingRequest) -> bool:

@@ -118,15 +118,25 @@ def with_titles(report: Report, titles: Mapping[tuple[str, str], str]) -> Report
 
 
 def with_places(report: Report, places: Mapping[tuple[str, str], Whereabouts]) -> Report:
-    """Return a report whose aborted stories have where their work is, by root and story."""
-    return replace(report, dropped=tuple(_placed(one, places) for one in report.dropped))
+    """Return a report whose stories have where their work is, by root and story."""
+    return replace(
+        report,
+        landed=tuple(_left(one, places.get((one.project, one.story or ""))) for one in report.landed),
+        dropped=tuple(_placed(one, places) for one in report.dropped),
+    )
+
+
+def _left(one: EndedStory, where: Whereabouts | None) -> EndedStory:
+    if where is None or one.outcome != "done":
+        return one
+    return replace(one, branch=where.branch, says=where.says, command=where.command)
 
 
 def _placed(one: DroppedStory, places: Mapping[tuple[str, str], Whereabouts]) -> DroppedStory:
     where = places.get((one.project, one.story or ""))
     if where is None or one.outcome != "aborted":
         return one
-    instead = command_for(one.name, "discard", one.story or "")
+    instead = command_for(one.name, "discard", one.story or "") if where.branch else None
     return replace(one, branch=where.branch, says=where.says, instead=instead)
 
 

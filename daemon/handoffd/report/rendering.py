@@ -108,14 +108,17 @@ def _title(one: Entry) -> str | None:
 
 def _landed(report: Report) -> Iterator[Line]:
     for one in report.landed:
-        yield Line(_who(one.name, one.story), printable(_where(one)), title=_title(one))
+        command = printable(one.command) if one.command and not one.branch else None
+        yield Line(_who(one.name, one.story), printable(_where(one)), command, title=_title(one))
 
 
 def _where(one: EndedStory) -> str:
     """Return where the work of a story is that is over."""
     at = f"at {(one.commit or '')[:12]}"
     if one.outcome == "done":
-        return f"done, on the branch {one.branch}" if one.branch else "done"
+        return (
+            f"done, on the branch {one.branch}" if one.branch else ", ".join(filter(None, ("done", one.says)))
+        )
     match one.how:
         case "branch":
             return f"on its branch {one.onto} {at}"
@@ -154,7 +157,9 @@ def _work_of(one: DroppedStory) -> str:
     """Return where the work is of a story that was dropped."""
     if one.kept is not None:
         return f", kept as {one.kept}"
-    return f"; on the branch {one.branch}: {one.says}" if one.branch else ""
+    if one.branch is None:
+        return f"; {one.says}" if one.says else ""
+    return f"; on the branch {one.branch}: {one.says}"
 
 
 def _failed(report: Report) -> Iterator[Line]:

@@ -41,6 +41,9 @@ class EndedStory(Entry, frozen=True, kw_only=True):
     how: LandedBy = "merge"
     told: str | None = None
     """What the command has printed that has taken it."""
+    says: str | None = None
+    command: str | None = None
+    """Of one that is done and on no branch: where it is, in words, and what shows it."""
 
 
 class DroppedStory(Entry, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ class DroppedStory(Entry, frozen=True, kw_only=True):
     kept: str | None
     """Of a discarded one: the ref that has its work."""
     branch: str | None = None
-    """Of an aborted one: where its work is, if it has a branch; `says` is what is there, in words."""
+    """Of an aborted one: where its work is, if it has one; `says` has in words what there is."""
     says: str | None = None
     command: str
     instead: str | None = None
@@ -222,6 +225,13 @@ class Report(Struct, frozen=True, kw_only=True):
     dropped: tuple[DroppedStory, ...] = ()
     tonight: str | None = None
     """What would happen until the next morning, in short; null: nothing."""
+
+    @property
+    def unplaced(self) -> list[tuple[str, str]]:
+        """The stories, by root, of which it does not say yet where their work is."""
+        done = (one for one in self.landed if one.outcome == "done" and one.branch is None)
+        dropped = (one for one in self.dropped if one.kept is None)
+        return [(one.project, one.story) for one in (*done, *dropped) if one.story is not None]
 
     @property
     def is_quiet(self) -> bool:

@@ -126,7 +126,7 @@ async def test_where_a_finished_story_is_is_in_its_status_and_in_its_story(
     assert where == (await asked.status("shop")).projects[0].tracks[0].whereabouts
     assert (await asked.status()).projects[0].tracks[0].whereabouts is None
     assert (await asked.story("shop")).whereabouts is None
-    in_root = track_view(step="done", status="pass", gate=False)
+    in_root = track_view(step="done", status="pass", gate=False, branch="handoffd/US-001")
     supervision.projects["/srv/shop"] = project_view("/srv/shop", in_root)
     assert (await asked.status("shop")).projects[0].tracks[0].whereabouts is None
 

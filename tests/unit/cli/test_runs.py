@@ -63,7 +63,7 @@ def test_a_plan_is_a_screen_or_json(control: Controlled, handoffd: Commands) -> 
     """Of all projects or of some, until a time; `--dry-run` changes nothing, as without it."""
     said = handoffd("tonight", "--until", "8h")
     assert (0, True) == (said.code, said.lines[0].startswith("Until "))
-    assert "(8 h): 0 stories done, 1 stops" in said.lines[0]
+    assert "(8 h): 1 stops" in said.lines[0]
     assert "What stops it (1)" in said.lines
     whole = handoffd("tonight", "--json", "--dry-run").json
     assert ["US-001"] == [one["story"] for one in whole["stories"]]
@@ -122,6 +122,9 @@ def test_a_finished_story_that_has_not_landed_says_where_it_is(
         "    to throw it away: handoffd discard shop US-1",
         "    next: handoffd land shop --story US-1",
     ] == lines[2:]
+    here = {"branch": None, "would": "folder", "says": "in the project's folder", "command": "git status"}
+    control.supervision.where = whereabouts("/srv/shop", **here)
+    assert ["shop US-1: in the project's folder", "    to look: git status"] == handoffd("stories").lines[2:]
     control.commit(record(Landed(story="US-1", onto="main", commit="c0ffee" * 7), after=track("done")))
     assert 2 == len(handoffd("stories").lines)
 

@@ -311,6 +311,21 @@ def test_undelivered_notifications_are_a_warning(
     assert said == [line for line in report(status, whole=False) if line.startswith("warning")]
 
 
+def test_an_aborted_story_is_thrown_away_or_taken_up_again() -> None:
+    """It is not landed."""
+    again = "handoffd start /srv/shop US-001"
+    where = whereabouts("/srv/shop", says="aborted; 2 commits", command=again, aborted=True)
+    given_up = track_view(aborted=True, branch="handoffd/US-001", whereabouts=where)
+
+    lines = [line.strip() for line in report(_status(project_view("/srv/shop", given_up)), whole=True)]
+
+    begin = lines.index("branch: handoffd/US-001, aborted; 2 commits")
+    assert [
+        "to throw it away: handoffd discard /srv/shop US-001", f"to take it up again: {again}"
+    ] == lines[begin + 1 : begin + 3]  # fmt: skip
+    assert not any("handoffd land" in line for line in lines)
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_where_a_finished_story_is_is_said_beside_its_branch(*, whole: bool) -> None:
     """One line on every screen; what landing would do is known before it is typed."""

@@ -121,6 +121,10 @@ def test_the_notice_of_a_finished_story_has_its_branch_and_how_to_throw_it_away(
         (branch, "Work: it would conflict in a.py", throw), (branch, "Work: all"), (branch, throw),
     ] == [one.facts for one in told]  # fmt: skip
     assert [fits.command, merge, discard, fits.command] == [one.action for one in told]
+    here = replace(fits, branch=None, would="folder", says="in the project's folder", command="git status")
+    assert ("Work: in the project's folder", "To look: git status") == (
+        notice_of(order, pending, track_of(step="done"), here).facts
+    )
     elsewhere = notice_of(order, pending, track_of(step="impl", story="US-002"), fits)
     assert told[0].facts == elsewhere.facts
     paused = notice_of(replace(order, action="handoffd resume {project}"), pending, there, conflict)

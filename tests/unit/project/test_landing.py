@@ -388,6 +388,53 @@ async def test_a_story_that_is_reopened_while_it_is_tested_can_be_landed_again(t
         assert not project.main.track.ledger.landed
 
 
+@pytest.mark.parametrize("versioned", [True, False])
+async def test_a_story_without_a_branch_says_that_its_files_are_in_the_folder(
+    tmp_path: Path, *, versioned: bool
+) -> None:
+    """With the command that shows them; `land` has the same words. Of an earlier story no count is known."""
+    async with done(tmp_path, "commit: none\n") as (here, project):
+        if not versioned:
+            shutil.rmtree(at(project.root, ".git"))
+        count = len(project.main.track.ledger.facts.files)
+        folder = "the project's folder" if versioned else f"{project.root}, which is in no git repository"
+        says = f"in {folder}, not committed by handoffd ({count} changed files); the next story adds to it"
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert (None, "folder", says, count) == (where.branch, where.would, where.says, where.files)
+        assert count > 1
+        look = f"git -C {project.root} status"
+        assert (look if versioned else None) == where.command
+        error = await refused(here, project)
+        assert ("NOT_IN_CLONE", f"US-001 has nothing to land: it worked {says}") == (
+            error.code,
+            error.message,
+        )
+        assert (look if versioned else f"handoffd story {project.root} US-001") == error.hint
+
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: (shown(project)["story"], shown(project)["step"]) == ("US-002", "review"))
+        earlier = await project.landings.whereabouts("US-001")
+        assert earlier is not None
+        assert f"in {folder}, not committed by handoffd; the next story adds to it" == earlier.says
+
+
+async def test_an_aborted_story_says_what_there_is_of_it(tmp_path: Path) -> None:
+    """With the command that takes it up again; it is not landed."""
+    async with at_review(tmp_path) as (here, project):
+        await project.main.give(Aborted())
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert (True, "handoffd/US-001") == (where.aborted, where.branch)
+        commits = said(project, "rev-list", "--count", "main..handoffd/US-001")
+        assert where.says.startswith(f"aborted; {commits} commit")
+        assert where.says.endswith("that main does not have")
+        again = f"handoffd start {project.root} US-001"
+        assert again == where.command
+        error = await refused(here, project, story="US-001")
+        assert ("NOT_DONE", "US-001 was aborted", again) == (error.code, error.message, error.hint)
+
+
 async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:
     """The files are there."""
     async with done(tmp_path, "commit: step\n") as (here, project):

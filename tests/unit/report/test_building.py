@@ -16,6 +16,7 @@ from handoffd.engine.views import ProjectView, ScheduleView
 from handoffd.journal.history import Counts
 from handoffd.journal.records import LeftOut
 from handoffd.report.building import Asked, Fleet, asked_since, build, stories_of, with_places, with_titles
+from handoffd.report.rendering import as_text
 from handoffd.report.values import MOST_LISTED, CapUse, Report
 
 ROOT = KEY.project
@@ -81,6 +82,21 @@ def test_what_a_person_has_aborted_or_discarded_is_listed_with_the_way_back() ->
         aborted.branch, aborted.says, aborted.instead,
     )  # fmt: skip
     assert discarded.branch is None
+
+
+def test_a_story_that_is_done_in_the_folder_has_the_command_that_shows_it() -> None:
+    """One on a branch waits with that, or is landed."""
+    told = built(
+        ends=(ended("done"), ended("done", story="US-2", seq=3), ended("landed", story="US-3", seq=4))
+    )
+    assert [(ROOT, "US-1"), (ROOT, "US-2")] == told.unplaced
+    look = f"git -C {ROOT} status"
+    here = whereabouts(ROOT, branch=None, would="folder", says="in the project's folder", command=look)
+    first = with_places(told, {(ROOT, "US-1"): here}).landed[0]
+    assert ("US-1", "in the project's folder", look) == (first.story, first.says, first.command)
+    text = as_text(with_places(told, {(ROOT, "US-1"): here}))
+    assert "done, in the project's folder" in text
+    assert look in text
 
 
 def test_every_project_with_an_event_or_a_wait_has_news() -> None:
