@@ -29,7 +29,7 @@ from handoffd.api.answers import (
 from handoffd.engine.run import PostCheck, all_passed
 from handoffd.engine.views import Applied, LandedView, Renewed, Tried, WorkspaceTrial
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import bringing_back, checks_in_words, command_for, counted
+from handoffd.engine.wording import checks_in_words, command_for, counted
 from handoffd.errors import HandoffdError
 from handoffd.protocol.rules import Commands
 from handoffd.protocol.state import render_state
@@ -121,8 +121,8 @@ def discarded(story: str, kept: str, root: str, called: str | None) -> Discarded
 
 def begun_anew(story: str, kept: str, root: str) -> str:
     """Return where the work of an aborted start is, in words."""
-    back = bringing_back(root, kept)
-    return f"{story} begins anew; {kept} keeps what its aborted start did; to have that back: {back}"
+    look = f"git -C {quote(root)} log {kept}"
+    return f"{story} begins anew; {kept} keeps what its aborted start did; to look at that: {look}"
 
 
 def _landing_in_words(landed: LandedView) -> str:

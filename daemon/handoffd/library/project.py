@@ -48,6 +48,7 @@ def start_story(
     text: str | None = None,
     title: str | None = None,
     force: bool = False,
+    go_on: bool = False,
     agent_teams: bool = False,
     blocked_by: tuple[str, ...] = (),
     automatic: bool = False,
@@ -60,6 +61,7 @@ def start_story(
 
     `text` is what it shall bring, which each prompt quotes; without `story`, it then gets the project's next
     number. `title` None: what the first line of the text says.
+    One that was aborted begins anew, and a ref keeps its work; with `go_on` it goes on from its old branch.
     The stories of `then` are queued behind it; with `queue` this one is queued, too, while another story is
     in flight. The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by
     itself.
@@ -68,9 +70,9 @@ def start_story(
     """
     accepted(
         verb(
-            "start", root, story=story, text=text, title=title, force=force, agent_teams=agent_teams,
-            blocked_by=list(blocked_by), manual=not automatic, then=list(then), queue=queue,
-            priority=priority, complexity=complexity,
+            "start", root, story=story, text=text, title=title, force=force, go_on=go_on,
+            agent_teams=agent_teams, blocked_by=list(blocked_by), manual=not automatic, then=list(then),
+            queue=queue, priority=priority, complexity=complexity,
         )
     )  # fmt: skip
     return state_of(path_of(root))

@@ -131,9 +131,9 @@ async def test_a_story_that_was_aborted_begins_anew_unless_it_shall_go_on(
     anew = await service.call("start", "shop", {"story": "US-001"}, EVE)
     on = await service.call("start", "shop", {"story": "US-001", "go_on": True}, EVE)
 
-    back = "git -C /srv/shop branch handoffd/US-001 refs/handoffd/US-001/discarded-1"
+    look = "git -C /srv/shop log refs/handoffd/US-001/discarded-1"
     kept = "refs/handoffd/US-001/discarded-1 keeps what its aborted start did"
-    assert [f"US-001 begins anew; {kept}; to have that back: {back}"] == anew["warnings"]
+    assert [f"US-001 begins anew; {kept}; to look at that: {look}"] == anew["warnings"]
     (told,) = on["warnings"]
     assert "US-001 goes on from handoffd/US-001, 2 commits of an earlier start" in told
 

@@ -71,7 +71,7 @@ def test_missing_arguments_get_their_defaults() -> None:
     assert {
         "story": "US-1", "queue": False, "force": False, "blocked_by": (), "agent_teams": False,
         "executor": (), "manual": False, "then": (), "priority": None, "complexity": None, "text": None,
-        "title": None, "source": None, "described": False,
+        "title": None, "source": None, "described": False, "go_on": False,
     } == given  # fmt: skip
 
 

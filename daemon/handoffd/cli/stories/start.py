@@ -36,8 +36,9 @@ _WORDS: Final = frozenset({"story", "then", "text", "source", "described"})
 _HELP: Final = f"""{_SPEC.help}
 
 STORY is an id, such as US-001, and further ones are queued behind it. TEXT is what the story shall bring, in
-quotes; without an id, it gets the next number of the project. `-` reads the text from standard input: plain,
-Markdown, or an issue as JSON (gh issue view N --json number,title,body,url).
+quotes if it has blanks; a word with letters that no id has, as Chinese ones, is one, too. Without an id, it
+gets the next number of the project. `-` reads the text from standard input: plain, Markdown, or an issue as
+JSON (gh issue view N --json number,title,body,url).
 """
 
 
