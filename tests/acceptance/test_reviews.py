@@ -106,7 +106,7 @@ def test_the_notice_the_status_and_the_list_have_the_same_gate(tmp_path: Path) -
     """In short, each with the command for the rest; without a daemon, too."""
     with running(tmp_path, settings(tmp_path)) as daemon:
         project = to_review(daemon, tmp_path)
-        daemon.wait_delivered()
+        eventually_sync(lambda: "review" in [one["step"] for one in daemon.told(project)])
 
         [told] = [one for one in daemon.told(project) if one["step"] == "review"]
         assert f"All of it: handoffd gate {project}" in told["facts"]
@@ -174,6 +174,10 @@ def test_no_answer_offers_to_approve_what_nobody_has_seen(tmp_path: Path) -> Non
             assert "--story US-002" not in said, words
             if words[0] != "note":
                 assert "handoffd gate" in said, (words, said)
+        for story in ("US-001", "US-002"):
+            assert f"work on {story}\n" == typed(daemon, "log", "shop", "--story", story).out
+        assert "for US-003 yet" in typed(daemon, "log", "shop", "--story", "US-003").err
+        assert 2 == typed(daemon, "log", "--run", "d1", "--story", "US-001").code
         assert "這一步要由你決定，不能跳過" in typed(daemon, "auto", "shop", "跳過 US-001").err
 
         lines = typed(daemon, "auto", "shop", "status").lines

@@ -22,8 +22,8 @@ from handoffd.api.answers import HistoryEvent, HistoryGap, Run, StepAndStatus, U
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, PostCheck, Usage, amount, footprint_in_words
-from handoffd.engine.track import own_story
-from handoffd.engine.views import ProjectView
+from handoffd.engine.track import TrackKey, own_story
+from handoffd.engine.views import Peek, ProjectView
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import checks_in_words, command_for, counted, first_few, usage_in_words
 from handoffd.errors import Json, StoreError
@@ -74,6 +74,12 @@ def addressed(result: Result, root: str, story: str | None = None) -> Result:
     """Return a result of the engine with the root, and a story with a track of its own, filled in."""
     told = {name: getattr(result, name, None) for name in _TEXTS}
     return replace(result, **{name: for_project(text, root, story) for name, text in told.items() if text})
+
+
+def peeked(found: Peek) -> Peek:
+    """Return what a turn would do, with the project filled in in its commands."""
+    own = own_story(TrackKey(found.project, found.track))
+    return replace(found, result=addressed(found.result, found.project, own))
 
 
 def seen_first(result: Json, view: ProjectView) -> Json:

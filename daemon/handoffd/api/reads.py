@@ -40,13 +40,12 @@ from handoffd.api.answers import (
     WaitingMatter,
     WorkspacesAnswer,
 )
-from handoffd.api.events import Names, addressed, named, seen_first
+from handoffd.api.events import Names, named, peeked, seen_first
 from handoffd.api.past import Past, end_of_night, midnights, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
 from handoffd.engine.notice import Matter, Notice
 from handoffd.engine.run import UNITS, Footprint, Scope, Usage
-from handoffd.engine.track import TrackKey, own_story
 from handoffd.engine.views import (
     GateInShort,
     IdleSchedule,
@@ -390,21 +389,22 @@ class Reads(Past):
         instead = seen_first(plain(found.result), await self._supervision.view(root))
         return replace(found, result=replace(found.result, **instead), called=self.names().get(root))
 
-    async def log_of(self, project: str | None, run: str | None) -> RunLog:
-        """Return the place of a run's output: of the named run, or of the project's latest."""
+    async def log_of(self, project: str | None, run: str | None, story: str | None = None) -> RunLog:
+        """Return the place of a run's output: of the named run, or of the project's or `story`'s latest."""
         if run is not None:
             return await to_thread.run_sync(find_log, self._runs_dir, run)
         if project is None:
             raise Refused("name a project or a run", code="BAD_ARGUMENT", hint="handoffd runs")
         root = self._supervision.find(project)
-        runs = await self.journal.runs(root, _RUNS_SEARCHED)
+        runs = await self.journal.runs(root, _RUNS_SEARCHED, Part(story=story))
         for known in runs:
             if await to_thread.run_sync(has_log, self._runs_dir, known.id):
                 return await to_thread.run_sync(find_log, self._runs_dir, known.id)
         if any(known.started_at is not None for known in runs):
             message = f"the output of executors in {root} is no longer kept"
             raise NotFound(message, hint="handoffd config show # retention")
-        raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
+        where = f"{root} for {story[:80]}" if story else root
+        raise NotFound(f"no executor has run in {where} yet", hint=command_for(root, "status"))
 
     def name(self, error: HandoffdError) -> None:
         """Add to an error's details the project that its hint is for, and what commands call that."""
@@ -461,12 +461,6 @@ def _in_short(view: ProjectView) -> ProjectInShort:
 def is_bootstrapped(root: str) -> bool:
     """Return whether the project has PROJECT_CONTEXT.md, or an archived story."""
     return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
-
-
-def peeked(found: Peek) -> Peek:
-    """Return what a turn would do, with the project filled in in its commands."""
-    own = own_story(TrackKey(found.project, found.track))
-    return replace(found, result=addressed(found.result, found.project, own))
 
 
 # --- the output of a run -----------------------------------------------------------------------------

@@ -163,27 +163,38 @@ _LONG_LINE = 2_000
 @click.command()
 @project_argument
 @click.option("--run", "run_id", metavar="RUN", help="The run to show; `handoffd runs` lists them.")
+@click.option("--story", metavar="STORY", help="Of the project's runs, the latest one of this story.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing while it runs.")
 @click.option("--raw", is_flag=True, help="Print the bytes unchanged.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 @click.pass_obj
 def log(
-    place: Place, project: str | None, run_id: str | None, follow: bool, raw: bool, as_json: bool
+    place: Place,
+    project: str | None,
+    run_id: str | None,
+    story: str | None,
+    follow: bool,
+    raw: bool,
+    as_json: bool,
 ) -> None:
-    """Print the output of PROJECT's latest run, or of RUN.
+    """Print the output of PROJECT's latest run, of STORY's latest one, or of RUN.
 
     Lines of an agent's JSON stream become readable text, and control sequences are escaped. The checks of
     a run are runs of their own: RUN.tests, RUN.second, RUN.baseline, RUN.post (or RUN.post.NAME).
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
+    if run_id is not None and story is not None:
+        raise click.UsageError("--run and --story exclude each other")
     named = place.project(project) if run_id is None else None
     with ExitStack() as open_streams:
-        run, pieces, _ = _opened(place, named, run_id, follow, open_streams)
+        run, pieces, _ = _opened(place, named, run_id, follow, open_streams, story)
         if raw:
             _print_raw(pieces)
         else:
-            _print_lines(pieces, _stream_of(place, named, run), as_json=as_json)
+            of_any_age = run_id is not None or story is not None
+            rules = _stream_of(place, None if of_any_age else named, run)
+            _print_lines(pieces, rules, as_json=as_json)
 
 
 def last_lines(place: Place, project: str | None, run: str | None, most: int) -> Answer:
@@ -230,10 +241,15 @@ def _print(lines: Iterator[Line], *, as_json: bool) -> None:
 
 
 def _opened(
-    place: Place, project: str | None, run: str | None, follow: bool, open_streams: ExitStack
+    place: Place,
+    project: str | None,
+    run: str | None,
+    follow: bool,
+    open_streams: ExitStack,
+    story: str | None = None,
 ) -> tuple[str, Iterator[bytes], bool]:
     """Return a run's id, its output as a stream, and whether a daemon answered."""
-    query = {"project": project, "run": run, "follow": int(follow)}
+    query = {"project": project, "run": run, "story": story, "follow": int(follow)}
 
     def opened() -> Stream:
         return open_streams.enter_context(place.client().stream("/v1/log", **query))
@@ -241,16 +257,16 @@ def _opened(
     try:
         stream = insisted(opened) if follow else opened()
     except NoDaemon:
-        found = _found(place, project, run)
+        found = _found(place, project, run, story)
         return found.run, _kept(found, follow=follow), False
     return stream.header(_RUN_HEADER) or "", stream.pieces(), True
 
 
-def _found(place: Place, project: str | None, run: str | None) -> RunLog:
+def _found(place: Place, project: str | None, run: str | None, story: str | None) -> RunLog:
     """Return the output's file on disk: agents keep writing while no daemon runs."""
     from handoffd.entrance import offline
 
-    return offline.look(place.settings(), lambda service: service.log_of(project, run))
+    return offline.look(place.settings(), lambda service: service.log_of(project, run, story))
 
 
 def _kept(found: RunLog, *, follow: bool) -> Iterator[bytes]:

@@ -223,8 +223,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
         return
-    if track.get("look_command") and not (whole and track.get("review")):  # that has its own line
-        yield f"to look: {plain(by_name(track['look_command'], project))}"
+    look = track.get("look_command")
+    if look and not (whole and (track.get("review") or " status " in look)):  # it is on this screen
+        yield f"to look: {plain(by_name(look, project))}"
     if track["next_command"]:
         yield f"next: {plain(by_name(track['next_command'], project))}"
 

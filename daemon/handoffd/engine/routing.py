@@ -157,6 +157,8 @@ def look_command(track: Track, own: str | None, *, gate: bool) -> str | None:
     state, ledger = track.state, track.ledger
     if state is None or ledger.closed or gate:
         return showing_gate(own) if gate else None
+    if question_of(track) is not None:
+        return command("status")  # all of it, which lists cut
     asked = state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT} and state.step != DONE and ledger.automatic
     failed = MAX_ATTEMPTS in state.blocked_by or state.step in ledger.ends or state.status is Status.TIMEOUT
     return showing_failures(own) if asked and failed else None

@@ -223,7 +223,7 @@ class TrackView(Struct, frozen=True, kw_only=True):
     next_command: str | None
     """The next command to type, if it is a person's turn."""
     look_command: str | None = None
-    """What to type before it, to see why: the gate, or what attempts that failed have printed."""
+    """What to type before it, to see why: the gate, what a failed attempt has printed, all of a question."""
     backlog: tuple[str, ...]
     parked: tuple[str, ...]
     steps: tuple[str, ...]

@@ -80,8 +80,8 @@ def showing_gate(own: str | None) -> str:
 
 
 def showing_failures(own: str | None) -> str:
-    """Return what shows how attempts failed; `own`: the story, where the latest output may be another's."""
-    return command("log") if own is None else command("runs", "--story", own)
+    """Return what shows how an attempt failed; `own`: the story, where the latest output may be another's."""
+    return command("log", *(() if own is None else ("--story", own)))
 
 
 def repair_command(root: str, condition: str) -> str | None:

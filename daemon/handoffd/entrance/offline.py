@@ -16,7 +16,8 @@ import anyio
 from msgspec.structs import replace
 
 from handoffd.api.answers import CleanedAnswer
-from handoffd.api.reads import is_bootstrapped, peeked, tried_sinks
+from handoffd.api.events import peeked
+from handoffd.api.reads import is_bootstrapped, tried_sinks
 from handoffd.api.service import Caller, Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.wiring import Offline, offline, reading

@@ -49,7 +49,7 @@ def test_the_third_equal_end_in_a_row_waits_for_a_person() -> None:
     assert (Ground(rule="settings.identical_ends", value="3"),) == play.decision.grounds
     assert "handoffd retry {project}" == next_command(play.track, play.rules)
     assert "handoffd log {project}" == look_command(play.track, None, gate=False)
-    assert "handoffd runs {project} --story US-001" == look_command(play.track, "US-001", gate=False)
+    assert "handoffd log {project} --story US-001" == look_command(play.track, "US-001", gate=False)
     play.turn().expect(result="needs_human", orders="")
 
     play.given(Retried()).expect(status=Status.PENDING, attempt=1)
@@ -205,3 +205,12 @@ def test_a_check_that_fails_in_the_same_way_is_the_same_end() -> None:
         play.turn().hands_over()
         play.checked(post_check=PostCheck(passed=False, line=f"3 problems after {seconds} s"))
     play.turn().expect(result="needs_human")
+
+
+def test_a_question_is_shown_whole_before_it_is_answered() -> None:
+    """Also where the step has failed before: its log does not have the question."""
+    facts = Facts(attempts={"impl": 2}, summary="Which zone?")
+    play = ends(at_impl(), "t.py::a")
+    asking = play.track.with_state(status=Status.NEEDS_HUMAN, last_error=None).with_ledger(facts=facts)
+
+    assert "handoffd status {project}" == look_command(asking, "US-001", gate=False)

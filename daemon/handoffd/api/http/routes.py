@@ -209,7 +209,7 @@ async def _log(asked: Asked) -> Response:
     project, run = asked.given["project"], asked.given["run"]
     if project is None and run is None:
         raise NotFound("no run is named: name one, or its project", hint="handoffd runs")
-    found = await asked.service.log_of(project, run)
+    found = await asked.service.log_of(project, run, asked.given["story"])
     output = pieces(found, follow=bool(asked.given["follow"]), closing=asked.closing)
     return StreamingResponse(output, media_type="application/octet-stream", headers={RUN_HEADER: found.run})
 
@@ -238,7 +238,12 @@ STREAMS: Final = (
     Endpoint(
         name="log", path="/v1/log", media=("application/octet-stream",),
         help="The output of a run, or of a project's latest; the header `X-Handoffd-Run` names it.",
-        url=(PROJECT, UrlParameter(name="run", help="the id of a run"), _FOLLOW),
+        url=(
+            PROJECT,
+            UrlParameter(name="run", help="the id of a run"),
+            UrlParameter(name="story", help="a story of the project, whose latest run is meant"),
+            _FOLLOW,
+        ),
         answer=_log,
     ),
 )  # fmt: skip
