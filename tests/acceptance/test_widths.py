@@ -13,7 +13,7 @@ from tests.support.daemon import Daemon
 from tests.support.recording import WIDTH, Shown, recorded
 from tests.support.repositories import git
 
-from handoffd.cli.wording import columns
+from handoffd.engine.wording import columns
 
 LONG = "A customer who has paid with a gift card gets the rest of it back as another card"
 GATED = """\

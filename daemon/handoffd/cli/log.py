@@ -341,11 +341,15 @@ def events(place: Place, /, **asked: Any) -> None:
         found: Iterable[dict[str, Any]] = _follow(place, {**part, "project": named})
     else:
         found = _recorded(place, {**part, "project": named, "limit": asked["limit"]})
+    silent = not (asked["as_json"] or asked["follow"])
     for event in found:
+        silent = False
         if asked["as_json"]:
             click.echo(json.dumps(event, ensure_ascii=False))
         else:
             click.echo("\n".join([line(event), *([] if asked["oneline"] else explained(event))]))
+    if silent:
+        click.echo("Nothing of that has happened." if any(part.values()) else "Nothing has happened yet.")
 
 
 def explained(event: dict[str, Any]) -> list[str]:

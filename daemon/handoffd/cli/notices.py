@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
-from handoffd.cli.wording import columns, fitting, moment, no_daemon, plain, screen_width, shorten, table
+from handoffd.cli.wording import fitting, moment, no_daemon, plain, screen_width, shorten, table
+from handoffd.engine.wording import columns
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import ask, either
 

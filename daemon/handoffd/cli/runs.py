@@ -221,16 +221,19 @@ def _seconds(seconds: float | None) -> str:
 @click.option("--project", "-p", "named", metavar="PROJECT", help="Same as PROJECT.")
 @click.option("--since", metavar="WHEN", default="12h", show_default=True, help=f"Since then: {WHEN}.")
 @click.option("--until", metavar="WHEN", help="Only what happened before then.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, with every entry.")
-@click.option("--html", "form", flag_value="html", help="Print one HTML file that needs no other.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, with every entry.")
+@click.option("--html", is_flag=True, help="Print one HTML file that needs no other.")
 @json_option
 @click.pass_obj
-def report(place: Place, /, project: str | None, named: str | None, form: str | None, **asked: Any) -> None:
+def report(place: Place, /, project: str | None, named: str | None, **asked: Any) -> None:
     """Report on PROJECT or all projects: what landed, what needs you, what failed, what goes on.
 
     Each line that needs you has the command to type. What an agent claimed and the daemon measured otherwise
     is listed, too; then what the runs cost, and what the time was spent on.
     """
+    forms = [form for form in ("markdown", "html", "as_json") if asked[form]]
+    if len(forms) > 1:
+        raise click.UsageError("--markdown, --html and --json exclude each other")
     word = project or named
     root = None if word is None else place.project(word)
     answer = ask(place, "report", project=root, since=asked["since"], until=asked["until"])
@@ -242,9 +245,9 @@ def report(place: Place, /, project: str | None, named: str | None, form: str | 
     from handoffd.report.rendering import as_html, as_markdown, as_text
     from handoffd.report.values import Report
 
-    shown = {"html": as_html, "markdown": as_markdown}.get(form or "", as_text)
+    shown = as_html if asked["html"] else as_markdown if asked["markdown"] else as_text
     click.echo(shown(convert(answer.json, Report)))
-    if not answer.daemon and form is None:
+    if not answer.daemon and not forms:
         print_lines(["", no_daemon()])
 
 
@@ -455,7 +458,7 @@ def _cell(value: str | None) -> str:
 
 
 def _numbers(row: dict[str, Any]) -> list[str]:
-    return [str(row["runs"]), *(f"{row[name]:,}" for name in _TOKENS), *used(row)]
+    return [str(row["runs"]), *(f"{row[name]:,}" if row["measured"] else "–" for name in _TOKENS), *used(row)]
 
 
 def _compared(row: dict[str, Any]) -> list[str]:
@@ -476,10 +479,11 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     unmeasured = total["runs"] - total["measured"]
     remarks = []
     if unmeasured:
-        remarks.append(f"{unmeasured} of {counted(total['runs'], 'run')} did not report their usage.")
+        of = f"{unmeasured} of {counted(total['runs'], 'run')}"
+        remarks.append(f"Tokens and cost of {of} are not known: the agents did not report them.")
     if total["unpriced"]:
         of = f"{total['unpriced']} of {counted(total['runs'], 'run')}"
-        remarks.append(f"The cost of {of} is unknown: see `prices` in the settings.")
+        remarks.append(f"The cost of {of} is not known: see `prices` in the settings.")
     return remarks
 
 

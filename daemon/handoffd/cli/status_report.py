@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from handoffd.cli.wording import (
     UNMEASURED,
-    columns,
     fitting,
     folded,
     minutes,
@@ -27,6 +26,7 @@ from handoffd.cli.wording import (
     unstyled,
     waits,
 )
+from handoffd.engine.wording import columns
 from handoffd.entrance.place import by_name
 
 TYPE_CHECKING = False

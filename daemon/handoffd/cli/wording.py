@@ -11,6 +11,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from handoffd.engine.wording import beginning, columns
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -99,7 +101,7 @@ def terminal_text(raw: bytes) -> str:
 def shorten(text: str, width: int) -> str:
     """Return `text` in one line of at most `width` columns."""
     line = plain(text)
-    return line if columns(line) <= width else f"{_beginning(line, width - 1)}…"
+    return line if columns(line) <= width else f"{beginning(line, width - 1)}…"
 
 
 def shorten_path(path: str, width: int) -> str:
@@ -107,29 +109,7 @@ def shorten_path(path: str, width: int) -> str:
     line = plain(path)
     if "/" not in line or columns(line) <= width:
         return shorten(line, width)
-    return f"…{_beginning(line[::-1], width - 1)[::-1]}"
-
-
-def columns(text: str) -> int:
-    """Return how many columns of a terminal `text` takes: a Chinese character takes two, an accent none."""
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
-
-
-def _columns_of(sign: str) -> int:
-    from unicodedata import category, east_asian_width
-
-    if category(sign) in {"Mn", "Me"}:
-        return 0
-    return 2 if east_asian_width(sign) in {"W", "F"} else 1
-
-
-def _beginning(line: str, width: int) -> str:
-    taken = 0
-    for place, sign in enumerate(line):
-        taken += columns(sign)
-        if taken > width:
-            return line[:place]
-    return line
+    return f"…{beginning(line[::-1], width - 1)[::-1]}"
 
 
 def moment(at: str | None) -> str:
@@ -158,8 +138,8 @@ def called(entry: Mapping[str, Any]) -> str:
 
 
 def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Return tokens and cost for two columns; a dash if unknown."""
-    if usage is None:
+    """Return tokens and cost for two columns; a dash if not known, as with agents that report no tokens."""
+    if usage is None or not usage["tokens"]:
         return "–", "–"
     from handoffd.engine.run import dollars
 

@@ -165,6 +165,69 @@ _BY_ITSELF = "failing claimed", "needs_human claimed"
 """The causes that the journal has where an attempt was judged as its agent claims."""
 
 
+# --- the width of a terminal --------------------------------------------------------------------------
+def columns(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: a Chinese character takes two, an accent none."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(sign: str) -> int:
+    from unicodedata import category, east_asian_width  # noqa: PLC0415  (as most texts are ASCII)
+
+    if category(sign) in {"Mn", "Me"}:
+        return 0
+    return 2 if east_asian_width(sign) in {"W", "F"} else 1
+
+
+def beginning(line: str, width: int) -> str:
+    """Return as much of a line as fits into `width` columns."""
+    taken = 0
+    for place, sign in enumerate(line):
+        taken += columns(sign)
+        if taken > width:
+            return line[:place]
+    return line
+
+
+def fitted(text: str, width: int) -> str:
+    """Return `text` in one line of at most `width` columns."""
+    line = " ".join(text.split())
+    return line if columns(line) <= width else f"{beginning(line, width - 1)}…"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return `text` in lines of at most `width` columns, broken at blanks and beside Chinese characters."""
+    from textwrap import wrap  # noqa: PLC0415  (only a report needs it)
+
+    if columns(text) == len(text):
+        return wrap(text, width)
+    lines, line = list[str](), ""
+    for piece in _pieces(text):
+        if columns(line + piece.rstrip()) > width and line:
+            lines, line = [*lines, line.rstrip()], ""
+        line += piece if line else piece.lstrip()
+        while columns(line.rstrip()) > width:  # a word that is longer than a line
+            begin = beginning(line, width)
+            lines, line = [*lines, begin], line[len(begin) :]
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield what stays on one line: a word with the blank behind it, or one wide character."""
+    word = ""
+    for sign in " ".join(text.split()):
+        if columns(sign) == 2 and word:
+            yield word
+            word = ""
+        word += sign
+        if sign == " " or columns(sign) == 2:
+            yield word
+            word = ""
+    if word:
+        yield word
+
+
+# --- amounts ------------------------------------------------------------------------------------------
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:
     """Return both for people, as far as they are known: `12.4k tokens, $0.21`; nothing for nothing."""
     told = None if not tokens else f"{_short(tokens)} token{'' if tokens == 1 else 's'}"

@@ -179,7 +179,7 @@ def _landed(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) 
             yield EndedStory(
                 project=end.key.project, name=name(end.key.project), story=end.story,
                 outcome="landed" if landed else "done", onto=end.onto, commit=end.commit,
-                how=end.how, told=end.told,
+                how=end.how if landed else None, told=end.told,
                 branch=None if landed else branches.get((end.key.project, end.story)), at=end.at,
             )  # fmt: skip
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from handoffd.engine.notice import ITEM
 from handoffd.engine.run import amount, dollars
-from handoffd.engine.wording import counted, first_few, shortened, span
+from handoffd.engine.wording import beginning, columns, counted, first_few, fitted, shortened, span, wrapped
 from handoffd.report.values import Coming, Cost, Down, DroppedStory, EndedStory, Entry, Report, TimeSpent
 from handoffd.settings.paths import shared
 
@@ -63,11 +63,13 @@ class Section(Struct, frozen=True):
 def headline(report: Report, zone: tzinfo | None = None) -> str:
     """Return what the report is about, in one line; times by the clock of `zone` (None: the machine's).
 
-    Both have their days unless all of it is of the day of the report.
+    Both have their days unless all of it is of the day of the report; their years, if it is not of that year.
     """
     times = [at.astimezone(zone) for at in (report.since, report.until)]
     days = {time.date() for time in (*times, report.at.astimezone(zone))}
-    since, until = (f"{time:%H:%M}" if len(days) == 1 else f"{time:%d %b %H:%M}" for time in times)
+    year = " %Y" if len({day.year for day in days}) > 1 else ""
+    form = "%H:%M" if len(days) == 1 else f"%d %b{year} %H:%M"
+    since, until = (time.strftime(form) for time in times)
     return (
         f"From {since} to {until}: {counted(report.cost.runs, 'run')} ended,"
         f" {counted(report.projects, 'project')} with news"
@@ -76,13 +78,12 @@ def headline(report: Report, zone: tzinfo | None = None) -> str:
 
 def warnings(report: Report, zone: tzinfo | None = None) -> list[str]:
     """Return what a reader must know first: times without a daemon, events that are missing."""
-    told = [_down(one, zone, report.since) for one in report.down]
+    told = [_down(one, zone, report.at) for one in report.down]
     return told + ([f"Some of it is missing: {printable(report.incomplete)}."] if report.incomplete else [])
 
 
 def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     """Return the parts that have something to say; cost and time always do once something has run."""
-    since = report.since
     found = [
         Section("Landed or done", tuple(_landed(report)), report.more.landed),
         Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting, whole=True),
@@ -92,7 +93,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),
         Section("Cost", tuple(_cost(report.cost))),
         Section("Time", tuple(_time(report.time))),
-        Section("Goes on", tuple(_coming(one, zone, since) for one in report.next), report.more.next),
+        Section("Goes on", tuple(_coming(one, zone, report.at) for one in report.next), report.more.next),
         Section("The coming night", (Line("", report.tonight),) if report.tonight else ()),
     ]
     return [section for section in found if section.lines]
@@ -130,7 +131,7 @@ def _where(one: EndedStory) -> str:
 
 def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.waiting:
-        since = f"since {moment(one.since, zone, report.since)}, " if one.since else ""
+        since = f"since {moment(one.since, zone, report.at)}, " if one.since else ""
         step = f"{one.step}: " if one.step else ""
         instead = printable(one.instead) if one.instead else None
         said = printable(f"{since}{step}{one.why}")
@@ -140,7 +141,7 @@ def _waiting(report: Report, zone: tzinfo | None) -> Iterator[Line]:
 def _paused(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.paused:
         step = f"{one.step}: " if one.step else ""
-        since = f" since {moment(one.since, zone, report.since)}" if one.since else ""
+        since = f" since {moment(one.since, zone, report.at)}" if one.since else ""
         said = printable(f"{step}{one.why}{since}")
         yield Line(_who(one.name, one.story), said, printable(one.command), title=_title(one))
 
@@ -148,7 +149,7 @@ def _paused(report: Report, zone: tzinfo | None) -> Iterator[Line]:
 def _dropped(report: Report, zone: tzinfo | None) -> Iterator[Line]:
     for one in report.dropped:
         by = f" by {one.by}" if one.by else ""
-        said = printable(f"{one.outcome}{by} at {moment(one.at, zone, report.since)}{_work_of(one)}")
+        said = printable(f"{one.outcome}{by} at {moment(one.at, zone, report.at)}{_work_of(one)}")
         instead = printable(one.instead) if one.instead else None
         yield Line(_who(one.name, one.story), said, printable(one.command), instead, _title(one))
 
@@ -189,7 +190,7 @@ def _cost(cost: Cost) -> Iterator[Line]:
         used, most = amount(cap.spent, cap.unit), amount(cap.cap, cap.unit)
         yield Line("", f"{_PERIODS.get(cap.scope, cap.scope)} {used} of {most} (caps.{cap.scope}_{cap.unit})")
     if cost.unmeasured:
-        yield Line("", f"not counted, as they reported no tokens: {counted(cost.unmeasured, 'run')}")
+        yield Line("", f"tokens and cost are not known: {counted(cost.unmeasured, 'run')}")
     if cost.unpriced:
         yield Line("", f"without a known price: {counted(cost.unpriced, 'run')} (`prices` in the settings)")
 
@@ -240,9 +241,14 @@ def _down(down: Down, zone: tzinfo | None, near: datetime) -> str:
 
 
 def moment(at: datetime, zone: tzinfo | None, near: datetime) -> str:
-    """Return a time, with its day if that is not the one of `near` or the day after."""
-    local, day = at.astimezone(zone), near.astimezone(zone).date()
-    return f"{local:%H:%M}" if 0 <= (local.date() - day).days <= 1 else f"{local:%d %b %H:%M}"
+    """Return a time; with its day if that is a day or more from `near`, and with its year in another one."""
+    local, day = at.astimezone(zone), near.astimezone(zone)
+    if abs(at - near) < _DAY:
+        return f"{local:%H:%M}"
+    return f"{local:%d %b %H:%M}" if local.year == day.year else f"{local:%d %b %Y %H:%M}"
+
+
+_DAY: Final = timedelta(days=1)
 
 
 def printable(text: str) -> str:
@@ -263,7 +269,7 @@ def screen(
     head: str, told: Iterable[str], sections: Iterable[Section], whole: str, few: int = _FEW
 ) -> Iterator[str]:
     """Yield the lines of a screen, `few` of a section; `whole` is the command that shows every entry."""
-    yield from (head, *(line for text in told for line in _wrapped(text)))
+    yield from (head, *(line for text in told for line in wrapped(text, WIDTH)))
     for section in sections:
         shown = section.lines if section.whole else section.lines[:few]
         rest = section.count - len(shown)
@@ -276,33 +282,29 @@ def screen(
 
 def _text_of(line: Line) -> Iterator[str]:
     if not line.who:
-        yield from (f"  {text}" for text in _wrapped(line.said, WIDTH - 2))
+        yield from (f"  {text}" for text in wrapped(line.said, WIDTH - 2))
         return
-    who = line.who if len(line.who) <= _NAME else f"…{line.who[1 - _NAME :]}"  # a path matters at its end
+    who = line.who
+    if columns(who) > _NAME:  # a path matters at its end
+        who = f"…{beginning(who[::-1], _NAME - 1)[::-1]}"
     room = WIDTH - _NAME - 4
     # What a person decides by is worth more lines than one.
     said = _titled(line, room)
-    told = (line.command and _wrapped(said, room)) or [shortened(said, room)]
-    rest = [shortened(" ".join(told[_MOST_SAID - 1 :]), room)] if len(told) >= _MOST_SAID else []
+    told = (line.command and wrapped(said, room)) or [fitted(said, room)]
+    rest = [fitted(" ".join(told[_MOST_SAID - 1 :]), room)] if len(told) >= _MOST_SAID else []
     for place, text in enumerate([*told[: _MOST_SAID - 1], *rest]):
-        yield f"  {'' if place else who:<{_NAME}}  {text}"
+        yield f"  {' ' * _NAME if place else who + ' ' * (_NAME - columns(who))}  {text}"
     # Whole, however long: half of it would be another command.
     yield from (f"      {command}" for command in line.commands)
 
 
 def _titled(line: Line, room: int) -> str:
     """Return the text of a line, with the story's title where that leaves it whole."""
-    left = _MOST_TITLE if line.command else min(room - len(line.said) - 2, _MOST_TITLE)
-    return f"{shortened(line.title, left)}: {line.said}" if line.title and left >= _LEAST_TITLE else line.said
+    left = _MOST_TITLE if line.command else min(room - columns(line.said) - 2, _MOST_TITLE)
+    return f"{fitted(line.title, left)}: {line.said}" if line.title and left >= _LEAST_TITLE else line.said
 
 
 _LEAST_TITLE, _MOST_TITLE = 12, 40
-
-
-def _wrapped(text: str, width: int = WIDTH) -> list[str]:
-    from textwrap import wrap  # noqa: PLC0415  (only a screen needs it)
-
-    return wrap(text, width)
 
 
 # --- a notice -----------------------------------------------------------------------------------------

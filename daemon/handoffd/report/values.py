@@ -38,7 +38,8 @@ class EndedStory(Entry, frozen=True, kw_only=True):
     branch: str | None
     """Of one that is done and not landed: where it is, if it has a branch."""
     at: Moment
-    how: LandedBy = "merge"
+    how: LandedBy | None = None
+    """Of one that is landed."""
     told: str | None = None
     """What the command has printed that has taken it."""
     says: str | None = None

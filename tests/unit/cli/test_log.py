@@ -317,7 +317,9 @@ def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
 
     assert 3 == said.code
     assert "no new events without a daemon" in said.err
-    assert (0, "") == (handoffd("events").code, handoffd("events").out)
+    assert (0, ["Nothing has happened yet."]) == (handoffd("events").code, handoffd("events").lines)
+    assert ["Nothing of that has happened."] == handoffd("events", "--story", "US-404").lines
+    assert [] == handoffd("events", "--json").lines
 
 
 def test_a_follower_waits_for_a_free_stream(supervision: MemorySupervision) -> None:

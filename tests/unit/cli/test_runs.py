@@ -54,6 +54,9 @@ def test_a_report_is_text_a_page_or_json(control: Controlled, handoffd: Commands
     assert [] == handoffd("report", "-p", "empty", *since, "--json").json["landed"]
     assert handoffd("report", *since, "--markdown").out.startswith("# Report")
     assert handoffd("report", *since, "--html").out.startswith("<!doctype html>")
+    for pair in (("--json", "--html"), ("--markdown", "--html")):
+        two = handoffd("report", *pair)
+        assert (2, True) == (two.code, "--html and --json exclude each other" in two.err + two.out)
     wrong = handoffd("report", "--since", "soon")
     assert (1, True) == (wrong.code, "next: handoffd report --since 12h" in wrong.err)
 
@@ -89,7 +92,7 @@ def test_stories_have_their_outcome_and_cost(control: Controlled, handoffd: Comm
     told = {line.split()[3]: line.split()[4:] for line in lines}
     assert {
         "US-1": ["bdd", "pass", "1", "100,000", "$0.42", "–", "Dark", "mode"],
-        "US-2": ["landed", "1", "0", "–", "main", "c0ffeec0ffee", "Dark", "mode"],
+        "US-2": ["landed", "1", "–", "–", "main", "c0ffeec0ffee", "Dark", "mode"],
     } == told
     assert ["landed"] == [
         one["outcome"] for one in handoffd("stories", "--story", "US-2", "--json").json["stories"]
@@ -235,8 +238,15 @@ def test_steps_are_listed_beside_what_is_expected(control: Controlled, handoffd:
         "STEP  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS   COST   NEW PER RUN  REFERENCE",
         "bdd   2     1,000  9,000   90,000      0            100,000  $0.42  10,000       2,000–5,000  above",
         "all   2     1,000  9,000   90,000      0            100,000  $0.42",
-        "1 of 2 runs did not report their usage.",
+        "Tokens and cost of 1 of 2 runs are not known: the agents did not report them.",
     ] == handoffd("usage").lines
+
+
+def test_tokens_that_nobody_reported_are_a_dash(control: Controlled, handoffd: Commands) -> None:
+    """Nothing was measured, which is not nothing used."""
+    ran(control, "d1", None)
+    assert ["bdd", "1", *"––––––"] == handoffd("usage").lines[1].split()[:8]
+    assert ["1", "–", "–", "–"] == handoffd("stories").lines[1].split()[6:10]
 
 
 def test_runs_without_a_price_are_counted(control: Controlled, handoffd: Commands) -> None:
@@ -244,7 +254,7 @@ def test_runs_without_a_price_are_counted(control: Controlled, handoffd: Command
     ran(control, "d1", Usage(output_tokens=5))
     said = handoffd("usage", "--by", "project")
     assert "shop     1     0      5       0           0            5       –" == said.lines[1]
-    assert "The cost of 1 of 1 run is unknown: see `prices` in the settings." == said.lines[-1]
+    assert "The cost of 1 of 1 run is not known: see `prices` in the settings." == said.lines[-1]
 
 
 def test_it_can_be_grouped_and_narrowed(control: Controlled, handoffd: Commands) -> None:

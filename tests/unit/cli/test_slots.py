@@ -11,7 +11,8 @@ from tests.support.controlled import Controlled
 from handoffd.capacity.accounts import AccountView
 from handoffd.capacity.slots import SlotLimitView, SlotsView, SlotWaitView
 from handoffd.cli.slots import limits_report, schedule_report
-from handoffd.cli.wording import columns, moment, no_daemon
+from handoffd.cli.wording import moment, no_daemon
+from handoffd.engine.wording import columns
 
 
 # --- slots ------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from tests.support.supervision import project_view, track_view, whereabouts
 from tests.support.terminals import at_terminal
 
 from handoffd.cli.status_report import report, screen
-from handoffd.cli.wording import columns
 from handoffd.engine.views import ProjectView, TrackView
+from handoffd.engine.wording import columns
 from handoffd.protocol.state import plain
 
 AT = "2026-01-31T22:15:09Z"

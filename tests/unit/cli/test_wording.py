@@ -7,7 +7,6 @@ import pytest
 
 from handoffd.cli.wording import (
     called,
-    columns,
     fitting,
     folded,
     minutes,
@@ -20,6 +19,7 @@ from handoffd.cli.wording import (
     terminal_text,
     unstyled,
 )
+from handoffd.engine.wording import columns
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,13 @@ from handoffd.engine.track import Track
 from handoffd.engine.views import Condition
 from handoffd.engine.wording import (
     addressed,
+    columns,
     command,
     command_for,
     conflicts_in_words,
     counted,
     first_few,
+    fitted,
     limit_in_words,
     repair_command,
     span,
@@ -40,6 +42,7 @@ from handoffd.engine.wording import (
     until_words,
     usage_in_words,
     why_in_words,
+    wrapped,
 )
 from handoffd.engine.wording import (
     tests_of as told_of,
@@ -202,6 +205,19 @@ def test_a_notice_that_was_given_up_is_remembered_and_changes_nothing() -> None:
     assert "a notice was given up, webhook did not take it: no route" == one.why
     assert "2 notices were given up, webhook did not take them: no route" == two.why
     assert (True, (), at.track) == (one.memorable, one.effects, one.track)
+
+
+@pytest.mark.parametrize(
+    "text", ["深色模式 for the shop，讓人在夜裡", "網路商店" * 9, "plain words only", "é" * 30]
+)
+@pytest.mark.parametrize("width", [5, 12, 40])
+def test_lines_have_as_many_columns_as_they_may(text: str, width: int) -> None:
+    """Nothing is lost, and a line ends where the next word or wide character does not fit."""
+    lines = wrapped(text, width)
+    assert max(map(columns, lines)) <= width
+    assert text.replace(" ", "") == "".join(lines).replace(" ", "")
+    assert len(lines) <= 2 * -(-columns(text) // width)
+    assert columns(fitted(text, width)) <= width
 
 
 def test_names_of_files_are_shown_in_one_line() -> None:

@@ -14,8 +14,9 @@ from tests.unit.journal.making import NOW
 from tests.unit.report.nights import WHOSE, report
 
 from handoffd.engine.run import LandedBy
+from handoffd.engine.wording import columns
 from handoffd.protocol.state import encoded
-from handoffd.report.rendering import as_html, as_lines, as_markdown, as_text, headline
+from handoffd.report.rendering import as_html, as_lines, as_markdown, as_text, headline, moment
 from handoffd.report.values import (
     Cost,
     Down,
@@ -63,7 +64,7 @@ Claimed, and not so (1)
 Cost
   $4.50, 12,345 tokens in 4 runs; 1 still running
   today $4.50 of $20.00 (caps.day_usd)
-  not counted, as they reported no tokens: 1 run
+  tokens and cost are not known: 1 run
   without a known price: 2 runs (`prices` in the settings)
 
 Time
@@ -205,10 +206,35 @@ def test_the_cause_of_a_failure_is_not_cut_off() -> None:
 
 def test_a_time_of_another_day_has_its_date() -> None:
     """Of a report over a week."""
-    week = report(since=NOW - timedelta(days=7), down=(Down(since=NOW, until=None, how="stopped"),))
+    long_ago = NOW - timedelta(days=2)
+    week = report(since=NOW - timedelta(days=7), down=(Down(since=long_ago, until=None, how="stopped"),))
     lines = as_text(week, UTC).splitlines()
     assert "From 24 Jan 22:15 to 01 Feb 08:15: 4 runs ended, 1 project with news" == lines[0]
-    assert "No daemon runs since 31 Jan 22:15: it was stopped. Start it: handoffd run" == lines[1]
+    assert "No daemon runs since 29 Jan 22:15: it was stopped. Start it: handoffd run" == lines[1]
+
+
+def test_a_time_without_its_date_is_of_the_last_day() -> None:
+    """So `09:12` is never that of the day before; another year is named."""
+    now = NOW + timedelta(days=1)
+    assert ["23:15", "31 Jan 21:15", "31 Dec 2025 22:15"] == [
+        moment(NOW + timedelta(hours=ago), UTC, now) for ago in (1, -1, -31 * 24)
+    ]
+    assert headline(report(since=NOW - timedelta(days=400)), UTC).startswith(
+        "From 27 Dec 2024 22:15 to 01 Feb 2026"
+    )
+
+
+@pytest.mark.parametrize(
+    "title", ["深色模式的開關，讓人在夜裡也能看清楚商店的每一件商品", "ダークモードの切り替えボタン" * 3]
+)
+def test_a_title_takes_as_many_columns_as_a_terminal_gives_it(title: str) -> None:
+    """A Chinese sign takes two; in the names of projects, too."""
+    whole = report()
+    waiting = tuple(replace(one, title=title, name="網路商店" * 4, why=title * 4) for one in whole.waiting)
+    landed = tuple(replace(one, title=title) for one in whole.landed)
+    lines = as_text(replace(whole, waiting=waiting, landed=landed), UTC).splitlines()
+    assert [] == [line for line in lines if columns(line) > 80 and not line.startswith("      ")]
+    assert title[:6] in "".join(lines)
 
 
 def test_the_headline_names_the_days_unless_all_is_of_today() -> None:
