@@ -124,6 +124,7 @@ class Git:
         for lock in (common / f"{ref}.lock", common / "packed-refs.lock"):
             if _is_of(lock, note, self._limit_s) and left_in(lock) is not None:
                 lock.unlink(missing_ok=True)
+        self._shadow.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a clone that was never made whole
         note.touch()
         self._update_refs(b"delete %s\0%s\0" % (ref.encode(), commit.encode()))
         note.unlink(missing_ok=True)
