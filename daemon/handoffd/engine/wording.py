@@ -240,12 +240,12 @@ def _short(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
-def left_in_folder(root: str, files: int | None, *, git: bool, more: bool) -> str:
+def left_in_folder(files: int | None, *, git: bool, more: bool) -> str:
     """Return where the work of a story is that has no branch: the same words on every screen.
 
     `files` is how many have changed, as measured; `more`: the next story works there, too.
     """
-    where = "the project's folder" if git else f"{root}, which is in no git repository"
+    where = "the project's folder" if git else "the project's folder, which is in no git repository"
     changed = f" ({counted(files, 'changed file')})" if files else ""
     return f"in {where}, not committed by handoffd{changed}{'; the next story adds to it' if more else ''}"
 

@@ -229,8 +229,9 @@ class Landings:
         files = len(facts.files) if own and facts.files_measured else None
         return Whereabouts(
             branch=None, onto=None, commits=0, would="folder", files=files or 0, conflicts=(),
-            says=left_in_folder(root, files, git=git, more=not clones),
-            command=f"git -C {quote(root)} status" if git else None, aborted=end.kind == "aborted",
+            says=left_in_folder(files, git=git, more=not clones),
+            command=f"git -C {quote(root)} status" if git else f"ls -lt {quote(root)}",
+            aborted=end.kind == "aborted",
         )  # fmt: skip
 
     async def _end_of(self, story: str) -> StoryEnd | None:
@@ -277,9 +278,10 @@ class Landings:
             return Refused(f"{story} was aborted", code=error.code, hint=again)
         if kept is None:
             where = await self._in_folder(story, git=error.code != NO_REPOSITORY)
-            hint = (where and where.command) or command_for(self.project.root, "story", story)
-            why = f"{story} has nothing to land: it worked {where.says}" if where is not None else ""
-            return Refused(why, code="NOT_IN_CLONE", hint=hint) if why else error
+            if where is None:
+                return error
+            why = f"{story} has nothing to land: it worked {where.says}"
+            return Refused(why, code="NOT_IN_CLONE", hint=where.command)
         hint = bringing_back(self.project.root, kept)
         return Refused(f"{story} was discarded, and {kept} keeps what it did", code=error.code, hint=hint)
 
@@ -344,9 +346,8 @@ class Landings:
         """Return the refusal to land a story before its end, or any while none has come to it."""
         state = self.project.track_of(story).track.state
         flying = state.story if state is not None and state.step != DONE else None
-        where = (
-            f"{flying} is in flight, at {state.step}" if state is not None and flying is not None else None
-        )
+        how = "was aborted" if self.project.track_of(story).track.ledger.closed else "is in flight"
+        where = f"{flying} {how}, at {state.step}" if state is not None and flying is not None else None
         if story is None:
             why = f"no story is done: {where}" if where else "no story is done"
         else:

@@ -397,20 +397,20 @@ async def test_a_story_without_a_branch_says_that_its_files_are_in_the_folder(
         if not versioned:
             shutil.rmtree(at(project.root, ".git"))
         count = len(project.main.track.ledger.facts.files)
-        folder = "the project's folder" if versioned else f"{project.root}, which is in no git repository"
+        folder = f"the project's folder{'' if versioned else ', which is in no git repository'}"
         says = f"in {folder}, not committed by handoffd ({count} changed files); the next story adds to it"
         where = await project.landings.whereabouts("US-001")
         assert where is not None
         assert (None, "folder", says, count) == (where.branch, where.would, where.says, where.files)
         assert count > 1
-        look = f"git -C {project.root} status"
-        assert (look if versioned else None) == where.command
+        look = f"git -C {project.root} status" if versioned else f"ls -lt {project.root}"
+        assert look == where.command
         error = await refused(here, project)
         assert ("NOT_IN_CLONE", f"US-001 has nothing to land: it worked {says}") == (
             error.code,
             error.message,
         )
-        assert (look if versioned else f"handoffd story {project.root} US-001") == error.hint
+        assert look == error.hint
 
         await project.main.give(Started(story="US-002"))
         await eventually(lambda: (shown(project)["story"], shown(project)["step"]) == ("US-002", "review"))
@@ -433,6 +433,7 @@ async def test_an_aborted_story_says_what_there_is_of_it(tmp_path: Path) -> None
         assert again == where.command
         error = await refused(here, project, story="US-001")
         assert ("NOT_DONE", "US-001 was aborted", again) == (error.code, error.message, error.hint)
+        assert "no story is done: US-001 was aborted, at review" == (await refused(here, project)).message
 
 
 async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:
