@@ -37,7 +37,7 @@ def headline(night: Tonight, zone: tzinfo | None = None) -> str:
     until, counts = moment(night.until, zone, night.at), night.outcomes
     told = [
         counted(counts["done"], "story done", "stories done") if counts["done"] else "",
-        counted(counts["stops"], "stops", "stop") if counts["stops"] else "",
+        counted(counts["stops"], "story stops", "stories stop") if counts["stops"] else "",
         f"{counts['goes_on']} still going on" if counts["goes_on"] else "",
         f"{counts['waits']} not begun" if counts["waits"] else "",
     ]

@@ -207,8 +207,7 @@ class Landings:
             return await self._in_folder(story, git=git)
         if found.would != "landed":  # a person is waited for
             self._services.outlooks[self.project.root, story] = found
-        end = await self._end_of(story)
-        aborted = end is not None and end.kind == "aborted"
+        aborted = (end := await self._end_of(story)) is not None and end.kind == "aborted"
         again = command_for(self.project.root, "start", story)
         return Whereabouts(
             branch=found.branch, onto=found.onto, commits=found.commits, would=found.would, files=found.files,

@@ -237,6 +237,12 @@ def _paused(fleet: Fleet) -> Iterator[WaitingStory]:
                 one = _waits(view, track, f"paused by {track.paused_by}", track.next_command)
                 at = fleet.since.get(TrackKey(view.project, track.track))
                 yield replace(one, since=at, instead=None)
+            for story in track.parked:
+                called = view.called or view.name
+                yield WaitingStory(
+                    project=view.project, name=called, story=story, step=None, why="set aside", since=None,
+                    command=command_for(called, "start", story, "--queue"),
+                )  # fmt: skip
 
 
 def _waiting(fleet: Fleet) -> Iterator[WaitingStory]:

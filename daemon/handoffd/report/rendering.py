@@ -87,7 +87,7 @@ def sections(report: Report, zone: tzinfo | None = None) -> list[Section]:
     found = [
         Section("Landed or done", tuple(_landed(report)), report.more.landed),
         Section("Waits for you", tuple(_waiting(report, zone)), report.more.waiting, whole=True),
-        Section("Paused", tuple(_paused(report, zone)), report.more.paused),
+        Section("Paused or set aside", tuple(_paused(report, zone)), report.more.paused),
         Section("Aborted or discarded", tuple(_dropped(report, zone)), report.more.dropped),
         Section("Failed", tuple(_failed(report)), report.more.failed),
         Section("Claimed, and not so", tuple(_false(report)), report.more.false),

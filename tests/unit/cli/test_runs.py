@@ -66,7 +66,7 @@ def test_a_plan_is_a_screen_or_json(control: Controlled, handoffd: Commands) -> 
     """Of all projects or of some, until a time; `--dry-run` changes nothing, as without it."""
     said = handoffd("tonight", "--until", "8h")
     assert (0, True) == (said.code, said.lines[0].startswith("Until "))
-    assert "(8 h): 1 stops" in said.lines[0]
+    assert "(8 h): 1 story stops" in said.lines[0]
     assert "What stops it (1)" in said.lines
     whole = handoffd("tonight", "--json", "--dry-run").json
     assert ["US-001"] == [one["story"] for one in whole["stories"]]

@@ -29,7 +29,7 @@ def everything(**more: Any) -> Tonight:
 def test_the_screen_of_a_night() -> None:
     """Outcomes first; then each story, and what stops it with the command against that."""
     lines = as_text(everything(), UTC).splitlines()
-    assert "Until 08:00 (10 h): 2 stories done, 1 stops" == lines[0]
+    assert "Until 08:00 (10 h): 2 stories done, 1 story stops" == lines[0]
     assert "  shop US-1             22:30 bdd to update-memory; done 23:40" in lines
     assert "  blog US-7             22:30 bdd to contract; stops 23:00 at review" in lines
     stop = lines.index("  blog                  23:00 at review, before any code (US-7)")

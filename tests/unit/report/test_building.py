@@ -171,6 +171,10 @@ def test_what_a_person_has_paused_is_listed_apart_with_the_resume() -> None:
         (one.story, one.step, one.why, one.since, one.command, one.instead) for one in told.paused
     ]
     assert 1 == len(built(project_view(ROOT, queued)).paused)
+    aside = project_view(ROOT, track_view(story="US-077", parked=("US-001",)), called="corner")
+    assert [("US-001", "set aside", "handoffd start corner US-001 --queue")] == [
+        (one.story, one.why, one.command) for one in built(aside).paused
+    ]
     for over in ({"aborted": True}, {"needs_you": True}, {"step": "done"}):
         assert () == built(project_view(ROOT, replace(paused, **over))).paused
 

@@ -45,7 +45,7 @@ Waits for you (1)
   shop US-1             since 23:15, review: a person's decision
       handoffd approve shop --story US-1
 
-Paused (1)
+Paused or set aside (1)
   shop US-1             impl: paused by mei since 23:15
       handoffd resume shop --story US-1
 
