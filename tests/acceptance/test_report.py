@@ -315,5 +315,5 @@ def test_the_morning_has_one_notice_whatever_dies(tmp_path: Path) -> None:
         (told,) = (one for one in daemon.told(daemon.state_dir) if one["kind"] == "report")
 
     assert any(line.startswith("No daemon ran from ") for line in told["lines"])
-    assert any(line.startswith("- ") and "US-001: done" in line for line in told["lines"])
+    assert any(line.startswith("- ") and "US-001, " in line and ": done" in line for line in told["lines"])
     assert told["action"].startswith("handoffd report --since ")

@@ -117,9 +117,8 @@ def _where(one: EndedStory) -> str:
     """Return where the work of a story is that is over."""
     at = f"at {(one.commit or '')[:12]}"
     if one.outcome == "done":
-        return (
-            f"done, on the branch {one.branch}" if one.branch else ", ".join(filter(None, ("done", one.says)))
-        )
+        in_folder = "done, in the project's folder, not committed" if one.says else "done"
+        return f"done, on the branch {one.branch}" if one.branch else in_folder
     match one.how:
         case "branch":
             return f"on its branch {one.onto} {at}"
