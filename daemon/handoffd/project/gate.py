@@ -106,6 +106,9 @@ async def gate_of(
         unmeasured = (_UNMEASURED, *unmeasured)
     rejections = await _rejections(journal, key, runs)
     recorded = _recorded(key, situation, runs, attempts)
+    if len(project.tracks) > 1:  # else it is the only one
+        command = addressed(showing_gate(situation.state.story), project.root)
+        recorded = replace(recorded, command=command)
     changed = [] if found is None else [_path(one) for one in found.files if one.status != "removed"]
     changes = None if found is None else changes_of(found, situation, again=since_last and not unknown)
     tests = replace(tests, files=_test_files(situation, changed))

@@ -157,9 +157,10 @@ def _work_of(one: DroppedStory) -> str:
     """Return where the work is of a story that was dropped."""
     if one.kept is not None:
         return f", kept as {one.kept}"
+    told = (one.says or "").removeprefix(f"{one.outcome}; ")
     if one.branch is None:
-        return f"; {one.says}" if one.says else ""
-    return f"; on the branch {one.branch}: {one.says}"
+        return f"; {told}" if told else ""
+    return f"; on the branch {one.branch}: {told}"
 
 
 def _failed(report: Report) -> Iterator[Line]:

@@ -118,7 +118,8 @@ def report(**parts: Any) -> Report:
         dropped=(
             DroppedStory(
                 **WHOSE, outcome="aborted", by="mei", at=NOW + HOUR, kept=None, branch="handoffd/US-1",
-                says="6 commits", command="handoffd start shop US-1", instead="handoffd discard shop US-1",
+                says="aborted; 6 commits", command="handoffd start shop US-1",
+                instead="handoffd discard shop US-1",
             ),
         ),
         failed=(FailedStep(**WHOSE, step="impl", attempts=3, why="2 tests fail", passed=False),),
