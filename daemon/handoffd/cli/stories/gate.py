@@ -44,6 +44,7 @@ from handoffd.engine.wording import (
     has_failed,
     lines_of,
     scope_of,
+    shortened,
     tests_of,
     time_in_words,
 )
@@ -111,6 +112,7 @@ _PATH = 36
 _LINES_OF_TEXT = 12
 _FILES = 8
 _POINTS = 5
+_CLAIM = 300
 _WHOLE = 10_000
 
 
@@ -118,7 +120,6 @@ def screen(gate: Json, *, whole: bool = False) -> list[str]:
     """Return the lines for an answer of `GET /v1/gate`; `whole`: lists without an end."""
     files, points = (_WHOLE, _WHOLE) if whole else (_FILES, _POINTS)
     asked = [("Asked", gate["asked"]), ("Why", gate["why"]), ("Steps", _steps(gate))]
-    claim = f"{gate['claim']} (the agent's own words)" if gate["claim"] else "the agent says nothing"
     parts = [
         _head(gate),
         _text(gate, _WHOLE if whole else _LINES_OF_TEXT),
@@ -130,7 +131,7 @@ def screen(gate: Json, *, whole: bool = False) -> list[str]:
         _points("Unclear", gate["unclear"], points),
         _points("Unticked", gate["unticked"], points),
         _field("Cost", [cost_of(gate)]),
-        _field("Claim", [claim]),
+        _field("Claim", [_claim(gate["claim"] or "", _WHOLE if whole else _CLAIM)]),
         _field("Note", [gate["note"]] if gate["note"] else []),
         _field("Unknown", gate["unknown"]),
     ]
@@ -153,6 +154,11 @@ def _text(gate: Json, most: int) -> list[str]:
     if len(lines) > most:
         shown.append(f"… {counted(len(lines) - most, 'more line')}: {_command(gate, 'story', gate['story'])}")
     return ["", *(f"  {line}".rstrip() for line in shown), ""] if any(shown) else [""]
+
+
+def _claim(text: str, most: int) -> str:
+    beginning = ", their beginning" if len(text) > most else ""
+    return f"{shortened(text, most)} (the agent's own words{beginning})" if text else "the agent says nothing"
 
 
 def _steps(gate: Json) -> str:

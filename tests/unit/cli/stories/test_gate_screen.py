@@ -104,6 +104,15 @@ def test_a_long_text_and_long_lists_are_cut_but_for_the_whole_screen() -> None:
     assert any("handoffd log --run 20260102T030405-0a1b2c3d2" in line for line in whole)
 
 
+def test_of_a_long_claim_the_beginning_is_shown() -> None:
+    """An agent must not push the facts off the screen; all of it is on the whole one."""
+    words = "I have done all of it. " * 80
+    lines, whole = shown(claim=words), shown(claim=words, whole=True)
+    assert 20 < len(whole) - len(lines)
+    assert any("(the agent's own words, their beginning)" in line for line in lines)
+    assert any("(the agent's own words)" in line for line in whole)
+
+
 def test_what_is_not_known_is_said() -> None:
     """Neither files, tests, cost nor a claim."""
     lines = shown(
