@@ -168,7 +168,8 @@ class Landing:
                 )
             if ref is None or not was or ref == f"{HEADS}{branch}":
                 why = f"{onto or 'what is checked out'} is not a branch to land on"
-                raise Refused(why, code="NO_BRANCH", hint=f"git -C {quote(repository.top)} branch --list")
+                look = f"git -C {quote(repository.top)} branch --list"
+                raise Refused(why, code="NO_BRANCH", hint=f"{look}  # then again, with --onto BRANCH")
             if up_to is not None and not git.is_so("merge-base", "--is-ancestor", up_to, end):
                 why = f"{up_to[:12]} is not on {branch}"
                 raise Refused(why, code="NO_BRANCH", hint=_branches(repository))

@@ -299,7 +299,8 @@ def test_a_detached_head_is_no_branch(root: Path, landing: Landing) -> None:
     """The hint is the way to one."""
     git(root, "switch", "--quiet", "--detach", "main")
     refused = refusal(landing)
-    assert ("NO_BRANCH", f"git -C {root} branch --list") == (refused.code, refused.hint)
+    again = f"git -C {root} branch --list  # then again, with --onto BRANCH"
+    assert ("NO_BRANCH", again) == (refused.code, refused.hint)
 
 
 # --- the checkout -------------------------------------------------------------------------------------
