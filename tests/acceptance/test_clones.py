@@ -349,7 +349,14 @@ def test_the_projects_command_is_given_a_story_once_whatever_dies(tmp_path: Path
         assert ("command", "main", "pull/12") == (landed["how"], landed["onto"], landed["told"])
         assert ["handoffd/US-001"] == lines(tmp_path / "given")
         assert not (project / "US-001.txt").exists()
-        assert "for main: pull/12" in typed(daemon, "report", "--since", "1h").out
+        for words in (
+            ("report", "--since", "1h"),
+            ("stories",),
+            ("status", str(project)),
+            ("story", str(project)),
+        ):
+            assert "for main: pull/12" in typed(daemon, *words).out, words
+            assert "handoffd land" not in typed(daemon, *words).out, words
 
 
 def test_a_story_waits_until_clones_take_less(tmp_path: Path) -> None:

@@ -332,6 +332,7 @@ _VIEWS: Mapping[str, str] = {
     "elapsed_min": "How many minutes the attempt has run.",
     "backlog": "Stories that wait for this one.",
     "parked": "Stories that were set aside.",
+    "unlanded": "Stories that are done and wait for a person to land them, while another one is in flight.",
 }
 
 

@@ -61,7 +61,7 @@ def track_view(**changes: Any) -> TrackView:
     values |= {
         "track": "main", "story": "US-001", "task_type": "story", "step": "review", "attempt": 1,
         "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
-        "blocked_by": (), "backlog": (), "parked": (), "steps": STEPS,
+        "blocked_by": (), "backlog": (), "parked": (), "unlanded": (), "steps": STEPS,
         "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop", "gate": True,
         "next_by_itself": False, "review_suggested": False, "to_land": False, "aborted": False,
     }  # fmt: skip

@@ -43,7 +43,7 @@ from handoffd.execute.meter import noted
 from handoffd.execute.run import recorded
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
-from handoffd.journal.history import StoredStory
+from handoffd.journal.history import StoredStory, taken_in_words
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Part, StoredEvent, StoredRun, UsageSum
 from handoffd.protocol.state import TestCounts
@@ -79,6 +79,8 @@ class ToldStory(UsageCounts, frozen=True, kw_only=True):
     onto: str | None
     commit: str | None
     whereabouts: Whereabouts | None
+    taken: str | None = None
+    """Of a landed one that was not merged here: who has it, or what the command that took it has printed."""
     title: str | None = None
     began_at: Moment
     latest_at: Moment
@@ -426,6 +428,7 @@ def story_answer(story: StoredStory, names: Names, track: TrackView | None) -> T
         outcome="open" if end is None else end.kind,
         step=step if end is None else None, status=status if end is None else None,
         onto=None if end is None else end.onto, commit=None if end is None else end.commit, whereabouts=None,
+        taken=taken_in_words(end),
         began_at=story.began_at, latest_at=story.latest_at, ended_at=None if end is None else end.at,
         runs=story.runs, unpriced=story.unpriced, **asdict(usage_counts(story.usage)),
     )  # fmt: skip

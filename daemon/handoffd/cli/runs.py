@@ -330,7 +330,7 @@ def stories_report(found: list[dict[str, Any]], width: int | None = None) -> lis
 
 
 def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield where the stories are that are over and have not landed, with the commands for each.
+    """Yield where the stories are that are over and were not merged here, with the commands for each.
 
     The ones in a project's own folder are all in one place.
     """
@@ -341,6 +341,8 @@ def _unlanded(found: Iterable[dict[str, Any]]) -> Iterator[str]:
         if (where := story.get("whereabouts")) and not where["branch"]:  # older daemons send none
             here.setdefault(story["project"], []).append(story["story"])
     for story in found:
+        if story.get("taken"):
+            yield f"{called(story)} {plain(story['story'])}: {plain(story['taken'])}"
         if where := story.get("whereabouts"):
             own = [story["story"]] if where["branch"] else here.pop(story["project"], [])
             if not own:

@@ -220,6 +220,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from _work_in_detail(track)
         yield from _result_in_detail(track)
         yield from brief(track["review"], project) if track.get("review") else ()  # older daemons send none
+    for story in track.get("unlanded", ()):  # older daemons send none
+        yield f"not merged yet: {plain(story)}: {plain(by_name(_landing(project, story), project))}"
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
         return
@@ -422,8 +424,22 @@ def _grouped(project: Json, *, daemon: bool) -> Iterator[tuple[int, Json | None]
     elif not tracks:
         yield _RESTS, None
     for track in tracks:
+        for story in track.get("unlanded", ()):  # older daemons send none
+            yield _NEEDS, _left_to_land(project, track, story)
         if track["story"] is not None or track["backlog"] or len(tracks) == 1:
             yield _group_of(project, track, daemon=daemon), track
+
+
+def _left_to_land(project: Json, track: Json, story: str) -> Json:
+    """Return a story in whose track another one is in flight, as a track that waits to be landed."""
+    over = {"story": story, "step": _DONE, "status": "pass", "title": None, "whereabouts": None}
+    return {**track, **over, "completed_at": None, "next_command": _landing(project, story)}
+
+
+def _landing(project: Json, story: str) -> str:
+    from handoffd.engine.wording import command_for
+
+    return command_for(project["project"], "land", "--story", story)
 
 
 def _group_of(project: Json, track: Json, *, daemon: bool) -> int:

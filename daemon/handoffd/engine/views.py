@@ -102,7 +102,7 @@ class GateAttempt(Struct, frozen=True, kw_only=True):
 
 
 class GateRejection(Struct, frozen=True, kw_only=True):
-    """A time that a person sent the story back from one of its gates."""
+    """A time that a person sent the story back from a gate, or that it could not be landed."""
 
     step: str
     reason: str | None
@@ -226,6 +226,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """What to type before it, to see why: the gate, what a failed attempt has printed, all of a question."""
     backlog: tuple[str, ...]
     parked: tuple[str, ...]
+    unlanded: tuple[str, ...] = ()
+    """Stories that are done and wait for a person to land them, while another one is in flight."""
     steps: tuple[str, ...]
     """The steps of its pipeline in passing order, for progress displays."""
     gate: bool = False

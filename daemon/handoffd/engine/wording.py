@@ -240,14 +240,13 @@ def _short(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
-def left_in_folder(files: int | None, *, git: bool, more: bool) -> str:
+def left_in_folder(*, git: bool, more: bool) -> str:
     """Return where the work of a story is that has no branch: the same words on every screen.
 
-    `files` is how many have changed, as measured; `more`: the next story works there, too.
+    `more`: the next story works there, too.
     """
     where = "the project's folder" if git else "the project's folder, which is in no git repository"
-    changed = f" ({counted(files, 'changed file')})" if files else ""
-    return f"in {where}, not committed by handoffd{changed}{'; the next story adds to it' if more else ''}"
+    return f"in {where}, not committed by handoffd{'; the next story adds to it' if more else ''}"
 
 
 def conflicts_in_words(paths: Sequence[str]) -> str:
@@ -281,7 +280,7 @@ def gate_in_words(gate: Json) -> Iterator[str]:
     if gate["attempts"]:
         failed = sum(map(has_failed, gate["attempts"]))
         back = counted(len(gate["rejections"]), "time")
-        again = f"; sent back {back} by people" if gate["rejections"] else ""
+        again = f"; sent back {back}" if gate["rejections"] else ""
         yield f"attempts: {len(gate['attempts'])}, {failed or 'none'} failed{again}"
     yield f"cost: {cost_of(gate)}"
 

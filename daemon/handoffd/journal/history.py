@@ -116,6 +116,15 @@ class StoryEnd(Struct, frozen=True, kw_only=True):
     """Who has landed, discarded or aborted it."""
 
 
+def taken_in_words(end: StoryEnd | None) -> str | None:
+    """Return who has a story that was not merged here: a command of the project, or its own branch alone."""
+    if end is None or end.kind != "landed" or end.how == "merge":
+        return None
+    if end.how == "branch":
+        return f"on its branch {end.onto}"
+    return f"for {end.onto}: {end.told or 'taken by the command of the project'}"
+
+
 class StoredStory(Struct, frozen=True, kw_only=True):
     """A story of which something ran. `step` and `status` are of its latest run; `end` None: it is open."""
 

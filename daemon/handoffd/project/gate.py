@@ -397,19 +397,28 @@ def _attempt(run: StoredRun, handoff: Mapping[str, Any], runs_dir: Path) -> Gate
 async def _rejections(
     journal: Journal, key: TrackKey, runs: Sequence[StoredRun]
 ) -> tuple[GateRejection, ...]:
-    """Return how people sent the story of these runs back, the oldest first; `runs`: newest first."""
+    """Return how the story of these runs was sent back, the oldest first; `runs`: newest first."""
     if not runs:
         return ()
-    life = Part(project=key.project, story=runs[-1].story, since=runs[-1].decided_at, kind="rejected")
-    found = await journal.latest(MOST_LISTED, life)
-    return tuple(_rejection(one) for one in found if one.key == key and one.result.get("type") == "accepted")
+    life = Part(project=key.project, story=runs[-1].story, since=runs[-1].decided_at)
+    found = [
+        one for kind in _SENT_BACK for one in await journal.latest(MOST_LISTED, replace(life, kind=kind))
+    ]
+    own = (one for one in found if one.key == key and one.result.get("type") == "accepted")
+    return tuple(map(_rejection, sorted(own, key=lambda one: one.seq)))
+
+
+LANDING: Final = "the landing"
+"""Who has sent a story back that was approved and could not be landed."""
+_SENT_BACK: Final = ("rejected", "landing_refused")
+"""The events with which a person, or a landing that did not succeed, sends a story back."""
 
 
 def _rejection(event: StoredEvent) -> GateRejection:
     told, (step, _) = event.event, event.before or ("", "")
     return GateRejection(
-        step=step, reason=told.get("reason"), note=_cut(told.get("note")), by=_cut(told.get("by")) or "",
-        at=event.at,
+        step=step, reason=told.get("reason") or ("not landed" if "why" in told else None),
+        note=_cut(told.get("why") or told.get("note")), by=_cut(told.get("by")) or LANDING, at=event.at,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
 from handoffd.git.repository import NO_REPOSITORY, repository_at
-from handoffd.journal.history import StoryEnd
+from handoffd.journal.history import StoryEnd, taken_in_words
 from handoffd.journal.records import Part
 from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
@@ -207,12 +207,17 @@ class Landings:
             return await self._in_folder(story, git=git)
         if found.would != "landed":  # a person is waited for
             self._services.outlooks[self.project.root, story] = found
-        aborted = (end := await self._end_of(story)) is not None and end.kind == "aborted"
-        again = command_for(self.project.root, "start", story)
+        end, track = await self._end_of(story), self.project.track_of(story).track
+        aborted, taken = end is not None and end.kind == "aborted", taken_in_words(end)
+        says = taken or found.in_words(aborted=aborted)
+        own = track.state is not None and track.state.story == story
+        if own and track.ledger.unlanded and found.would not in {"conflict", "landed"}:
+            says += f"; not landed: {track.ledger.unlanded}"
+        to_type = command_for(self.project.root, "start", story) if aborted else self._to_type(story, found)
         return Whereabouts(
-            branch=found.branch, onto=found.onto, commits=found.commits, would=found.would, files=found.files,
-            conflicts=found.conflicts[:MOST_LISTED], says=found.in_words(aborted=aborted),
-            command=again if aborted else self._to_type(story, found), aborted=aborted,
+            branch=found.branch, onto=found.onto, commits=found.commits, files=found.files,
+            would="landed" if taken else found.would, conflicts=found.conflicts[:MOST_LISTED], says=says,
+            command=None if taken else to_type, aborted=aborted,
         )  # fmt: skip
 
     async def _in_folder(self, story: str, *, git: bool) -> Whereabouts | None:
@@ -224,11 +229,9 @@ class Landings:
         elsewhere = track.works_in(root).kind == "clone" if own else clones
         if end is None or end.kind not in {"done", "aborted"} or committed or elsewhere:
             return None
-        facts = track.ledger.facts
-        files = len(facts.files) if own and facts.files_measured else None
         return Whereabouts(
-            branch=None, onto=None, commits=0, would="folder", files=files or 0, conflicts=(),
-            says=left_in_folder(files, git=git, more=not clones),
+            branch=None, onto=None, commits=0, would="folder", files=0, conflicts=(),
+            says=left_in_folder(git=git, more=not clones),
             command=f"git -C {quote(root)} status" if git else f"ls -lt {quote(root)}",
             aborted=end.kind == "aborted",
         )  # fmt: skip
@@ -240,9 +243,7 @@ class Landings:
     def _to_type(self, story: str, found: Outlook) -> str | None:
         root = self.project.root
         match found.would:
-            case "landed" if (
-                story not in self._unlanded()
-            ):  # else a person has merged it, and `land` notes that
+            case "landed" if story not in self._unlanded():  # else a person has merged it: `land` notes it
                 return command_for(root, "discard", story)
             case "conflict":
                 return found.by_hand
@@ -586,10 +587,7 @@ async def _finish(root: str, services: Services, limit_s: float) -> None:
 
 
 def _finished(root: str, services: Services) -> Merge | None:
-    """End the tests of a landing that was cut off, or move the branch if these had passed; blocks.
-
-    What a trial of a clone has left goes, too.
-    """
+    """End the tests of a landing that was cut off, or move the branch if they had passed; trials end, too."""
     state_dir, environment = services.settings.state_dir, services.environment
     for clone in clones_in(state_dir):
         if clone.root == root and clone.story.startswith(APART) and clone.setup is not None:

@@ -230,6 +230,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=gate,
         to_land=lands,
+        unlanded=ledger.to_land if project.files.settings.stories.land == "ask" else (),
         needs_you=following is not None and _needs_a_person(track.track, to_land=lands, gate=gate),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,

@@ -172,9 +172,11 @@ Name = Callable[[str], str]
 # --- what came to its end -----------------------------------------------------------------------------
 def _landed(ends: Iterable[StoryEnd], views: Iterable[ProjectView], name: Name) -> Iterator[EndedStory]:
     """Yield the stories that are done or landed, each with its last end; the latest first."""
-    branches = {(view.project, track.story): track.branch for view in views for track in view.tracks}
+    tracks = {(view.project, track.story): track for view in views for track in view.tracks}
+    branches = {story: track.branch for story, track in tracks.items()}
+    again = {story for story, track in tracks.items() if track.step != DONE}  # it could not be landed
     for end in _last(ends):
-        if end.kind in {"landed", "done"}:
+        if end.kind in {"landed", "done"} and (end.key.project, end.story) not in again:
             landed = end.kind == "landed"
             yield EndedStory(
                 project=end.key.project, name=name(end.key.project), story=end.story,
@@ -259,6 +261,13 @@ def _waiting(fleet: Fleet) -> Iterator[WaitingStory]:
                 one = _waits(view, track, why, track.look_command or track.next_command)
                 at = fleet.since.get(TrackKey(view.project, track.track))
                 yield one if one.since else replace(one, since=at)
+            for story in track.unlanded:
+                called = view.called or view.name
+                yield WaitingStory(
+                    project=view.project, name=called, story=story, step=None, why="done, not merged yet",
+                    since=None, command=command_for(called, "land", "--story", story),
+                    instead=command_for(called, "discard", story),
+                )  # fmt: skip
 
 
 def _why(track: TrackView) -> str | None:

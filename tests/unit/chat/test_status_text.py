@@ -239,7 +239,7 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
         "Outside of what its step may write: 1",
         "Tests: 1 of 12 tests fail",
         "Still open: 1 unclear points, 1 unticked boxes",
-        "Attempts: 2, of which 1 failed; sent back by people: 1",
+        "Attempts: 2, of which 1 failed; sent back: 1",
         "Cost so far: 12.4k tokens, $0.21",
         "The agent says: All �[31mscenarios are written.",
         "In a terminal, with the diff: handoffd gate /srv/shop",

@@ -75,7 +75,7 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
         "Tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
         "Tests: what the agent claims is not what was measured",
         "Open: 1 unclear point, 1 unticked box",
-        "Attempts: 2, 1 failed; sent back 1 time by people",
+        "Attempts: 2, 1 failed; sent back 1 time",
         "Cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",
         *own,
     ) == told.facts

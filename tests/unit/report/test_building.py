@@ -54,6 +54,12 @@ def test_each_story_is_listed_with_its_last_end() -> None:
     assert ("corner", "main", "c0" * 20) == (landed.name, landed.onto, landed.commit)
 
 
+def test_a_story_that_could_not_be_landed_is_not_listed_as_done() -> None:
+    """It is at work again, or waits at its gate."""
+    again = project_view(ROOT, track_view(story="US-1", step="acceptance"), called="corner")
+    assert () == built(again, ends=(ended("done"),)).landed
+
+
 def test_what_a_person_has_aborted_or_discarded_is_listed_with_the_way_back() -> None:
     """Unless it was asked for again. The branch of one that has landed is only tidied up."""
     kept = "refs/handoffd/US-4/discarded-20260131T231500Z"
@@ -114,13 +120,13 @@ def test_a_project_that_is_gone_is_called_like_its_folder() -> None:
 
 def test_a_listed_story_has_its_title() -> None:
     """By root and story; each is asked for once."""
-    report = built(project_view(ROOT, track_view()), ends=(ended("done", story="US-001"), ended("done")))
-    assert [(ROOT, "US-001"), (ROOT, "US-1")] == sorted(stories_of(report))
+    report = built(project_view(ROOT, track_view()), ends=(ended("done", story="US-002"), ended("done")))
+    assert [(ROOT, "US-001"), (ROOT, "US-002"), (ROOT, "US-1")] == sorted(stories_of(report))
 
-    told = with_titles(report, {(ROOT, "US-001"): "Dark mode"})
+    told = with_titles(report, {(ROOT, "US-001"): "Dark mode", (ROOT, "US-002"): "Refunds"})
 
     assert "Dark mode" == told.waiting[0].title
-    assert {"US-001": "Dark mode", "US-1": None} == {one.story: one.title for one in told.landed}
+    assert {"US-002": "Refunds", "US-1": None} == {one.story: one.title for one in told.landed}
 
 
 # --- what needs a person -----------------------------------------------------------------------------
@@ -171,6 +177,10 @@ def test_what_a_person_has_paused_is_listed_apart_with_the_resume() -> None:
         (one.story, one.step, one.why, one.since, one.command, one.instead) for one in told.paused
     ]
     assert 1 == len(built(project_view(ROOT, queued)).paused)
+    left = project_view(ROOT, track_view(story="US-2", needs_you=False, unlanded=("US-1",)), called="corner")
+    assert [("US-1", "handoffd land corner --story US-1", "handoffd discard corner US-1")] == [
+        (one.story, one.command, one.instead) for one in built(left).waiting
+    ]
     aside = project_view(ROOT, track_view(story="US-077", parked=("US-001",)), called="corner")
     assert [("US-001", "set aside", "handoffd start corner US-001 --queue")] == [
         (one.story, one.why, one.command) for one in built(aside).paused

@@ -144,7 +144,7 @@ def test_status_has_it_in_short() -> None:
         "tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
         "tests: what the agent claims is not what was measured",
         "open: 1 unclear point, 1 unticked box",
-        "attempts: 2, 1 failed; sent back 1 time by people",
+        "attempts: 2, 1 failed; sent back 1 time",
         "cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",
         "the agent says: All \\x1b[31mscenarios are written.",
         "to send it back: handoffd reject shop REASON --story US-001",
