@@ -41,6 +41,18 @@ def _lines(*views: ProjectView, width: int = 80, height: int | None = 24, **chan
     return [click.unstyle(line) for line in screen(_status(*views, **changes), width=width, height=height)]
 
 
+def test_a_story_that_is_done_is_there_until_it_is_landed() -> None:
+    """Also once the next one is at work in its track."""
+    view = _project("shop", replace(RUNNING, story="US-002", unlanded=("US-001",)))
+    lines = _lines(view)
+    assert "1 needs you:" == lines[0]
+    assert lines[1].split() == ["shop", "US-001", "done", "not", "merged", "yet"]
+    assert "handoffd land shop --story US-001" == lines[2].strip()
+    assert "1 at work:" == lines[3]
+    whole = [click.unstyle(line).strip() for line in report(_status(view), whole=True)]
+    assert "not merged yet: US-001: handoffd land shop --story US-001" in whole
+
+
 def test_what_needs_the_user_comes_first_with_the_command_to_type() -> None:
     """Then running stories, then waiting ones; those at rest are a number."""
     decided = datetime(2026, 1, 31, 20, 15, 9, tzinfo=UTC)
