@@ -303,6 +303,9 @@ def test_what_a_person_accepts_lands_and_every_commit_is_green(
     night.said("approve", "shop", "--story", "US-103")
     eventually_sync(lambda: 2 == len(night.told("US-103")))
     assert {"US-101"} == night.landed("shop")
+    (back,) = night.said("gate", "shop", "--story", "US-103", "--no-keys")["rejections"]
+    assert ("done", "not landed", "the landing") == (back["step"], back["reason"], back["by"])
+    assert "conflicts" in back["note"]
     night.said("approve", "shop", "--story", "US-103")
     eventually_sync(lambda: {"US-101", "US-103"} == night.landed("shop"))
 

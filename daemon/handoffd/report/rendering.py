@@ -117,7 +117,7 @@ def _where(one: EndedStory) -> str:
     """Return where the work of a story is that is over."""
     at = f"at {(one.commit or '')[:12]}"
     if one.outcome == "done":
-        in_folder = "done, in the project's folder, not committed" if one.says else "done"
+        in_folder = "done, in its folder, not committed" if one.says else "done"
         return f"done, on the branch {one.branch}" if one.branch else in_folder
     match one.how:
         case "branch":

@@ -453,7 +453,7 @@ async def test_an_abort_between_two_checks_prevents_the_next(here: House) -> Non
     play = await Play.of(here, COPY)
 
     async def stop() -> None:
-        await eventually(lambda: at(play.root, "times").exists())
+        await eventually(lambda: at(play.root, "times").exists() and "d1.post.a" in play.live)
         play.home.stopped = True
         play.live["d1.post.a"].stop()
 
