@@ -101,7 +101,7 @@ def test_a_story_that_is_done_in_the_folder_has_the_command_that_shows_it() -> N
     first = with_places(told, {(ROOT, "US-1"): here}).landed[0]
     assert ("US-1", "in the project's folder", look) == (first.story, first.says, first.command)
     text = as_text(with_places(told, {(ROOT, "US-1"): here}))
-    assert "done, in the project's folder" in text
+    assert "done, in its folder, not committed" in text
     assert look in text
 
 
