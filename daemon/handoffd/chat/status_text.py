@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.chat.wording import Wording, to_type
-from handoffd.engine.wording import command_for, has_failed, shortened, usage_in_words
+from handoffd.engine.wording import command_for, first_few, has_failed, shortened, usage_in_words
 from handoffd.errors import Json
 from handoffd.protocol.story import same_story
 
@@ -114,13 +114,17 @@ def of_gate(wording: Wording, track: Json) -> list[str]:
     if not review:
         return []
     changes, tests = review["changes"], review["tests"]
-    lines = []
+    told = review["text"] or review["title"]
+    lines = [wording.say("gate.story", text=shortened(told, _CLAIM))] if told else []
     if changes is not None:
         lines.append(wording.say("gate.files", **{key: changes[key] for key in _SIZES}))
         scope = "outside" if changes["outside"] else "inside"
         lines += [wording.say(f"gate.{scope}", count=changes["outside"])] if changes["count"] else []
-    told = counted(wording, tests["measured"] or tests["claimed"], measured=tests["measured"] is not None)
-    lines.append(wording.say("more.tests", tests=told or wording.say("tests.none")))
+    counts = counted(wording, tests["measured"] or tests["claimed"], measured=tests["measured"] is not None)
+    lines.append(wording.say("more.tests", tests=counts or wording.say("tests.none")))
+    if tests.get("new"):  # older daemons send none
+        few = first_few(tests["new"], _FAILING_SHOWN, count=tests["new_collected"])
+        lines.append(wording.say("gate.new_tests", tests=shortened(few, _CLAIM)))
     if review["unclear"] or review["unticked"]:
         unclear, boxes = len(review["unclear"]), len(review["unticked"])
         lines.append(wording.say("gate.open", unclear=unclear, boxes=boxes))

@@ -273,6 +273,7 @@ def gate_in_words(gate: Json) -> Iterator[str]:
         if changes["count"]:
             yield f"scope: {scope_of(changes)}"
     yield from (f"tests: {told}" for told in tests_of(gate["tests"]))
+    yield from (f"tests: {shortened(told, _MOST_NAMED)}" for told in changed_tests_of(gate["tests"], 1))
     unclear, unticked = len(gate["unclear"]), len(gate["unticked"])
     if unclear or unticked:
         boxes = counted(unticked, "unticked box", "unticked boxes")
@@ -283,6 +284,9 @@ def gate_in_words(gate: Json) -> Iterator[str]:
         again = f"; sent back {back}" if gate["rejections"] else ""
         yield f"attempts: {len(gate['attempts'])}, {failed or 'none'} failed{again}"
     yield f"cost: {cost_of(gate)}"
+
+
+_MOST_NAMED = 70
 
 
 def has_failed(attempt: Json) -> bool:
@@ -318,6 +322,19 @@ def tests_of(tests: Json) -> Iterator[str]:
         and flatters(claimed["pass"] - measured["pass"], claimed["fail"] - measured["fail"])
     ):
         yield "what the agent claims is not what was measured"
+
+
+def changed_tests_of(tests: Json, most: int) -> Iterator[str]:
+    """Yield the tests that the story has added, repaired and taken away, by a few of their names."""
+    for words, key, count in (
+        ("new in this story", "new", "new_collected"),
+        ("pass now, failed before", "fixed", "fixed_count"),
+        ("gone, passed before", "gone", "gone_count"),
+    ):
+        names, number = tests.get(key) or (), tests.get(count)  # older daemons send neither
+        if names or number:
+            few = first_few(names, most, count=number) if names else number
+            yield _printable(f"{words}: {few}")
 
 
 def flatters(passed: int, failed: int) -> bool:

@@ -235,9 +235,11 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
 
     assert [
         "US-005: the review waits for your decision",
+        "What it shall bring: Dark mode People read the shop at night.",
         "Files changed: 3 (+60 -4 lines)",
         "Outside of what its step may write: 1",
         "Tests: 1 of 12 tests fail",
+        "New tests: tests/test_shop.py::test_new, tests/test_shop.py::test_dark and 1 more",
         "Still open: 1 unclear points, 1 unticked boxes",
         "Attempts: 2, of which 1 failed; sent back: 1",
         "Cost so far: 12.4k tokens, $0.21",
@@ -249,7 +251,8 @@ def test_a_gate_is_told_with_what_a_person_needs_to_decide_it() -> None:
     empty = plain(
         gate_view("/srv/shop", changes=None, unclear=(), unticked=(), attempts=(), tokens=None, cost_usd=None)
     )
-    bare = {**empty, "claim": None, "tests": {**empty["tests"], "measured": None, "claimed": None}}
+    unmeasured = {**empty["tests"], "measured": None, "claimed": None, "new": ()}
+    bare = {**empty, "claim": None, "title": None, "text": None, "tests": unmeasured}
     assert ["Tests: no tests have run yet", "Cost so far: not known"] == standing(
         EN, view(**{**gate, "review": bare})
     )[1:-1]

@@ -74,6 +74,8 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
         "Scope: 1 of them is outside of what the step may write",
         "Tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
         "Tests: what the agent claims is not what was measured",
+        "Tests: new in this story: tests/test_shop.py::test_new and 2 more",
+        "Tests: gone, passed before: tests/test_shop.py::test_old",
         "Open: 1 unclear point, 1 unticked box",
         "Attempts: 2, 1 failed; sent back 1 time",
         "Cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",

@@ -37,6 +37,7 @@ from handoffd.cli.wording import (
     wants_colour,
 )
 from handoffd.engine.wording import (
+    changed_tests_of,
     command_for,
     cost_of,
     counted,
@@ -195,17 +196,16 @@ def _end_of(path: str) -> str:
 def _tests(tests: Json, most: int) -> Iterator[str]:
     yield from tests_of(tests)
     known = {*tests["regressed"], *tests["new"]}
-    for words, names, count in (
-        ("fail now, passed before", tests["regressed"], None),
-        ("fail, and are new", [one for one in tests["failing"] if one in tests["new"]], None),
-        ("fail", [one for one in tests["failing"] if one not in known], None),
-        ("new in this story", tests["new"], tests["new_collected"]),
-        ("pass now, failed before", tests["fixed"], tests["fixed_count"]),
-        ("gone, passed before", tests["gone"], tests["gone_count"]),
-        ("test files changed", tests["files"], None),
+    for words, names in (
+        ("fail now, passed before", tests["regressed"]),
+        ("fail, and are new", [one for one in tests["failing"] if one in tests["new"]]),
+        ("fail", [one for one in tests["failing"] if one not in known]),
     ):
-        if names or count:
-            yield f"{words}: {first_few(names, most, count=count) if names else count}"
+        if names:
+            yield f"{words}: {first_few(names, most)}"
+    yield from changed_tests_of(tests, most)
+    if tests["files"]:
+        yield f"test files changed: {first_few(tests['files'], most)}"
 
 
 def _failures(gate: Json) -> Iterator[str]:

@@ -143,6 +143,8 @@ def test_status_has_it_in_short() -> None:
         "scope: 1 of them is outside of what the step may write",
         "tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
         "tests: what the agent claims is not what was measured",
+        "tests: new in this story: tests/test_shop.py::test_new and 2 more",
+        "tests: gone, passed before: tests/test_shop.py::test_old",
         "open: 1 unclear point, 1 unticked box",
         "attempts: 2, 1 failed; sent back 1 time",
         "cost: 12.4k tokens, $0.21; agents ran 2 min; sandbox: strict",
