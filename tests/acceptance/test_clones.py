@@ -200,15 +200,20 @@ def test_a_story_begins_when_what_it_builds_on_is_landed(tmp_path: Path) -> None
         assert ["bdd", "impl"] == lines(Path(second["folder"]) / "US-001.txt")
 
 
+def aborted(daemon: Daemon, base: Path, project: Path) -> str:
+    """Have a story aborted at its review; return where its branch ends."""
+    (base / "go").touch()
+    release(base, "US-001", "bdd")
+    daemon.to_review(project)
+    daemon.verb("abort", project)
+    return told(project, "rev-parse", "handoffd/US-001")
+
+
 def test_a_story_that_was_aborted_begins_anew_when_it_is_started_again(tmp_path: Path) -> None:
     """On its old branch the new tests would not fail. The ref that the answer names has its work."""
     project = made(tmp_path)
     with running(tmp_path, settings_of(tmp_path, project)) as daemon:
-        (tmp_path / "go").touch()
-        release(tmp_path, "US-001", "bdd")
-        daemon.to_review(project)
-        end = told(project, "rev-parse", "handoffd/US-001")
-        daemon.verb("abort", project)
+        end = aborted(daemon, tmp_path, project)
 
         answer = daemon.verb("start", project, story="US-001")
         daemon.wait_at(project, "review", "needs_human")
@@ -224,11 +229,7 @@ def test_a_story_that_was_aborted_can_go_on_with_what_it_did(tmp_path: Path) -> 
     """As `start --go-on` says. A start that is refused puts nothing away."""
     project = made(tmp_path)
     with running(tmp_path, settings_of(tmp_path, project)) as daemon:
-        (tmp_path / "go").touch()
-        release(tmp_path, "US-001", "bdd")
-        daemon.to_review(project)
-        end = told(project, "rev-parse", "handoffd/US-001")
-        daemon.verb("abort", project)
+        end = aborted(daemon, tmp_path, project)
         daemon.verb("start", project, story="US-002")
         for go_on, option in ((False, ""), (True, " --go-on")):
             refused = daemon.verb("start", project, story="US-001", go_on=go_on)

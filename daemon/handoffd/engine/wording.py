@@ -265,7 +265,9 @@ _PAPERS = "/PROJECT_MEMORY.md", "/.ai/history.md"
 # --- an open gate -------------------------------------------------------------------------------------
 # A gate is an answer of `GET /v1/gate`. Status, notices and the gate's own screen have the same phrases.
 def gate_in_words(gate: Json) -> Iterator[str]:
-    """Yield what a person needs to decide: size of the change, scope, tests, open points, attempts, cost."""
+    """Yield what a person needs to decide: what was asked for, the change, tests, open points, the cost."""
+    if gate["text"]:
+        yield f"asked for: {_printable(shortened(gate['text'], _MOST_SAID))}"
     changes = gate["changes"]
     if changes is not None:
         files = counted(changes["count"], "file")

@@ -70,6 +70,7 @@ def test_the_notice_of_a_gate_has_what_a_person_needs_and_both_answers() -> None
     )
     assert (
         title,
+        "Asked for: Dark mode People read the shop at night.",
         "Changed since bdd-0: 3 files, +60 -4 lines",
         "Scope: 1 of them is outside of what the step may write",
         "Tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",

@@ -139,6 +139,7 @@ def test_of_an_exit_code_no_test_is_counted() -> None:
 def test_status_has_it_in_short() -> None:
     """Files, scope, tests, open points, attempts, cost, the claim, and the other command."""
     assert [
+        "asked for: Dark mode People read the shop at night.",
         "changed since bdd-0: 3 files, +60 -4 lines",
         "scope: 1 of them is outside of what the step may write",
         "tests: before: 11 passed; claimed: 99 passed; measured: 11 passed, 1 failed",
