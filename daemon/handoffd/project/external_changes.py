@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +84,8 @@ class ExternalChanges:
         """When the latest edits were taken, by the clock that only goes forward."""
         self._calming = False
         self.desk: str | None = None
-        """The digest of the STATE.json that several tracks share, as it was shown last."""
+        """The digest of the STATE.json that several tracks share, as it was shown last; None once the only
+        track that is left has shown its own."""
 
     async def at(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Tell a track what others have written: `seen` is its STATE.json, read after `before`.
@@ -117,17 +119,19 @@ class ExternalChanges:
         if seen.digest == committed.digest:
             committed.saw(seen.digest)
             committed.inherited_at = None  # an earlier life has shown its last decision
+            if self._is_alone(track):
+                self.desk = None
             return
         if before.behind:
             await self._later(track)
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        others = not ours and await self._is_of_another(track, seen.digest)
+        shared = await self._was_shared(track, seen.digest, ours=ours)
         if committed.behind or committed.digest != before.digest:
             await self._later(track)
             return
         unshown = committed.failed_over(seen.digest) or committed.overtook(seen.mtime_ns)
-        if ((ours and unshown) or others) and track.track.state is not None:
+        if ((ours and unshown) or shared) and track.track.state is not None:
             committed.saw(seen.digest)
             await committed.project()  # but old: it was not written over, or a crash came before that
             return
@@ -135,10 +139,20 @@ class ExternalChanges:
             overtaken = committed.overtook(seen.mtime_ns)
             await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
 
-    async def _is_of_another(self, track: TrackSupervisor, digest: str) -> bool:
-        """Return whether STATE.json is what a track has left there that was beside this one."""
-        alone = track.key.track == MAIN and not track.committed.beside
-        return alone and await self._services.journal.projected_by_any(self._root, digest)
+    async def _was_shared(self, track: TrackSupervisor, digest: str, *, ours: bool) -> bool:
+        """Return whether STATE.json is what it showed of several tracks, of which this one is left.
+
+        That may be an older text of this track: `ours`.
+        """
+        if not self._is_alone(track):
+            return False
+        return digest == self.desk or (
+            not ours and await self._services.journal.projected_by_any(self._root, digest)
+        )
+
+    def _is_alone(self, track: TrackSupervisor) -> bool:
+        """Return whether STATE.json is the file of this track."""
+        return track.key.track == MAIN and not track.committed.beside
 
     def _is_calm(self, track: TrackSupervisor) -> bool:
         """Return whether an edit may be taken now, and count it; if not, another look follows."""
@@ -225,19 +239,20 @@ class ExternalChanges:
             await self._files.bring_back()
         elif not await self._is_known(seen) and not await self._took_from_desk(tracks, seen, before):
             return  # it stays until the storm is over
+        now = self._services.clock.now()
         text = tracks[on_desk({name: one.track for name, one in tracks.items()})].committed.text
         if seen is not None and seen.digest == digest_of(text):
             self.desk = seen.digest
         else:
-            await self._show(text, over=() if seen is None else (seen.digest,))
+            await self._show(text, now, over=() if seen is None else (seen.digest,))
 
-    async def _show(self, text: str, *, over: tuple[str, ...]) -> None:
+    async def _show(self, text: str, decided_at: datetime, *, over: tuple[str, ...]) -> None:
         """Write STATE.json for all tracks, unless it was edited meanwhile. Raises StoreError."""
 
         def write() -> str | None:
             root = Path(self._root)
             with visiting(root):
-                return write_state(root, MAIN, text, over)
+                return write_state(root, MAIN, text, over, decided_at)
 
         self.desk = await to_thread.run_sync(write)
         if self.desk is None:

@@ -100,9 +100,8 @@ class Project:
         self.begun = asyncio.Event()
         """Set while its tracks have their loops: only these may decide then."""
         self.crash: str | None = None  # why it had to be rebuilt
-        self.ending = False
-        self.leaving = False
-        """Whether it leaves as soon as nothing of it runs: the settings no longer name it."""
+        self.ending = self.leaving = False
+        """`leaving`: it leaves as soon as nothing of it runs: the settings no longer name it."""
         known = {entry.key.track: entry for entry in stored}
         self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
         """By name; `main` is first. Others come and go with their stories."""
@@ -297,6 +296,8 @@ class Project:
     async def open_track(self, name: str, first: TrackOpened) -> None:
         """Begin a track with its first event. Raises HandoffdError where that is not recorded."""
         track = self._track(name, None)
+        if len(self.tracks) == 1:  # what an earlier time of several has left would be an edit
+            await self.reconciler.remove_state(MAIN)
         await track.give(first)
         self.tracks[name] = track
         self._make_room()
@@ -313,8 +314,7 @@ class Project:
         track.close()
         del self.tracks[name]
         self._make_room()
-        for gone in (name, *((MAIN,) if len(self.tracks) == 1 else ())):
-            await self.reconciler.remove_state(gone)
+        await self.reconciler.remove_state(name, *((MAIN,) if len(self.tracks) == 1 else ()))
 
     def _make_room(self) -> None:
         """Have `main` show its state beside the other tracks, while there are any."""

@@ -305,11 +305,12 @@ class Reconciler:
         if self._files.settings.auto and main.track.state is not None and not main.track.ledger.automatic:
             await main.give(Resumed(by="auto: true"))
 
-    async def remove_state(self, track: str) -> None:
-        """Remove the STATE file of a track that has ended; one that stays says nothing any more."""
-        with suppress(StoreError):
-            name = state_name(track, beside=True)
-            await self._reach.asked(partial(remove_project_file, Path(self._root), name))
+    async def remove_state(self, *tracks: str) -> None:
+        """Remove the STATE files of tracks that have ended; one that stays says nothing any more."""
+        for track in tracks:
+            with suppress(StoreError):
+                name = state_name(track, beside=True)
+                await self._reach.asked(partial(remove_project_file, Path(self._root), name))
 
     async def _clear(self, strays: tuple[str, ...]) -> None:
         """Remove the STATE files of no track; one that the journal does not know is kept aside.

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from msgspec.structs import replace
 from tests.support.eventually import eventually
@@ -533,6 +534,55 @@ async def test_what_a_crash_has_left_in_state_json_is_no_edit(tmp_path: Path) ->
         async with living(here, root, await here.journal.tracks([root])) as project:
             await eventually(lambda: "US-001" == desk(project)["story"])
             assert ("US-001", "review") == (main_state(project).story, main_state(project).step)
+
+
+async def looked(project: Project) -> None:
+    """Look until a look has come to its end: a busy disk may cut one off."""
+    await project.look()
+    with anyio.fail_after(60):
+        while "ok" != project.condition:
+            await project.look()
+
+
+async def test_what_state_json_showed_of_several_is_no_edit_of_the_last(
+    tmp_path: Path,
+) -> None:
+    """The other one ends before a look shows what was decided on the first."""
+    async with house(tmp_path, FREELY) as here:
+        root = in_git(tmp_path, SIDE_BY_SIDE)
+        async with living(here, root) as project:
+            await one_behind_the_other_at_review(project)
+        project = Project(root, here.services, await here.journal.tracks([root]))
+        await looked(project)
+        await project.main.give(Approved(story="US-001", by="mei"))
+        await project.main.give(StoryClosed(story="US-002", done=False))
+        await project.close_track("US-002", TrackClosed(why="?"))
+        newest, decided = here.journal.newest, main_state(project)
+
+        await looked(project)
+        assert (newest, decided) == (here.journal.newest, main_state(project))
+        assert decided.status == desk(project)["status"]
+        project.dismiss()
+
+
+async def test_a_file_left_from_earlier_stories_beside_is_no_edit(
+    tmp_path: Path,
+) -> None:
+    """It was written a moment too late, and holds an old text."""
+    async with house(tmp_path, FREELY) as here, living(here, in_git(tmp_path, SIDE_BY_SIDE)) as project:
+        await one_behind_the_other_at_review(project)
+        own = at(project.root, ".ai/states/main.json")
+        old = own.read_text()
+        await given(project, Aborted(), "US-002")
+        await eventually(lambda: ["main"] == list(project.tracks) and not own.exists())
+        await given(project, Noted(text="cents, please", by="mei"))
+        own.write_text(old)
+        await given(project, Started(story="US-003"))
+        await all_at(project, "review", "US-003")
+        assert ["cents, please"] * 2 == [
+            json.loads(own.read_text())["human_note"],
+            main_state(project).human_note,
+        ]
 
 
 async def test_a_state_file_of_no_track_goes_with_the_first_look(tmp_path: Path) -> None:
