@@ -175,11 +175,14 @@ def _pipelines() -> str:
 
 
 def _presets() -> str:
+    def shown(value: object) -> object:
+        return json.dumps(value) if isinstance(value, bool) else value
+
     before = sensitive_view(_shipped())
     rows = []
     for file in sorted(shared("config", "presets").glob("*.yaml")):
         changed = sensitive_view(build_rulebook(shipped_layers(file.stem)))
-        news = [f"`{key}: {value}`" for key, value in changed.items() if before.get(key) != value]
+        news = [f"`{key}: {shown(value)}`" for key, value in changed.items() if before.get(key) != value]
         rows.append((f"`{file.stem}`", "<br>".join(news) or "nothing"))
     return table(("Preset", "What it changes"), rows)
 

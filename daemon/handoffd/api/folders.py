@@ -384,7 +384,7 @@ def _write_settings(root: str, text: str) -> bool:
 _COMMENTED: Final[Mapping[str, str]] = {
     "auto": "# auto: true               # dispatch by itself as soon as the project is added",
     "executor": "# executor: claude",
-    "preset": "# preset: with-commit      # or: go, web",
+    "preset": "# preset: proven           # or: go, web, with-commit, [go, proven]",
     "gates": "# gates: after             # you decide behind the code; or: before (the default), both, none",
 }
 """What the first settings show of a key that a person has not chosen."""

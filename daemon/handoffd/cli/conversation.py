@@ -179,10 +179,13 @@ def _presets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in shared("config", "presets").glob("*.yaml")))
 
 
-def _preset(answer: str, _: Facts) -> str | None:
-    if answer not in _presets():
-        raise Wrong(f"there is no preset {answer!r}; allowed: {', '.join(_presets())}")
-    return None if answer == "default" else answer
+def _preset(answer: str, _: Facts) -> str | list[str] | None:
+    names = [name.strip() for name in answer.split(",")]
+    for name in names:
+        if name not in _presets():
+            raise Wrong(f"there is no preset {name!r}; allowed: {', '.join(_presets())}")
+    names = [name for name in names if name != "default"]
+    return names if len(names) > 1 else next(iter(names), None)
 
 
 def _gates(answer: str, _: Facts) -> str | None:
@@ -252,7 +255,7 @@ QUESTIONS: Final = (
     ),
     Question(
         option="--preset", metavar="NAME", key=("preset",), text="Step table",
-        help="The step table: default, go, web, with-commit.",
+        help="The step table: default, go, web, with-commit, proven, or NAME,NAME, the last one on top.",
         shows=lambda _: iter([f"Step tables: {', '.join(_presets())}"]),
         enter=lambda _: "default", read=_preset,
     ),

@@ -372,7 +372,7 @@ def _sandbox(place: Place) -> Json:
     """Try the sandbox that agents will have here; return what holds them."""
     from msgspec import to_builtins
 
-    from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
+    from handoffd.doctor.machine import check_sandbox, sandbox_facts
 
     (found,) = check_sandbox(sandbox_facts(place.settings().sandbox))
     return _plain_finding(to_builtins(found))

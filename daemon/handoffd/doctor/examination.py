@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 import handoffd
-from handoffd.doctor import executors, finding, installation, machine, projects, sandbox, supervision
+from handoffd.doctor import executors, finding, installation, machine, projects, supervision
 from handoffd.doctor.finding import Begun, Finding
 from handoffd.doctor.installation import open_to_others
 from handoffd.doctor.service import (
@@ -84,7 +84,7 @@ class _Looks(Struct, frozen=True, kw_only=True):
     notices: Begun[installation.SinkFacts]
     git: Begun[projects.GitFacts]
     hooks: Begun[projects.HookFacts]
-    sandbox: Begun[sandbox.SandboxFacts]
+    sandbox: Begun[machine.SandboxFacts]
     tests: Begun[tuple[projects.Lack, ...]]
     post_checks: Begun[tuple[Finding, ...]]
 
@@ -224,7 +224,7 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
         ),
         git=Begun({"git": partial(projects.git_facts, roots, subject.environ)}),
         hooks=Begun({"hooks": partial(projects.hook_facts, home, roots)}),
-        sandbox=Begun({"sandbox": partial(sandbox.sandbox_facts, settings.sandbox)}),
+        sandbox=Begun({"sandbox": partial(machine.sandbox_facts, settings.sandbox)}),
         tests=Begun({"tests": partial(projects.missing_for_tests, _test_commands(seen), path)}),
         post_checks=Begun({"post_checks": partial(projects.check_post_checks, _post_checks(seen), path)}),
     )
@@ -269,8 +269,8 @@ def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Ser
     if pid is not None and subject.settings is not None:
         yield from supervision.boots(pid, Witness(subject.settings.launcher_socket, FOLDER_S))
     yield from installation.check_account(installation.account_facts(pid, service))
-    found = begun.sandbox.within(sandbox.TRY_S + _GRACE_S).get("sandbox")
-    yield from sandbox.check_sandbox(found) if found is not None else ()
+    found = begun.sandbox.within(machine.TRY_S + _GRACE_S).get("sandbox")
+    yield from machine.check_sandbox(found) if found is not None else ()
 
 
 def _state(settings: Settings, facts: machine.StateFacts | OSError | None) -> tuple[Finding, ...]:

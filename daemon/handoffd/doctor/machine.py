@@ -1,10 +1,12 @@
-"""What handoffd needs of this machine: room and a disk for its state, watches, open files."""
+"""What handoffd needs of this machine: room and a disk for its state, watches, open files, a sandbox."""
 
 from __future__ import annotations
 
 import os
 import resource
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -16,7 +18,12 @@ from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.engine.wording import counted, first_few
 from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.sandbox import entry
+from handoffd.execute.sandbox.landlock import SCOPES_SINCE
+from handoffd.execute.sandbox.obstacles import SETTING
+from handoffd.execute.sandbox.plan import LANDLOCK, OFF, STRICT
 from handoffd.journal.database import Glance, glance
+from handoffd.settings.model import SandboxSettings
 from handoffd.watch.backend import LIMIT_REACHED, Demand
 
 # --- the state directory: whose it is, where it is, how much room there is ----------------------------
@@ -472,3 +479,65 @@ def check_descriptors(facts: FileFacts) -> tuple[Finding, ...]:
     why = f"{projects} with {counted(facts.slots, 'slot')} need {needed}; what is beyond the limit waits"
     action = facts.service.allow_files(facts.pid)
     return (fault(DESCRIPTORS, f"the daemon may have only {counted(facts.most, 'file')} open", why, action),)
+
+
+# --- whether agents and checks can be held to their project, and what holds them ------------------------
+# The sandbox is tried, not guessed: a program that does nothing is started in one, as the launcher would
+# start an agent. So a rule of the kernel, of a container or of AppArmor is found that no setting shows.
+SANDBOX = "sandbox"
+TRY_S = 5.0
+_ISOLATED = ("-I", "-S", "-E", "-X", "utf8")
+
+
+class SandboxFacts(Struct, frozen=True, kw_only=True):
+    """`holds` is the level that a run would have here; None: it would not start, and `why` has the reason."""
+
+    settings: SandboxSettings
+    holds: str | None = None
+    why: str | None = None
+    is_root: bool = False
+
+
+def sandbox_facts(settings: SandboxSettings) -> SandboxFacts:
+    """Try the sandbox of the settings."""
+    is_root = os.geteuid() == 0
+    if settings.level == OFF:
+        return SandboxFacts(settings=settings, is_root=is_root)
+    command = [os.path.realpath(sys.executable), *_ISOLATED, str(Path(entry.__file__)), settings.level]
+    try:
+        tried = subprocess.run(
+            [*command, settings.network], capture_output=True, check=False, text=True, timeout=TRY_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return SandboxFacts(settings=settings, why=str(error), is_root=is_root)
+    holds, why = tried.stdout.strip() or None, tried.stderr.strip() or None
+    return SandboxFacts(settings=settings, holds=holds, why=why, is_root=is_root)
+
+
+def check_sandbox(facts: SandboxFacts) -> tuple[Finding, ...]:
+    """Return what holds agents, or why they are not started."""
+    return tuple(_of_sandbox(facts))
+
+
+def _of_sandbox(facts: SandboxFacts) -> Iterator[Finding]:
+    level = facts.settings.level
+    if level == OFF:
+        why = "the settings say `sandbox: {level: off}`: agents may do all that their account may"
+        yield warning(SANDBOX, "there is no sandbox around agents", why, "handoffd config show")
+    elif facts.holds is None:
+        what, _, action = (facts.why or "it could not be tried").partition("; next: ")
+        yield fault(SANDBOX, "no agent can be started in its sandbox", what, action or f"write {SETTING}")
+    elif facts.holds == LANDLOCK:
+        why = "processes stay visible, and a project's .git/config can be changed"
+        yield warning(SANDBOX, "agents are held by Landlock alone", why, "handoffd config show")
+    else:
+        yield fine(SANDBOX, f"{_sandbox_in_words(facts)}; network: {facts.settings.network}")
+
+
+def _sandbox_in_words(facts: SandboxFacts) -> str:
+    if facts.holds == STRICT:
+        by = "namespaces and Landlock (strict)"
+    else:
+        by = f"namespaces; Landlock's scopes, which shut abstract sockets, need version {SCOPES_SINCE} of it"
+    whom = "agents of root, which see folders of programs only," if facts.is_root else "agents"
+    return f"{whom} are held to their project by {by}"

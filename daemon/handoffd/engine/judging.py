@@ -259,7 +259,7 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
     worked = claim.status is not Status.NEEDS_HUMAN and claim.error is None
     astray = rule.enforce_writes == "fail" and strays_of(state.step, situation.ledger.wrote) is not None
     tests = rule.tests if (worked or passing) and not astray else None
-    post_check = rule.post_check if passing and not astray else None
+    post_check = rule.checks if passing and not astray else None
     if tests is None and post_check is None:
         unchecked = ChecksFinished(dispatch=dispatch.id)
         verdict = verdict_on(claim, rule, situation.ledger, unchecked, state.step)
@@ -298,7 +298,7 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
     assert dispatch.claim is not None
     rule, step = situation.rule, situation.state.step
     verdict = verdict_on(dispatch.claim, rule, situation.ledger, event, step)
-    tests, post_check = rule.tests if event.tests else None, rule.post_check if event.checked else None
+    tests, post_check = rule.tests if event.tests else None, rule.checks if event.checked else None
     return conclude(situation, verdict).because(*_checks_of(step, tests, post_check), *_scope_of(situation))
 
 
@@ -417,7 +417,7 @@ def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
     if bad[0].name is not None:
         return _named_failed(verdict, bad)
     fault = with_line(bad[0].fault, bad[0]) if bad[0].fault else None
-    return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, bad[0], rule.post_check)
+    return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, bad[0], rule.checks)
 
 
 # --- what a step has changed, and may not write -------------------------------------------------------

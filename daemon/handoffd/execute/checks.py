@@ -11,7 +11,9 @@ import json
 import os
 import re
 import secrets
+import shlex
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +32,7 @@ from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.files.atomic import digest_of, replace_text
-from handoffd.protocol.rules import dotted
+from handoffd.protocol.rules import OUTPUTS_PROGRAM, dotted
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
 
@@ -164,12 +166,15 @@ def _outside(program: str, context: CheckContext) -> str:
 
 
 def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> RunSpec:
-    """Return the run of a rule's post_check, the only command that goes through a shell.
+    """Return the run of a rule's post_check, the only command that goes through a shell; our own does not.
 
     Only the tokens `{story}` and `US-{story}` are replaced, by the story's id, which has no character that
     is special to a shell. Raises Refused for an invalid id.
     """
     text = fill_story(command, context.story)
+    if text.startswith(f"{OUTPUTS_PROGRAM} "):
+        argv = (sys.executable, "-I", "-m", "handoffd.inspection.outputs", *shlex.split(text)[1:])
+        return _spec(context, argv, timeout_s, _KEPT)
     return _spec(context, ("/bin/sh", "-c", text), timeout_s, _KEPT)
 
 

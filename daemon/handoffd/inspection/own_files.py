@@ -138,18 +138,18 @@ def settings_in(text: str | None) -> ProjectSettings:
 
 
 @lru_cache(maxsize=8)
-def shipped_layers(preset: str | None) -> tuple[Layer, ...]:
-    """Return the shipped step table, with a preset above it. Raises InvalidFile for an unknown one."""
+def shipped_layers(preset: str | tuple[str, ...] | None) -> tuple[Layer, ...]:
+    """Return the shipped step table, with presets above it, in order. Raises InvalidFile for others."""
     table = shared("config", "step-rules.yaml")
-    layers = (Layer("config/step-rules.yaml", table.read_text("utf-8")),)
-    if preset is None:
-        return layers
+    layers = [Layer("config/step-rules.yaml", table.read_text("utf-8"))]
     known = sorted(path.stem for path in shared("config", "presets").glob("*.yaml"))
-    if preset not in known:
-        message = f"there is no preset {preset!r}"
-        raise InvalidFile((Problem(file=SETTINGS, key="preset", message=message, allowed=tuple(known)),))
-    text = shared("config", "presets", f"{preset}.yaml").read_text("utf-8")
-    return (*layers, Layer(f"config/presets/{preset}.yaml", text))
+    for name in (preset,) if isinstance(preset, str) else preset or ():
+        if name not in known:
+            message = f"there is no preset {name!r}"
+            raise InvalidFile((Problem(file=SETTINGS, key="preset", message=message, allowed=tuple(known)),))
+        text = shared("config", "presets", f"{name}.yaml").read_text("utf-8")
+        layers.append(Layer(f"config/presets/{name}.yaml", text))
+    return tuple(layers)
 
 
 # --- prompt templates --------------------------------------------------------------------------------

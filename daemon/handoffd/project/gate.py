@@ -20,6 +20,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Situation, is_unrouted, to_review, waits_at_gate
+from handoffd.engine.events import Approved
 from handoffd.engine.track import Track, TrackKey, own_story, text_of
 from handoffd.engine.views import (
     MOST_LISTED,
@@ -46,6 +47,7 @@ from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute import evidence
 from handoffd.execute.run import claimed
 from handoffd.files.rooted import read_project_file
+from handoffd.files.state_file import MAIN
 from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.inspection.framework import described_in_memory
@@ -56,7 +58,7 @@ from handoffd.protocol.rules import DONE, RuleBook, outside
 from handoffd.protocol.state import Reason, Status, TestCounts
 from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
-from handoffd.track.services import Services
+from handoffd.track.services import Files, Services
 from handoffd.track.snapshots import TrackSnapshots
 from handoffd.track.track import TrackSupervisor
 
@@ -71,6 +73,13 @@ _MOST_FILE: Final = 1024 * 1024
 _MARK: Final = "[NEEDS CLARIFICATION"
 _HANDOFF: Final = ".ai/HANDOFF.md"
 _JUDGED: Final = frozenset({Status.PASS, Status.FAILING})
+
+
+class Marked(Protocol):
+    """A project, as far as an approval needs it."""
+
+    root: str
+    files: Files
 
 
 class Reviewed(Protocol):
@@ -438,6 +447,50 @@ _LEVELS: Final = ("off", "landlock", "namespaces", "strict")
 def _weakest(attempts: Iterable[GateAttempt]) -> str | None:
     held = {one.sandbox for one in attempts}
     return next((level for level in _LEVELS if level in held), None)
+
+
+# --- an approval that leaves a question open --------------------------------------------------------------
+UNANSWERED: Final = "UNANSWERED"
+
+
+async def hold_unanswered(
+    project: Marked, services: Services, supervisor: TrackSupervisor, approval: Approved
+) -> None:
+    """Refuse an approval without a note while papers of the story have unclear points, if its rule asks that.
+
+    The note of an earlier human step has answered them. Raises Refused (UNANSWERED), StoreError.
+    """
+    track, key = supervisor.track, supervisor.key
+    rule = project.files.rules.steps.get(track.state.step) if track.state is not None else None
+    if rule is None or not rule.outputs.get("clear") or not waits_at_gate(track, project.files.rules):
+        return
+    if approval.note and approval.note.strip():
+        return
+    situation = Situation(track, project.files.rules, services.clock.now())
+    find = partial(_open_points, supervisor.workspace.folder, situation, ())
+    unclear, _, _ = await Reach(project.root, services.asking).asked(find)
+    if not unclear or await _was_answered(services.journal, key, track):
+        return
+    more = f" and {len(unclear) - 1} more" if len(unclear) > 1 else ""
+    where = f"{unclear[0].file}:{unclear[0].line}"
+    told = (*(() if key.track == MAIN else ("--story", key.track)), "--note", "THE ANSWER")
+    raise Refused(
+        f"this approval leaves open what is unclear: {unclear[0].text} ({where}){more}", code=UNANSWERED,
+        hint=command_for(project.root, "approve", *told),
+    )  # fmt: skip
+
+
+async def _was_answered(journal: Journal, key: TrackKey, track: Track) -> bool:
+    """Return whether the story was approved with a note at another human step."""
+    assert track.state is not None
+    runs = of_this_life(await journal.runs(key.project, _MOST_RUNS), track, key.track)
+    if not runs:
+        return False
+    life = Part(project=key.project, story=track.state.story, since=runs[-1].decided_at, kind="approved")
+    return any(
+        one.key == key and one.event.get("note") and (one.before or ("",))[0] != track.state.step
+        for one in await journal.latest(MOST_LISTED, life)
+    )
 
 
 # --- what is still open -------------------------------------------------------------------------------

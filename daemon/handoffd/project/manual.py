@@ -224,21 +224,21 @@ class Manual:
             hint = command_for(self._project.root, "status")
             raise Refused(f"{dispatch.id} is checked by the daemon", code="ALREADY_RUNNING", hint=hint)
         rule = self._project.files.rules.steps.get(state.step) if state.step != DONE else None
-        if rule is None or rule.post_check is None:
+        if rule is None or rule.checks is None:
             return None, ()
         checks = Checks(self._track.key, self._project, self._services, {}, self._workspace)
         order = RunChecks(
             dispatch=dispatch_id(self._services.clock), story=state.story, step=state.step,
             attempt=state.attempt, tests=None, check_timeout_min=rule.check_timeout_min,
-            post_check=rule.post_check, post_check_timeout_s=rule.post_check_timeout_s,
+            post_check=rule.checks, post_check_timeout_s=rule.post_check_timeout_s,
         )  # fmt: skip
         finished = await checks.measure(order, 0)
         if finished.tests is not None:  # not even one run could be made
-            return rule.post_check, (PostCheck(passed=False, fault=finished.tests.fault),)
+            return rule.checks, (PostCheck(passed=False, fault=finished.tests.fault),)
         if (passed := all_passed(finished.checked)) is not None:
             ends = tuple(replace(one, tail="") for one in finished.checked)
             await self._track.give(PostChecked(passed=passed, checks=ends, by=by))
-        return rule.post_check, finished.checked
+        return rule.checks, finished.checked
 
     async def try_tests(self) -> Tried:
         """Run the project's tests once, in the environment in which the daemon measures them.

@@ -52,6 +52,7 @@ from handoffd.git.branches import HEADS, StoryBranch, branch_of
 from handoffd.git.clones import Clones
 from handoffd.git.landing import LIMIT_S
 from handoffd.git.repository import repository_at
+from handoffd.project.gate import hold_unanswered
 from handoffd.project.landing import Landings, Yard, stories_at_work
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.story import same_story
@@ -212,6 +213,8 @@ class Stories:
         if isinstance(verb, Paused | Resumed):
             verb = replace(verb, alone=story is not None and self.in_play and self.of(story) is self._desk)
         meant = self._meant(verb, story)
+        if isinstance(verb, Approved):
+            await hold_unanswered(self._project, self._services, meant[0], verb)
         if request is None or len(meant) == 1:
             return _to_show([(await track.give(verb, request)).result for track in meant])
         return _to_show([await self._given_once(track, verb, request) for track in meant])

@@ -29,6 +29,7 @@ from handoffd.protocol.rules import (
     Enforcement,
     Expectation,
     Language,
+    Output,
     Sessions,
 )
 from handoffd.protocol.state import STEP_ALIASES, Reason
@@ -216,6 +217,7 @@ _RULE = Table(
         "claude_writes": _SCOPE,
         "enforce_writes": _ENFORCEMENT,
         "post_check": _COMMANDS,
+        "outputs": Table(dict.fromkeys(get_args(Output), Leaf(_truth))),
         "post_check_timeout_s": _number(0, 86_400, above=True),
         "check_timeout_min": _number(0, 1440, above=True),
         "step_instruction": _BY_LANGUAGE,

@@ -161,6 +161,7 @@ def check_merged(merged: Merged, instructed: Collection[str]) -> Iterator[Proble
         yield from _missing(merged, step)
         yield from _unknown_targets(merged, step)
         yield from _without_instruction(merged, step, instructed)
+        yield from _outputs_of_people(merged, step)
     yield from _pass_circles(merged)
     yield from _pipelines(merged)
 
@@ -195,6 +196,13 @@ def _without_instruction(merged: Merged, step: str, instructed: Collection[str])
     human = merged.value("steps", step, "requires_human") is True
     if not (told or human or merged.is_spoiled((*place.key, "step_instruction"))):
         yield place.problem("a step that no person does needs a step_instruction")
+
+
+def _outputs_of_people(merged: Merged, step: str) -> Iterator[Problem]:
+    if merged.value("steps", step, "requires_human") is True:
+        for setting in merged.below("steps", step, "outputs"):
+            if setting.value and setting.key[-1] != "clear":
+                yield setting.problem("no agent writes anything at a human step", ("clear",))
 
 
 def _pass_circles(merged: Merged) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ validates it; the engine only looks things up in it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -26,6 +27,14 @@ DispatchMode = Literal["single", "auto", "team"]
 Enforcement = Literal["warn", "fail", "revert"]
 """What follows where a step has changed a file that it may not write: it is reported; the attempt fails with
 `scope_warning`; or the file is put back as it was."""
+Output = Literal["exist", "parse", "levels", "tested", "clear"]
+"""What can be checked of what a step has written: each file that it names is there; JSON, YAML, OpenAPI and
+AsyncAPI can be read; each scenario says its test level; each scenario that it reads has a test; no line is
+marked `[NEEDS CLARIFICATION]` any more, which at a human step asks for an answer in its approval."""
+OUTPUTS: Final = "outputs"
+"""The name of the check of a step's outputs, beside what `post_check` names."""
+OUTPUTS_PROGRAM: Final = "handoffd-outputs"
+"""How its command begins, which no shell runs."""
 Commands = str | Mapping[str, str]
 """A shell command, or several by name, in the order in which they are run."""
 WRITTEN_BY_ALL: Final = (
@@ -89,6 +98,7 @@ class Rule(BaseModel):
     enforce_writes: Enforcement = "warn"
     post_check: Commands | None = None
     post_check_timeout_s: float = Field(60, gt=0)
+    outputs: Mapping[Output, bool] = Field(default_factory=dict)
     check_timeout_min: float = Field(10, gt=0)
     step_instruction: Mapping[str, str] = Field(default_factory=dict)
     """Replaces the step's instruction template; by language."""
@@ -100,6 +110,13 @@ class Rule(BaseModel):
     def only_papers(self) -> bool:
         """Whether it may write nothing but the papers to which each story adds lines."""
         return bool(self.claude_writes) and {*self.claude_writes} <= PAPERS
+
+    @property
+    def checks(self) -> Commands | None:
+        """What is run after a claimed `pass`: `post_check`, and before it what checks the `outputs`."""
+        if self.requires_human or not (own := outputs_command(self)):
+            return self.post_check
+        return {OUTPUTS: own, **{name or "command": text for name, text in commands_of(self.post_check)}}
 
     def enforcement(self, *, shared: bool) -> Enforcement:
         """Return what follows from a file outside of `claude_writes`; `shared`: others can write there, too.
@@ -194,6 +211,30 @@ def outside(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
 
     may_write = GitIgnoreSpec.from_lines((*patterns, *WRITTEN_BY_ALL)).match_file
     return tuple(path for path in paths if not may_write(path))
+
+
+def outputs_command(rule: Rule) -> str | None:
+    """Return the command that checks the outputs of a step; None where its rule asks for nothing of them.
+
+    Scenarios are looked for in the Markdown and Gherkin files that it writes, and their tests are asked for
+    where it reads them.
+    """
+    writes = [path for path in rule.claude_writes if not path.startswith("!")]
+    texts = [path for path in writes if path.endswith((".md", ".feature"))]
+    asked: Mapping[Output, Sequence[str]] = {
+        "exist": [path for path in writes if not set(path) & set("*?[")],
+        "parse": rule.claude_writes if writes else (),
+        "levels": texts,
+        "tested": [path for path in rule.claude_reads if path.endswith((".md", ".feature"))],
+        "clear": [*texts, *rule.claude_reads],
+    }
+    words = [
+        word
+        for name, paths in asked.items()
+        if rule.outputs.get(name) and paths
+        for word in (f"--{name}={path}" for path in paths)
+    ]
+    return shlex.join((OUTPUTS_PROGRAM, *words)) if words else None
 
 
 def commands_of(commands: Commands | None) -> tuple[tuple[str | None, str], ...]:

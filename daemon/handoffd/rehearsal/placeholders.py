@@ -81,12 +81,12 @@ SCENARIOS = """# {label} {title}
 {note}
 ## Scenarios
 
-### Scenario: the story is there @unit
+### Scenario: {label} is there @unit
 - **Given** the project at this story
 - **When** it is asked for its story
 - **Then** it MUST answer `{label}`
 
-### Scenario: another story is refused @unit
+### Scenario: {label} refuses another story @unit
 - **Given** the project at this story
 - **When** it is asked whether it is another one
 - **Then** it MUST NOT say yes

@@ -514,7 +514,8 @@ class ProjectSettings(_Section):
     """Whether the next story of its backlog starts by itself; None: as the daemon's settings say."""
     executor: ExecutorChoice | None = None
     language: Literal["en", "zh-TW"] | None = None
-    preset: str | None = None
+    preset: str | tuple[str, ...] | None = None
+    """What is laid over the shipped step table: the name of a preset, or several, the last one on top."""
     gates: Gates = "before"
     """When a person decides about each of its stories."""
     identical_ends: int = Field(IDENTICAL_ENDS, ge=0, le=100)

@@ -206,7 +206,7 @@ def prompt_context(
         last_error=state.last_error if asking is None else asking.problem,
         output_tail=facts.output_tail if state.last_error else None,
         tests_expected=rule.tests,
-        post_check=rule.post_check,
+        post_check=rule.checks,
         facts=_facts(facts),
         agent_teams=state.agent_teams,
         roles=_roles(rule, state.story),

@@ -146,7 +146,7 @@ def test_a_wrong_answer_is_asked_again_with_what_is_allowed(here: Here) -> None:
     for said in (
         "there is no program 'nosuchprogram' here; type a command, or none",
         "there is no executor 'nosuch'; allowed: auto, aider, claude, codex",
-        "there is no preset 'huge'; allowed: default, go, web, with-commit",
+        "there is no preset 'huge'; allowed: default, go, proven, web, with-commit",
         "'later' is not a time to decide; allowed: before, after, both, none",
         "'pigeon:home' is not a channel; allowed: ntfy:TOPIC",
         "'-3' is not a number of dollars above 0; allowed: a number, none",

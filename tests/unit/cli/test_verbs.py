@@ -14,7 +14,7 @@ from tests.support.supervision import project_view
 from handoffd.api.verbs import VERBS
 from handoffd.cli.verbs import report
 from handoffd.cli.wording import UNMEASURED
-from handoffd.doctor.sandbox import check_sandbox, sandbox_facts
+from handoffd.doctor.machine import check_sandbox, sandbox_facts
 from handoffd.engine import decision
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (

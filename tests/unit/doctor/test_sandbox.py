@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.sandboxes import require_namespaces
 
-from handoffd.doctor.sandbox import SandboxFacts, check_sandbox, sandbox_facts
+from handoffd.doctor.machine import SandboxFacts, check_sandbox, sandbox_facts
 from handoffd.execute.sandbox.obstacles import Found, explain, look, profile_command, remedy
 from handoffd.settings.model import SandboxSettings
 

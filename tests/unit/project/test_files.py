@@ -181,8 +181,8 @@ def test_an_unknown_preset_is_reported_with_the_known_ones() -> None:
         shipped_layers("rust")
 
     assert (
-        ".ai/handoffd.yaml: preset: there is no preset 'rust' (allowed: default, go, web, with-commit)"
-        == str(caught.value)
+        ".ai/handoffd.yaml: preset: there is no preset 'rust'"
+        " (allowed: default, go, proven, web, with-commit)" == str(caught.value)
     )
 
 

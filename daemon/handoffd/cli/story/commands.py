@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
-from handoffd.doctor.sandbox import SandboxFacts, sandbox_facts
+from handoffd.doctor.machine import SandboxFacts, sandbox_facts
 from handoffd.entrance.requests import ask
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
