@@ -372,7 +372,7 @@ class Blobs:
     Also of ignored files. Nothing refers to these objects but an id that is kept elsewhere, and git removes
     them after two weeks at the earliest. `environment` is the daemon's own: where git is.
 
-    Both methods raise StoreError: NO_REPOSITORY, GIT_TOO_SLOW, GIT_FAILED.
+    All methods raise StoreError: NO_REPOSITORY, GIT_TOO_SLOW, GIT_FAILED.
     """
 
     def __init__(self, folder: str, state_dir: Path, environment: Mapping[str, str]) -> None:
@@ -384,10 +384,18 @@ class Blobs:
 
         A name with a line end is left out.
         """
+        return self._hashed(paths, below, "-w")
+
+    @disk_faults()
+    def named(self, paths: Collection[str], below: str) -> dict[str, str]:
+        """Return the same without keeping anything: an object is there only if git has it anyway."""
+        return self._hashed(paths, below)
+
+    def _hashed(self, paths: Collection[str], below: str, *options: str) -> dict[str, str]:
         plain = [path for path in paths if "\n" not in path]
         with self._worktree.opened(FIRST_LIMIT_S) as (_, git):
             given = b"".join(os.fsencode(os.path.join(below, path)) + b"\n" for path in plain)
-            told = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", given=given).split()
+            told = git.run("hash-object", *options, "--no-filters", "--stdin-paths", given=given).split()
         if len(told) != len(plain):
             raise StoreError("git hash-object: it did not take all files", code=FAILED)
         return dict(zip(plain, (blob.decode() for blob in told), strict=True))

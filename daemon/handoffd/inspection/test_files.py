@@ -8,7 +8,6 @@ links are not followed, and what an agent put in the way of a file is replaced.
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import re
@@ -35,8 +34,8 @@ CHANGED_ONLY: Final = frozenset({"runner"})
 """The kinds that are compared and not laid back; of them, new files do not count."""
 
 TEST_FILES: Final = (
-    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
-    "**/__tests__/**", "**/testdata/**",
+    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "**/test/**",
+    "**/tests/**", "**/__tests__/**", "**/testdata/**",
 )  # fmt: skip
 _SETS_UP: Final = re.compile(
     r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs"
@@ -45,8 +44,8 @@ _SETS_UP: Final = re.compile(
     re.DOTALL,
 )
 """Names of files that only say how tests are run, or how their code is loaded."""
-_HOOKS: Final = re.compile(r"(?:site|user)customize\.py|.*\.pth", re.DOTALL)
-"""What Python runs at its start."""
+_HOOKS: Final = re.compile(r"(?:site|user)customize(?:\..*)?|.*\.pth", re.DOTALL)
+"""What Python runs at its start: files, compiled ones, and packages."""
 _SECRET: Final = re.compile(r"\.npmrc|\.yarnrc(?:\.yml)?|\.env(?:\..*)?|.*\.(?:pem|key|p12|pfx)", re.DOTALL)
 _SKIPPED: Final = frozenset(
     {
@@ -90,14 +89,19 @@ def differences(
 
 def keepable(files: Mapping[str, Sealed]) -> tuple[str, ...]:
     """Return the files whose contents are kept, to lay them back: none that may hold a secret."""
-    return tuple(
-        path
-        for path, sealed in files.items()
-        if sealed.kind not in CHANGED_ONLY
-        and sealed.mode != "link"
-        and sealed.content not in {"", "unreadable"}
-        and not _SECRET.fullmatch(os.path.basename(path))
-    )
+    return tuple(path for path in _to_lay_back(files) if not _SECRET.fullmatch(os.path.basename(path)))
+
+
+def secret(files: Mapping[str, Sealed]) -> tuple[str, ...]:
+    """Return the files that may hold a secret: they are laid back if git has their contents anyway."""
+    return tuple(path for path in _to_lay_back(files) if _SECRET.fullmatch(os.path.basename(path)))
+
+
+def _to_lay_back(files: Mapping[str, Sealed]) -> Iterator[str]:
+    for path, sealed in files.items():
+        changed_only = sealed.kind in CHANGED_ONLY or sealed.mode == "link"
+        if not changed_only and sealed.content not in {"", "unreadable"}:
+            yield path
 
 
 def _differs(before: Sealed | None, now: Sealed | None) -> bool:
@@ -151,7 +155,7 @@ class _Walk:
             yield from self._sealed(path, "setting")
         elif name in _SECTIONS:
             yield from self._sections(path, name)
-        elif _HOOKS.fullmatch(name):
+        elif _HOOKS.fullmatch(name) or _HOOKS.fullmatch(os.path.basename(os.path.dirname(path))):
             yield from self._sealed(path, "hook")
 
     def _sealed(self, path: str, kind: Kind) -> Iterator[tuple[str, Sealed]]:
@@ -193,10 +197,15 @@ class _Walk:
                 yield from self._all_below(path, (".py",))
 
     def _start_hook(self, path: str) -> Iterator[tuple[str, Sealed]]:
-        """Yield a file that runs code at Python's start; one that only adds folders to its path does not."""
-        body = read_bounded(self._root / path, _MOST_MANIFEST) or b""
-        if not path.endswith(".pth") or re.search(rb"^\s*import\b", body, re.MULTILINE):
-            yield from self._sealed(path, "hook")
+        """Yield what Python runs at its start, and the modules that a .pth imports."""
+        yield from self._sealed(path, "hook")
+        for one in _entries(self._root / path):
+            yield from self._sealed(f"{path}/{one.name}", "hook")
+        if path.endswith(".pth"):
+            body, beside = read_bounded(self._root / path, _MOST_MANIFEST) or b"", os.path.dirname(path)
+            for word in sorted({*re.findall(rb"\w{1,100}", body)})[:_MOST_WORDS]:
+                for module in (f"{word.decode()}.py", f"{word.decode()}/__init__.py"):
+                    yield from self._sealed(f"{beside}/{module}", "hook")
 
     def _plugins(self, path: str) -> Iterator[tuple[str, Sealed]]:
         if b"pytest11" in (read_bounded(self._root / path, _MOST_MANIFEST) or b""):
@@ -260,12 +269,16 @@ def seal(path: Path, kind: Kind) -> Sealed | None:
 
 # --- sections -----------------------------------------------------------------------------------------
 _MOST_MANIFEST: Final = 4 * 1024 * 1024
+_MOST_WORDS: Final = 500
+"""Of a .pth, that may each be a module."""
 _OF_PACKAGE: Final = ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8")
 _OF_PYPROJECT: Final = (
     ("tool", "pytest"), ("tool", "coverage"), ("tool", "tox"), ("tool", "hatch", "envs"), ("tool", "poe"),
     ("tool", "taskipy"), ("tool", "pdm", "scripts"), ("project", "entry-points", "pytest11"),
 )  # fmt: skip
-_OF_SETUP: Final = re.compile(r"tool:pytest|coverage:.*|tox:.*|testenv.*")
+_OF_SETUP: Final = re.compile(
+    r"\[(?:tool:pytest|coverage:|tox:|testenv|options\.entry_points\][^\[]*pytest11)"
+)
 _TESTS: Final = re.compile(r"(?:pre|post)?test(?::.*)?")
 
 
@@ -273,7 +286,7 @@ def sections_of(name: str, body: bytes, command: Sequence[str]) -> dict[str, Any
     """Return what a manifest says about its tests; None when it cannot be read, or is one as a whole."""
     try:
         return dict(_SECTIONS[name](body, command))
-    except (ValueError, RecursionError, TypeError, AttributeError, configparser.Error):
+    except (ValueError, RecursionError, TypeError, AttributeError):
         return None
 
 
@@ -310,12 +323,12 @@ def _of_pyproject(body: bytes, _: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_setup(body: bytes, _: Sequence[str]) -> dict[str, Any]:
-    parser = configparser.RawConfigParser(strict=False)
-    parser.read_string(body.decode("utf-8-sig"))
-    found = {name: dict(parser[name]) for name in parser.sections() if _OF_SETUP.fullmatch(name)}
-    if parser.has_option("options.entry_points", "pytest11"):
-        found["options.entry_points"] = {"pytest11": parser["options.entry_points"]["pytest11"]}
-    return found
+    # By its text: pytest reads it with another parser than setuptools, and sees tables where that sees none.
+    lines = "\n".join(body.decode("utf-8-sig").splitlines())
+    tables = [
+        text.rstrip() for text in re.split(r"^(?=\[)", lines, flags=re.MULTILINE) if _OF_SETUP.match(text)
+    ]
+    return {"tables": tables} if tables else {}
 
 
 _SECTIONS: Final[Mapping[str, Any]] = {
@@ -328,20 +341,21 @@ def lay_back(
     root: Path,
     paths: Iterable[str],
     before: Mapping[str, Sealed],
+    now: Mapping[str, Sealed],
     contents: Mapping[str, bytes],
     command: Sequence[str],
 ) -> tuple[str, ...]:
     """Bring files below `root`, a copy, back as they were; return the ones that cannot be; blocks.
 
-    `contents` are the files' own, by path. Raises OSError.
+    `contents` are the files' own before, by path. Raises OSError.
     """
     lost: list[str] = []
     for path in paths:
         was, content = before.get(path), contents.get(path)
         if was is not None and was.mode != "link" and (content is None or not _is(content, was)):
             lost.append(path)
-        elif os.path.basename(path) == "package.json" and (now := _regular(root, path)) is not None:
-            _write(root, path, _merged(now, content, command), "file")
+        elif _by_sections(was or now.get(path)) and (said := _said_before(root, path, content, command)):
+            _write(root, path, said, "file")
         elif was is None:
             _remove(root / path)
         else:
@@ -353,13 +367,43 @@ def _is(content: bytes, sealed: Sealed) -> bool:
     return digest_of(content)[:32] == sealed.content
 
 
-def _regular(root: Path, path: str) -> bytes | None:
+def _by_sections(sealed: Sealed | None) -> bool:
+    """Whether only some sections of a file count: one in a folder of tests counts as a whole."""
+    return sealed is not None and sealed.mode != "link" and sealed.seal != sealed.content
+
+
+def _said_before(root: Path, path: str, before: bytes | None, command: Sequence[str]) -> bytes | None:
+    """Return a manifest that says about its tests what it said before; the rest stays as it is now.
+
+    None: the two cannot be kept apart, or the file is gone.
+    """
+    name = os.path.basename(path)
     inside = os.path.realpath(root / os.path.dirname(path)).startswith(os.path.realpath(root))
-    return read_bounded(root / path, _MOST_MANIFEST) if inside else None
+    now = read_bounded(root / path, _MOST_MANIFEST) if inside else None
+    if now is None or name not in _SECTIONS:
+        return None
+    return _package(now, before, command) if name == "package.json" else _tables(name, now, before)
 
 
-def _merged(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
-    """Return a package.json that says about its tests what it said before; the rest stays as it is now."""
+def _tables(name: str, now: bytes, before: bytes | None) -> bytes | None:
+    """Return the tables of a TOML or INI file that are not about tests, and the ones that were before."""
+    kept = [text for of_tests, text in _by_table(name, now) if not of_tests]
+    kept += [text for of_tests, text in _by_table(name, before or b"") if of_tests]
+    body = b"".join(kept)
+    said = sections_of(name, before or b"", ())
+    return body if said is not None and said == sections_of(name, body, ()) else None
+
+
+def _by_table(name: str, body: bytes) -> Iterator[tuple[bool, bytes]]:
+    """Yield a file in pieces that begin with the header of a table, and whether that is about tests."""
+    of_tests = False
+    for text in re.split(rb"^(?=[ \t]*\[)", body.rstrip() + b"\n", flags=re.MULTILINE):
+        header = sections_of(name, text.partition(b"\n")[0], ())
+        of_tests = of_tests if header is None else bool(header)  # None: in a list of several lines
+        yield of_tests, text
+
+
+def _package(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
     said = sections_of("package.json", before or b"{}", command)
     says = sections_of("package.json", now, command)
     if said is None or says is None:

@@ -37,6 +37,7 @@ from handoffd.inspection.test_files import (
     forget_compiled,
     keepable,
     lay_back,
+    secret,
     survey,
 )
 from handoffd.track.services import Files, Services
@@ -100,6 +101,8 @@ class TestFiles:
             return replace(red, why_not=seen.problem)
         try:
             blobs = self._blobs().keep(keepable(seen.files), str(self.top))
+            if hidden := secret(seen.files):
+                blobs |= self._blobs().named(hidden, str(self.top))
         except StoreError as error:
             return replace(red, why_not=error.message)
         files = {path: replace(sealed, blob=blobs.get(path)) for path, sealed in seen.files.items()}
@@ -152,7 +155,7 @@ class TestFiles:
         contents = self._blobs().contents(blobs)
         command = self._files.settings.test.command or ()
         try:
-            lacking = lay_back(into, paths, before, contents, command)
+            lacking = lay_back(into, paths, before, seen.files, contents, command)
         except OSError as error:
             raise StoreError(f"the test files of the red step cannot be laid back: {error}") from error
         forget_compiled(into, {**before, **seen.files})

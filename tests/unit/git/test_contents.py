@@ -45,6 +45,15 @@ def test_what_git_has_no_more_is_left_out(root: Path, here: Blobs) -> None:
     assert {} == here.contents({"test_a.py": "0" * 40})
 
 
+def test_an_object_may_be_named_without_being_kept(root: Path, here: Blobs) -> None:
+    """Its content comes back if git has it anyway."""
+    (root / ".npmrc").write_text("save-exact=true")
+    (root / ".env").write_text("TOKEN=1")
+    assert 0 == git(root, "add", ".npmrc")
+    blobs = here.named((".npmrc", ".env"), str(root))
+    assert {".npmrc": b"save-exact=true"} == here.contents(blobs)
+
+
 def test_files_of_a_folder_below_the_top_are_its_own(tmp_path: Path, root: Path) -> None:
     """And so are others of the same repository."""
     (root / "shop").mkdir()

@@ -17,6 +17,7 @@ from handoffd.inspection.test_files import (
     forget_compiled,
     keepable,
     lay_back,
+    secret,
     sections_of,
     survey,
 )
@@ -50,6 +51,7 @@ def seen(root: Path, command: tuple[str, ...] = COMMAND) -> dict[str, Sealed]:
         ("tests/test_cart.py", "test"),
         ("tests/fixtures/data.json", "test"),
         ("src/cart.test.ts", "test"),
+        ("shop/src/test/java/Cart.java", "test"),
         ("conftest.py", "test"),
         ("pkg/conftest.py", "test"),
         ("pytest.ini", "setting"),
@@ -57,6 +59,7 @@ def seen(root: Path, command: tuple[str, ...] = COMMAND) -> dict[str, Sealed]:
         ("jest.config.mjs", "setting"),
         (".npmrc", "setting"),
         ("sitecustomize.py", "hook"),
+        ("lib/sitecustomize/__init__.py", "hook"),
         ("cart.py", None),
         ("README.md", None),
         (".git/hooks/conftest.py", None),
@@ -105,6 +108,20 @@ def test_a_file_decides_that_the_command_names(tmp_path: Path, command: tuple[st
         ),
         ("pyproject.toml", "", "[tool.ruff]\n", '[project.entry-points.pytest11]\nx = "x"\n'),
         ("setup.cfg", "[metadata]\n", "[metadata]\nname = a\n", "[tool:pytest]\naddopts = -x\n"),
+        ("setup.cfg", "", "[flake8]\nx = 1\n", "[flake8]\nx = 1\f[tool:pytest]\faddopts = -x\n"),
+        ("setup.cfg", "", "# [tool:pytest]\n", "[tool:pytest] #]\naddopts = -x\n"),
+        (
+            "setup.cfg",
+            "[tool:pytest]\naddopts = -q\n",
+            "[metadata]\n[tool:pytest]\naddopts = -q\n",
+            "[tool:pytest]\naddopts = -x\nADDOPTS = -q\n",
+        ),
+        (
+            "setup.cfg",
+            "",
+            "[options.entry_points]\nconsole_scripts =\n  x = x:y\n",
+            "[options.entry_points]\npytest11 =\n  x = x\n",
+        ),
     ],
 )
 def test_of_a_manifest_only_what_it_says_about_tests_counts(
@@ -140,19 +157,25 @@ def test_scripts_that_a_test_script_runs_count_with_it() -> None:
 
 
 def test_in_a_virtual_environment_what_starts_with_python_counts(tmp_path: Path) -> None:
-    """Not a package, nor a .pth that only adds a folder to the path, as an editable install does."""
+    """With the modules that a .pth imports; not other packages."""
     site = ".venv/lib/python3.11/site-packages"
     write(tmp_path, _dot_venv__pyvenv_dot_cfg="home = /usr\n", _dot_venv__bin__pytest="#!")
     put(tmp_path, f"{site}/_pytest/runner.py", "pass\n")
     put(tmp_path, f"{site}/shop.pth", "/srv/shop\n")
-    put(tmp_path, f"{site}/evil.pth", "import evil\n")
+    put(tmp_path, f"{site}/evil.pth", "import os, evil; from evil_too import x\n")
+    put(tmp_path, f"{site}/evil.py", "pass\n")
+    put(tmp_path, f"{site}/evil_too/__init__.py", "pass\n")
+    put(tmp_path, f"{site}/sitecustomize.pyc", "pass\n")
+    put(tmp_path, f"{site}/usercustomize/__init__.py", "pass\n")
     put(tmp_path, f"{site}/evil-1.dist-info/entry_points.txt", "[pytest11]\ne = evil\n")
     put(tmp_path, f"{site}/tool-1.dist-info/entry_points.txt", "[console_scripts]\nt = tool:main\n")
     put(tmp_path, f"{site}/tool/test_it.py", "pass\n")
     found = {path: one.kind for path, one in seen(tmp_path).items()}
     assert {
         ".venv/pyvenv.cfg": "runner", ".venv/bin/pytest": "runner", f"{site}/_pytest/runner.py": "runner",
-        f"{site}/evil.pth": "hook", f"{site}/evil-1.dist-info/entry_points.txt": "hook",
+        f"{site}/evil.pth": "hook", f"{site}/evil.py": "hook", f"{site}/evil_too/__init__.py": "hook",
+        f"{site}/evil-1.dist-info/entry_points.txt": "hook", f"{site}/shop.pth": "hook",
+        f"{site}/sitecustomize.pyc": "hook", f"{site}/usercustomize/__init__.py": "hook",
     } == found  # fmt: skip
 
 
@@ -200,6 +223,7 @@ def test_contents_are_kept_but_of_secrets_links_and_the_runner(tmp_path: Path) -
     (tmp_path / "tests/link").symlink_to("x")
     put(tmp_path, "node_modules/vitest/a.js", "1")
     assert ("tests/test_a.py",) == keepable(seen(tmp_path))
+    assert (".npmrc", "tests/.env") == tuple(sorted(secret(seen(tmp_path))))
 
 
 # --- what differs -------------------------------------------------------------------------------------
@@ -241,7 +265,7 @@ def laid_back(root: Path, change: Callable[[], object]) -> tuple[str, ...]:
     before = seen(root)
     contents = {path: (root / path).read_bytes() for path in keepable(before)}
     change()
-    return lay_back(root, differences(before, seen(root), ()), before, contents, COMMAND)
+    return lay_back(root, differences(before, now := seen(root), ()), before, now, contents, COMMAND)
 
 
 def test_files_are_as_they_were_and_new_ones_are_gone(tmp_path: Path) -> None:
@@ -295,12 +319,48 @@ def test_a_package_gets_back_what_it_said_about_its_tests(tmp_path: Path) -> Non
     } == json.loads((tmp_path / "package.json").read_text())  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "now", "then"),
+    [
+        (
+            "pyproject.toml",
+            '[project]\nversion = "1"\n[tool.pytest.ini_options]\naddopts = "-q"',
+            '[tool.pytest.ini_options]\naddopts = [\n["x"]]\n[project]\nkeywords = [\n  "a",\n]\n',
+            '[project]\nkeywords = [\n  "a",\n]\n[tool.pytest.ini_options]\naddopts = "-q"\n',
+        ),
+        ("pyproject.toml", "", '[tool]\nx = 1\n[tool.pytest]\naddopts = ["-x"]\n', "[tool]\nx = 1\n"),
+        ("pyproject.toml", "", '[tool]\npytest.addopts = ["-x"]\n', None),
+        (
+            "pyproject.toml", '[tool.pytest]\nx = "1"\n', '[project]\nd = """\n[tool.pytest]\n"""\n',
+            '[tool.pytest]\nx = "1"\n',
+        ),
+        ("pyproject.toml", '[tool.pytest]\nx = "1"\n', "[", '[tool.pytest]\nx = "1"\n'),
+        (
+            "setup.cfg", "[metadata]\nversion = 1\n[tool:pytest]\naddopts = -q\n",
+            "[metadata]\nversion = 2\n[tool:pytest] #]\naddopts = -x\n",
+            "[metadata]\nversion = 2\n[tool:pytest]\naddopts = -q\n",
+        ),
+        ("setup.cfg", "", "[flake8]\nx = 1\r[tool:pytest]\raddopts = -x\n", None),
+        ("tests/pyproject.toml", "[project]\n", "[tool.pytest]\n", "[project]\n"),
+        ("tests/package.json", None, '{"scripts": {"test": "x"}}', None),
+    ],
+)  # fmt: skip
+def test_other_manifests_get_back_their_tables_about_tests(
+    tmp_path: Path, name: str, before: str | None, now: str, then: str | None
+) -> None:
+    """What cannot be kept apart is laid back as a whole, or removed; so is what a folder of tests has."""
+    if before is not None:
+        put(tmp_path, name, before)
+    assert () == laid_back(tmp_path, lambda: put(tmp_path, name, now))
+    assert then == ((tmp_path / name).read_text() if (tmp_path / name).exists() else None)
+
+
 def test_what_is_not_there_as_it_was_cannot_be_laid_back(tmp_path: Path) -> None:
     """Git has lost it, or an agent has written another object in its place."""
     write(tmp_path, tests__a="1", tests__b="2")
     before = seen(tmp_path)
     write(tmp_path, tests__a="", tests__b="")
-    lost = lay_back(tmp_path, ("tests/a", "tests/b"), before, {"tests/b": b"forged"}, COMMAND)
+    lost = lay_back(tmp_path, ("tests/a", "tests/b"), before, seen(tmp_path), {"tests/b": b"forged"}, COMMAND)
     assert ("tests/a", "tests/b") == lost
 
 
