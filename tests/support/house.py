@@ -128,9 +128,13 @@ async def house(
     caps: Json | None = None,
     scheduling: Json | None = None,
     sandbox: Json | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
     **execute: Any,
 ) -> AsyncIterator[House]:
-    """Lend services with an executor named `agent` that runs the shell commands `agent`, within `caps`."""
+    """Lend services with an executor named `agent` that runs the shell commands `agent`, within `caps`.
+
+    `environment` is what the daemon has beside a PATH and a HOME, or in place of them.
+    """
     script = base / "agent.sh"
     script.write_text(f"cat > /dev/null\n{agent}", encoding="utf-8")
     settings = Settings(
@@ -159,7 +163,12 @@ async def house(
         slots=Slots(settings.execute.slots, settings.scheduling, clock),
         budgets=Budgets(settings.caps, clock, notifier.send, str(settings.state_dir)),
         clock=clock,
-        environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(base), "SECRET": "s3cret"},
+        environment={
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(base),
+            "SECRET": "s3cret",
+            **environment,
+        },
     )
     try:
         yield House(services, clock, told, base)

@@ -34,9 +34,11 @@ CHANGED_ONLY: Final = frozenset({"runner"})
 """The kinds that are compared and not laid back; of them, new files do not count."""
 
 TEST_FILES: Final = (
-    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "**/test/**",
-    "**/tests/**", "**/__tests__/**", "**/testdata/**",
+    "**/test/**", "**/tests/**", "!**/build/**", "!**/target/**", "!**/vendor/**", "**/src/test/**",
+    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
+    "**/__tests__/**", "**/testdata/**",
 )  # fmt: skip
+"""As in .gitignore: folders of tests, but not what build tools make and fetch; then scaffold's patterns."""
 _SETS_UP: Final = re.compile(
     r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs"
     r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?"

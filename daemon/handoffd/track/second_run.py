@@ -168,9 +168,10 @@ class TestFiles:
 
     def _survey(self, top: Path, patterns: Sequence[str]) -> Survey:
         command = self._files.settings.test.command or ()
-        own = [self._from_top(pattern) for pattern in (*TEST_FILES, *patterns)]
+        own = (self._from_top(pattern) for pattern in (*TEST_FILES, *patterns))
         within = os.path.relpath(self._workspace().folder, self.top)
-        return survey(top, (*TEST_FILES, *own), command, "" if within == "." else f"{within}/")
+        more = [pattern for pattern in own if pattern not in TEST_FILES]
+        return survey(top, (*TEST_FILES, *more), command, "" if within == "." else f"{within}/")
 
     def _from_top(self, pattern: str) -> str:
         """Return a pattern that is from the project's folder as one from the top of the workspace."""

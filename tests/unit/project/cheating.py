@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from tests.support import golang
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, house, make_project
 from tests.support.repositories import git
@@ -63,6 +64,34 @@ JAVASCRIPT = {
     "package.json": json.dumps(PACKAGE),
 }
 
+GO_TESTS = """\
+package shop
+
+import "testing"
+
+func TestSum(t *testing.T) {
+	if Total([]int{1, 2}) != 3 {
+		t.Fatal("not the sum")
+	}
+}
+"""
+GO_DONE = """\
+package shop
+
+func Total(items []int) int {
+	sum := 0
+	for _, item := range items {
+		sum += item
+	}
+	return sum
+}
+"""
+GO = {
+    "go.mod": "module example.com/shop\n\ngo 1.24\n",
+    "cart.go": "package shop\n\nfunc Total(items []int) int { return -1 }\n",
+    "old_test.go": 'package shop\n\nimport "testing"\n\nfunc TestOld(t *testing.T) {}\n',
+}
+
 
 class Language(Struct, frozen=True, kw_only=True):
     """A project: its files, its test command, what the red step writes, and an honest solution."""
@@ -72,6 +101,9 @@ class Language(Struct, frozen=True, kw_only=True):
     report: str
     red: dict[str, str]
     solved: dict[str, str]
+    environment: dict[str, str] = {}
+    """What the daemon has beside a HOME; in it `{root}` is the project's folder."""
+    let_in: tuple[str, ...] = ()
 
 
 IN_PYTHON = Language(
@@ -80,6 +112,11 @@ IN_PYTHON = Language(
 IN_JAVASCRIPT = Language(
     files=JAVASCRIPT, command=NODE, report="tap", red={"test/cart.test.js": JS_TESTS},
     solved={"cart.js": JS_DONE},
+)  # fmt: skip
+IN_GO = Language(
+    files=GO, command=["go", "test", "-json", "-count=1", "./..."], report="gotest",
+    red={"cart_test.go": GO_TESTS}, solved={"cart.go": GO_DONE},
+    environment=golang.ENVIRONMENT, let_in=("go",),
 )  # fmt: skip
 
 
@@ -128,9 +165,19 @@ class Stage(Struct, frozen=True, kw_only=True):
         given = "".join(f"export {name}={value}\n" for name, value in variables.items())
         script = f"{given}test -e {agent}/$HANDOFFD_STEP && . {agent}/$HANDOFFD_STEP\n{HAND_OVER}"
         _run(prepare, root, variables)
-        visible = {"visible": [sys.prefix, os.path.dirname(os.path.dirname(self.python))]}
-        async with house(self.base, script, sandbox=visible | (sandbox or {})) as here:
+        seen = {
+            "visible": [sys.prefix, os.path.dirname(os.path.dirname(self.python))], "let_in": language.let_in
+        }  # fmt: skip
+        has = {name: text.replace("{root}", root) for name, text in language.environment.items()}
+        async with house(self.base, script, sandbox=seen | (sandbox or {}), environment=has) as here:
             return await _told(here, root)
+
+
+def prepare_go(folder: Path) -> None:
+    """Have go compile what its tests need of the standard library, in a project below a folder."""
+    for name, text in GO.items():
+        (folder / name).write_text(text)
+    golang.tested(folder)
 
 
 def plain_python(home: Path) -> str:

@@ -12,21 +12,34 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.support.sandboxes import is_possible
-from tests.unit.project.cheating import IN_JAVASCRIPT, IN_PYTHON, Stage, plain_python
+from tests.unit.project import honest_work
+from tests.unit.project.cheating import (
+    IN_GO,
+    IN_JAVASCRIPT,
+    IN_PYTHON,
+    Language,
+    Stage,
+    plain_python,
+    prepare_go,
+)
 from tests.unit.project.cheats import (
     ENVIRONMENT,
     FAIL,
-    HONEST,
+    GO,
     HOOK,
+    IN_MAKE,
     IN_THE_WORKSPACE,
     INSTALLED,
+    MAKE,
     MISSING,
     NODE,
+    NODE_ITSELF,
     PLANTED,
     RUNNER,
-    SOLVE,
     TESTS,
+    WITHOUT_NPM,
 )
+from tests.unit.project.honest_work import SOLVE
 
 
 @pytest.fixture(scope="session")
@@ -35,61 +48,118 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return plain_python(tmp_path_factory.mktemp("python") / "env")
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What go's tests need of the standard library."""
+    prepare_go(tmp_path_factory.mktemp("go"))
+
+
+@pytest.fixture
+def go_stage(stage: Stage, compiled: None) -> Stage:
+    """Where a story is played in go."""
+    return stage
+
+
 @pytest.fixture
 def stage(tmp_path: Path, python: str) -> Stage:
     """Where a story is played."""
     return Stage(base=tmp_path, python=python)
 
 
-@pytest.mark.parametrize("name", [*TESTS, *RUNNER, *PLANTED])
-async def test_a_cheat_does_not_pass(stage: Stage, name: str) -> None:
-    """The attempt fails, and the error says what was changed or what is missing."""
-    script, said = (TESTS | RUNNER | PLANTED)[name]
+async def is_caught(stage: Stage, language: Language, cheat: tuple[str, str], prepare: str = "") -> None:
+    """See that an attempt fails, and that its error says what was changed or what is missing."""
+    script, said = cheat
 
-    played = await stage.play(script)
+    played = await stage.play(script, language, prepare=prepare)
 
     assert ("impl", "needs_human") == (played.step, played.status)
     assert said in played.error
+
+
+@pytest.mark.parametrize("name", [*TESTS, *RUNNER, *PLANTED])
+async def test_a_cheat_does_not_pass(stage: Stage, name: str) -> None:
+    """Whatever of pytest's it turns to."""
+    await is_caught(stage, IN_PYTHON, (TESTS | RUNNER | PLANTED)[name])
 
 
 # --- a virtual environment in the workspace -----------------------------------------------------------
 @pytest.mark.parametrize("name", INSTALLED)
 async def test_what_is_planted_in_an_environment_of_the_workspace_is_found(stage: Stage, name: str) -> None:
     """It is the agent's to write, and not in git."""
-    script, said = INSTALLED[name]
-
-    played = await stage.play(script, IN_THE_WORKSPACE, prepare=ENVIRONMENT)
-
-    assert ("impl", "needs_human") == (played.step, played.status)
-    assert said in played.error
+    await is_caught(stage, IN_THE_WORKSPACE, INSTALLED[name], ENVIRONMENT)
 
 
-# --- node ---------------------------------------------------------------------------------------------
+# --- node, go, make -----------------------------------------------------------------------------------
 needs_node = pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node is not here")
 
 
 @needs_node
 @pytest.mark.parametrize("name", NODE)
-async def test_a_cheat_of_node_tests_does_not_pass(stage: Stage, name: str) -> None:
+async def test_a_cheat_of_npm_test_does_not_pass(stage: Stage, name: str) -> None:
     """The same families, under npm."""
-    script, said = NODE[name]
+    await is_caught(stage, IN_JAVASCRIPT, NODE[name])
 
-    played = await stage.play(script, IN_JAVASCRIPT)
 
-    assert ("impl", "needs_human") == (played.step, played.status)
-    assert said in played.error
+@needs_node
+@pytest.mark.parametrize("name", NODE_ITSELF)
+async def test_a_cheat_of_node_does_not_pass(stage: Stage, name: str) -> None:
+    """Without npm, and with a folder of the workspace on PATH."""
+    await is_caught(stage, WITHOUT_NPM, NODE_ITSELF[name])
+
+
+@pytest.mark.parametrize("name", GO)
+async def test_a_cheat_of_go_test_does_not_pass(go_stage: Stage, name: str) -> None:
+    """Its tests are beside the program."""
+    await is_caught(go_stage, IN_GO, GO[name])
+
+
+@pytest.mark.parametrize("name", MAKE)
+async def test_a_cheat_of_make_does_not_pass(stage: Stage, name: str) -> None:
+    """Only an exit code is known of these tests."""
+    await is_caught(stage, IN_MAKE, MAKE[name])
+
+
+async def test_tests_in_a_folder_beside_the_code_are_the_red_steps_too(stage: Stage) -> None:
+    """With all that is there: what the tests call may assert nothing any more."""
+    checks = "def same(one, other):\n    assert one == other\n"
+    tests = "from shop.tests.checks import same\nfrom cart import total\ndef test(): same(total([1]), 1)\n"
+    language = replace(
+        IN_PYTHON,
+        files={**IN_PYTHON.files, "shop/__init__.py": "", "shop/tests/__init__.py": ""},
+        red={"shop/tests/test_cart.py": tests, "shop/tests/checks.py": checks},
+    )
+    said = "with the red step's versions of shop/tests/checks.py, 1 test fails"
+    await is_caught(stage, language, ("sed -i 's/assert.*/pass/' shop/tests/checks.py", said))
 
 
 # --- honest work --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", HONEST)
-async def test_honest_work_passes(stage: Stage, name: str) -> None:
-    """Whatever else it changes; where tests are among that, the second run shows the same."""
-    script, said = HONEST[name]
+async def passes(stage: Stage, work: tuple[Language, str, str]) -> None:
+    """See that a story ends, with the verdict that is given."""
+    language, script, said = work
 
-    played = await stage.play(SOLVE + script)
+    played = await stage.play(SOLVE + script, language)
 
     assert ("done", "pass") == (played.step, played.status), played.error
     assert said == played.verdicts["impl"]
+
+
+@pytest.mark.parametrize("name", honest_work.PYTEST)
+async def test_honest_work_passes(stage: Stage, name: str) -> None:
+    """Whatever else it changes; where tests are among that, the second run shows the same."""
+    await passes(stage, honest_work.PYTEST[name])
+
+
+@needs_node
+@pytest.mark.parametrize("name", honest_work.NODE)
+async def test_honest_work_with_node_passes(stage: Stage, name: str) -> None:
+    """A package.json may change in all but what it says about its tests."""
+    await passes(stage, honest_work.NODE[name])
+
+
+@pytest.mark.parametrize("name", honest_work.GO)
+async def test_honest_work_with_go_passes(go_stage: Stage, name: str) -> None:
+    """Also where its tests have other packages."""
+    await passes(go_stage, honest_work.GO[name])
 
 
 async def test_a_person_may_allow_a_change_of_tests(stage: Stage) -> None:
