@@ -21,12 +21,11 @@ steps:
 TESTS = """\
 echo "$HANDOFFD_STEP" >> {base}/ran
 cp tests/report.xml "$1"
-if grep -q "<failure" tests/report.xml; then
-  while test "$HANDOFFD_STEP" = impl && ! test -e {base}/go; do sleep 0.05; done
-  exit 1
-fi
+if grep -q "<failure" tests/report.xml; then release=go; else release=first; fi
+while test "$HANDOFFD_STEP" = impl && ! test -e {base}/$release; do sleep 0.05; done
+test $release = first
 """
-"""Tests whose report is one of their own files; at impl a failing run waits for the test."""
+"""Tests whose report is one of their own files; at impl each run waits until it is released."""
 
 AGENT = f"""\
 cat > /dev/null
@@ -37,7 +36,7 @@ echo '<testsuite><testcase classname="t" name="x">'"$result"'</testcase></testsu
 
 
 def test_a_second_run_outlives_the_daemon_and_decides(tmp_path: Path) -> None:
-    """The verdict is in STATE.json, and nothing is run twice."""
+    """Its copy is made beside the first run; the verdict is in STATE.json, and nothing is run twice."""
     test = {"command": ["/bin/sh", "-c", TESTS.format(base=tmp_path), "tests", "{report}"], "report": "junit"}
     project = project_at(tmp_path / "shop", TABLE, json.dumps({"test": test}))
     for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "Begin")):
@@ -52,7 +51,12 @@ def test_a_second_run_outlives_the_daemon_and_decides(tmp_path: Path) -> None:
 
     with running(tmp_path, settings) as daemon:
         daemon.verb("start", project, story="US-001")
-        eventually_sync(lambda: ran.exists() and 4 == len(ran.read_text().split()))
+        copies = (daemon.state_dir / "runs").glob
+        kept = "*.second/tree/tests/report.xml"
+        eventually_sync(lambda: [True] == ["<failure/>" in file.read_text() for file in copies(kept)])
+        assert ["baseline", "scaffold", "impl"] == ran.read_text().split()
+        (tmp_path / "first").touch()
+        eventually_sync(lambda: 4 == len(ran.read_text().split()))
         daemon.kill()
         (tmp_path / "go").touch()
         daemon.start()
@@ -62,3 +66,4 @@ def test_a_second_run_outlives_the_daemon_and_decides(tmp_path: Path) -> None:
         said = "tests_changed: with the red step's versions of tests/report.xml, 1 test fails: t::x"
         assert (said, None, ["t::x"]) == (state["last_error"], state["reason"], state["failing_tests"])
         assert ["baseline", "scaffold", "impl", "impl"] == ran.read_text().split()
+        assert not any(copies("*.second/tree"))

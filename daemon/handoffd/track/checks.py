@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished, TestEvidence
 from handoffd.engine.run import PostCheck, last_line, with_end
 from handoffd.engine.track import TrackKey, Workspace
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute import evidence
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
@@ -160,12 +161,38 @@ class Checks:
         baseline = evidence.decode(kept) if kept is not None else None
         red = (baseline or Baseline()).red_at(order.red)
         change = await self._test_files.changed(red) if order.tests == "green" else Change()
-        found, report = await self._first_run(context, order, baseline, since_ns)
-        if found.fault is not None or found.timed_out:
-            return found
-        if order.tests == "red":
-            return await self._keep_red(order, report, baseline or Baseline(), found)
-        return await self._held(order, red, change, report, baseline or Baseline(), found)
+        copy = self._services.run_dir(check_run(order.dispatch, "second")) / "tree"
+        made: list[str | None] = []
+        async with anyio.create_task_group() as beside:
+            if change.paths and change.problem is None:
+                beside.start_soon(self._copy_ahead, copy, red, made)
+            first: tuple[TestEvidence, TestReport] | HandoffdError
+            try:
+                first = await self._first_run(context, order, baseline, since_ns)
+            except HandoffdError as error:  # as itself, not in a group
+                first = error
+        if isinstance(first, HandoffdError):
+            raise first
+        found, report = first
+        if order.tests == "red" and found.fault is None and not found.timed_out:
+            found = await self._keep_red(order, report, baseline or Baseline(), found)
+        elif found.fault is None and not found.timed_out:
+            found = await self._held(order, red, change, made, report, baseline or Baseline(), found)
+        await to_thread.run_sync(self._test_files.removed, copy)
+        return found
+
+    async def _copy_ahead(self, copy: Path, red: Red, made: list[str | None]) -> None:
+        """Copy the workspace for the second run while the first one runs, and append what the copy lacks.
+
+        A file that goes meanwhile, or a full disk, has it made again when the first run has ended.
+        """
+        if claimed(copy.parent) is None:  # else an earlier daemon has begun the second run
+            with suppress(StoreError):
+                made.append(await self._copied(copy, red))
+
+    async def _copied(self, copy: Path, red: Red) -> str | None:
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return await self._test_files.copied(copy, red)
 
     async def _first_run(
         self, context: CheckContext, order: RunChecks, baseline: Baseline | None, since_ns: int
@@ -200,6 +227,7 @@ class Checks:
         order: RunChecks,
         red: Red,
         change: Change,
+        made: list[str | None],
         report: TestReport,
         baseline: Baseline,
         found: TestEvidence,
@@ -216,15 +244,17 @@ class Checks:
             return replace(found, note=f"not with the red step's test files: {change.why_not}")
         if not change.paths:  # the first run was the second one already
             return found
-        second = await self._second_run(order, red, change)
+        second = await self._second_run(order, red, change, made)
         if isinstance(second, str):
             return replace(found, unproven=second)
         if isinstance(second, TestEvidence):
             return second
         return evidence.held_again(red, report, second, baseline, found)
 
-    async def _second_run(self, order: RunChecks, red: Red, change: Change) -> SecondRun | TestEvidence | str:
-        """Run the tests with the red step's test files, in a copy.
+    async def _second_run(
+        self, order: RunChecks, red: Red, change: Change, made: list[str | None]
+    ) -> SecondRun | TestEvidence | str:
+        """Run the tests with the red step's test files, in a copy; `made` says what it lacks, if it is there.
 
         Return a fault instead, or what cannot be laid back, in words.
         """
@@ -232,15 +262,14 @@ class Checks:
         copy = self._services.run_dir(name) / "tree"
         context = self._context(name, order.story, order.step, order.attempt)
         if claimed(context.run_dir) is None:  # else an earlier daemon has begun it
-            context.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if (lacking := await self._test_files.copied(copy, red)) is not None:
+            lacking = made[0] if made else await self._copied(copy, red)
+            if lacking is not None:
                 return lacking
         if self._test_files.at_its_place:
             context = replace(context, shown=copy)
         else:
             context = replace(context, root=self._test_files.in_copy(copy))
         record, report = await self._test(context, order.check_timeout_min * 60)
-        await to_thread.run_sync(self._test_files.removed, copy)
         if (fault := evidence.fault_of(record)) is not None:
             return TestEvidence(fault=fault, verified=False)
         return SecondRun(report=report, record=record, changed=change.paths)
