@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 
@@ -253,7 +254,10 @@ _OBEYED = (
     "info/exclude", "info/attributes", "info/sparse-checkout", "info/grafts",
 )  # fmt: skip
 """Files and folders of git's own folder that say what git runs, ignores and reads; `git gc` writes none."""
-_MOST_OBEYED, _LARGEST_OBEYED = 500, 1024 * 1024
+_INNER = re.compile(
+    r"(?P<folder>(?:modules|worktrees)/.+?)/(?:config(?:\.worktree)?|commondir|hooks|info)(?:/|$)"
+)
+_MOST_OBEYED, _LARGEST_OBEYED, _MOST_INNER = 500, 1024 * 1024, 100
 
 
 class Obeyed(Struct, frozen=True, array_like=True):
@@ -266,10 +270,12 @@ class Obeyed(Struct, frozen=True, array_like=True):
 def obeyed_in(repository: Repository) -> dict[str, Obeyed]:
     """Return the files that git obeys in a repository, by their path from its own folder. Blocks.
 
-    Large ones are left out, and samples of hooks; links are not followed.
+    Also those of its submodules and of other worktrees, as far as they are in that folder. Large ones and
+    samples of hooks are left out; links are not followed.
     """
     found: dict[str, Obeyed] = {}
-    pending = list(_OBEYED)
+    inner = islice(_inner_folders(repository.folder), _MOST_INNER)
+    pending = [*(f"{folder}/{name}" for folder in inner for name in _OBEYED), *_OBEYED]
     while pending and len(found) < _MOST_OBEYED:
         path = pending.pop()
         with suppress(OSError):
@@ -282,6 +288,39 @@ def obeyed_in(repository: Repository) -> dict[str, Obeyed]:
             elif stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_OBEYED:
                 found[path] = Obeyed(stat.S_IMODE(status.st_mode), Path(place).read_bytes())
     return found
+
+
+def _inner_folders(folder: str) -> Iterator[str]:
+    """Yield the folders that git has for submodules and worktrees, from its own folder."""
+    pending = ["modules", "worktrees"]
+    for _ in range(_MOST_OBEYED):
+        if not pending:
+            return
+        path = pending.pop()
+        place = os.path.join(folder, path)
+        if os.path.islink(place):
+            continue
+        if os.path.lexists(os.path.join(place, "HEAD")):
+            yield path
+            pending.append(f"{path}/modules")
+        else:  # the name of a submodule may have a /
+            with suppress(OSError), os.scandir(place) as entries:
+                pending += [f"{path}/{one.name}" for one in entries if one.is_dir(follow_symlinks=False)]
+
+
+def disobeyed(was: Mapping[str, Obeyed], now: Mapping[str, Obeyed]) -> tuple[str, ...]:
+    """Return the paths of what has changed between two looks, sorted.
+
+    A submodule or a worktree that came or went is git's own work, and no path of it is among them.
+    """
+    folders = {_inner_folder(path) for path in was} & {_inner_folder(path) for path in now} | {""}
+    changed = sorted(path for path in {*was, *now} if was.get(path) != now.get(path))
+    return tuple(path for path in changed if _inner_folder(path) in folders)
+
+
+def _inner_folder(path: str) -> str:
+    inner = _INNER.match(path)
+    return inner["folder"] if inner else ""
 
 
 def obey_again(repository: Repository, path: str, was: Obeyed | None) -> None:

@@ -48,7 +48,14 @@ from handoffd.git.labels import (
     since_decision,
     since_step,
 )
-from handoffd.git.repository import NO_REPOSITORY, Obeyed, obey_again, obeyed_in, repository_at
+from handoffd.git.repository import (
+    NO_REPOSITORY,
+    Obeyed,
+    disobeyed,
+    obey_again,
+    obeyed_in,
+    repository_at,
+)
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, shadow_of
 from handoffd.protocol.rules import Rule, RuleBook, outside
@@ -226,7 +233,7 @@ class TrackSnapshots:
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             repository = repository_at(track.works_in(self._key.project).folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
-            changed = sorted(one for one in was | now if was.get(one) != now.get(one))
+            changed = disobeyed(was, now)
             (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
             for path in (one for one in changed if one.partition("/")[0] not in kept_from):
                 place = os.path.join(repository.folder, path)

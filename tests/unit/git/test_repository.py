@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from tests.support.repositories import divided, git
 
-from handoffd.git.repository import obey_again, obeyed_in, repository_at, repository_of, unfinished_in
+from handoffd.git.repository import (
+    disobeyed,
+    obey_again,
+    obeyed_in,
+    repository_at,
+    repository_of,
+    unfinished_in,
+)
 
 
 @pytest.fixture
@@ -109,9 +116,34 @@ def test_what_git_obeys_is_as_it_was_again(repository: Path, tmp_path: Path) -> 
     (folder / "config").symlink_to("/dev/null")
 
     now = obeyed_in(repository_at(str(repository)))
-    for path in sorted(one for one in before | now if before.get(one) != now.get(one)):
+    for path in disobeyed(before, now):
         obey_again(repository_at(str(repository)), path, before.get(path))
 
     assert before == obeyed_in(repository_at(str(repository)))
     assert "*.log\n" == (folder / "info/exclude").read_text()
     assert "theirs\n" == (elsewhere / "exclude").read_text()
+
+
+def test_what_git_obeys_in_a_submodule_is_as_it_was_again(repository: Path, tmp_path: Path) -> None:
+    """What git itself does is not undone: a submodule or a worktree that comes or goes."""
+    inner, gone = repository / ".git/modules/libs/tax", repository / ".git/worktrees/old"
+    for folder in (inner, inner / "modules/deep", gone):
+        (folder / "hooks").mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (folder / "config").write_text("[core]\n")
+    before = obeyed_in(repository_at(str(repository)))
+    (inner / "hooks/pre-commit").write_text("exit 1\n")
+    (inner / "modules/deep/config").write_text("[core]\n\thooksPath = /tmp\n")
+    shutil.rmtree(gone)
+    new = repository / ".git/modules/new"
+    new.mkdir()
+    (new / "HEAD").write_text("ref: refs/heads/main\n")
+    (new / "config").write_text("[core]\n")
+    (repository / ".git/modules/link").symlink_to(inner)
+
+    changed = disobeyed(before, obeyed_in(repository_at(str(repository))))
+    assert ("modules/libs/tax/hooks/pre-commit", "modules/libs/tax/modules/deep/config") == changed
+    for path in changed:
+        obey_again(repository_at(str(repository)), path, before.get(path))
+    assert "[core]\n" == (inner / "modules/deep/config").read_text()
+    assert not (inner / "hooks/pre-commit").exists()
