@@ -65,6 +65,7 @@ def test_a_review_is_read_and_decided_on_a_terminal(tmp_path: Path) -> None:
             terminal.wait_for("1 file changed since this gate was decided last (review-1): +1 -0")
             terminal.answer("q quit", "a")
             terminal.answer("type the word approve: ", "approve\n")
+            terminal.answer("the answer to the unclear points? ", "UTC, as I said\n")
             assert 0 == terminal.end()
             assert "handoffd undo" not in terminal.shown  # with a free slot it would be too late
 
@@ -92,6 +93,8 @@ def test_an_approval_is_taken_back_while_nothing_has_begun(tmp_path: Path) -> No
         assert "US-001 waits at review" in typed(daemon, "gate", "shop").out
         assert ["bdd"] == [run["step"] for run in daemon.runs(project)]
 
+        assert (1, "UNANSWERED") == _code(typed(daemon, "approve", "shop", "--json"))
+        daemon.verb("note", project, text="UTC")
         daemon.verb("approve", project)
         daemon.wait_at(project, "done", "pass")
         assert (1, "ALREADY_DONE") == _code(typed(daemon, "undo", "shop", "--json"))

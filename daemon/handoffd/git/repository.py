@@ -270,7 +270,7 @@ class Obeyed(Struct, frozen=True, array_like=True):
 def obeyed_in(repository: Repository) -> dict[str, Obeyed]:
     """Return the files that git obeys in a repository, by their path from its own folder. Blocks.
 
-    Also those of its submodules and of other worktrees, as far as they are in that folder. Large ones and
+    Its submodules and other worktrees count, too, as far as git keeps them in that folder. Large ones and
     samples of hooks are left out; links are not followed.
     """
     found: dict[str, Obeyed] = {}

@@ -458,13 +458,15 @@ async def hold_unanswered(
 ) -> None:
     """Refuse an approval without a note while papers of the story have unclear points, if its rule asks that.
 
-    The note of an earlier human step has answered them. Raises Refused (UNANSWERED), StoreError.
+    A note that waits for the next prompt has answered them, and so has one at an earlier human step. Raises
+    Refused (UNANSWERED), StoreError.
     """
     track, key = supervisor.track, supervisor.key
     rule = project.files.rules.steps.get(track.state.step) if track.state is not None else None
     if rule is None or not rule.outputs.get("clear") or not waits_at_gate(track, project.files.rules):
         return
-    if approval.note and approval.note.strip():
+    note = approval.note or (track.state.human_note if track.state is not None else None)
+    if note and note.strip():
         return
     situation = Situation(track, project.files.rules, services.clock.now())
     find = partial(_open_points, supervisor.workspace.folder, situation, ())

@@ -379,7 +379,8 @@ class Keys:
         if _line("To approve it, type the word approve: ") != "approve":
             click.echo("Nothing is decided.")
             return False
-        return self._decided("approve", {})
+        note = _line("What is the answer to the unclear points? ") if self._gate["unclear"] else ""
+        return self._decided("approve", {"note": note} if note else {})
 
     def _reject(self) -> bool:
         leads = {one["reason"]: one["leads_to"] for one in self._gate["answers"] if one["reason"]}
