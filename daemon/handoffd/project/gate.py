@@ -47,7 +47,6 @@ from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute import evidence
 from handoffd.execute.run import claimed
 from handoffd.files.rooted import read_project_file
-from handoffd.files.state_file import MAIN
 from handoffd.git.snapshots import Comparison, Difference
 from handoffd.inspection.checklist import CHECKLIST, unticked
 from handoffd.inspection.framework import described_in_memory
@@ -475,10 +474,9 @@ async def hold_unanswered(
         return
     more = f" and {len(unclear) - 1} more" if len(unclear) > 1 else ""
     where = f"{unclear[0].file}:{unclear[0].line}"
-    told = (*(() if key.track == MAIN else ("--story", key.track)), "--note", "THE ANSWER")
     raise Refused(
         f"this approval leaves open what is unclear: {unclear[0].text} ({where}){more}", code=UNANSWERED,
-        hint=command_for(project.root, "approve", *told),
+        hint=f"{addressed(approving(own_story(key)), project.root)} --note 'THE ANSWER'",
     )  # fmt: skip
 
 
