@@ -51,12 +51,11 @@ from handoffd.forecast.snapshot import FleetNow
 from handoffd.inspection.framework import described_in_memory
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.gate import gate_of
-from handoffd.project.landing import finish_landings
 from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of
 from handoffd.project.stories import Restarts
-from handoffd.project.trial import Trials, placed
+from handoffd.project.trial import Trials, finish_landings, placed
 from handoffd.protocol.rules import Commands, Gates
 from handoffd.track.executor_choice import SIGNS, installed_names, quota_of, shared_sign, worked
 from handoffd.track.reach import Reach

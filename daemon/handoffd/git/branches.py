@@ -62,6 +62,9 @@ def branch_of(repository: Repository, story: str) -> str:
     return f"handoffd/{repository.place}{as_part(story)}"
 
 
+UNPUBLISHED = "its commits are not in the project's repository"
+
+
 class StoryBranch:
     """The branch of one story. `environment` is the daemon's own: where git is.
 
@@ -194,9 +197,11 @@ class StoryBranch:
             end = end_of(repository_at(self._root), self._ref) or self._base
             heads = {*_heads_in(Path(repository.common)), *([head] if head is not None else [])} - {end}
             if end is None or _is_more_in(git, heads, end):
-                return "its commits are not in the project's repository"
-            if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree or self.left_out:
+                return UNPUBLISHED
+            if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree:
                 return "it has changes that are not committed"
+            if self.left_out:
+                return f"no commit takes {first_few(self.left_out)}: too large, or a repository of its own"
             return None
 
     @disk_faults()
@@ -279,6 +284,7 @@ class StoryBranch:
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the folder's repository; a clone's borrows from the project again, and its HEAD is one."""
         if self._clone:
+            mend(Path(self._worktree.folder))
             clone, project = self._worktree.repository(), repository_at(self._root)
             lend(project, Path(clone.common))
             if not self._has_head(clone):
@@ -398,6 +404,18 @@ def end_of(repository: Repository, ref: str) -> str:
         why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
         raise StoreError(why, code=FAILED)
     return value
+
+
+def mend(clone: Path) -> None:
+    """Make what git needs in a clone's folder `.git` where an agent has removed it. Raises OSError.
+
+    Its commits are the project's and ours, and its HEAD is written with the next one.
+    """
+    for name in (".git", ".git/objects", ".git/refs"):
+        if (clone / ".git").is_symlink():
+            return
+        with suppress(FileExistsError, NotADirectoryError):
+            (clone / name).mkdir()
 
 
 def lend(project: Repository, clone: Path) -> None:

@@ -86,6 +86,10 @@ class Outlook(Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = ()
     by_hand: str | None = None
     """The command with which a person merges what conflicts, by what is checked out now."""
+    unkept: str | None = None
+    """What of the story's clone is not on its branch, in words; None: nothing, or it has none."""
+    place: str | None = None
+    """The folder of that clone, if that has to be looked at."""
     tips: tuple[str, str] = ("", "")
     """Where the story's branch and the other one ended: the same two are not merged on trial again."""
 
@@ -94,6 +98,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
         commits, files, onto = counted(self.commits, "commit"), counted(self.files, "file"), self.onto
         if aborted and self.would != "landed":
             return "aborted" if onto is None else f"aborted; {commits} that {onto} does not have"
+        if self.unkept is not None:
+            return f"{commits}; not all of the story: {self.unkept}"
         match self.would:
             case "landed":
                 return f"all of it is on {onto}"

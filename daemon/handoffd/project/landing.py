@@ -27,12 +27,11 @@ from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import bringing_back, command_for, first_few, left_in_folder
-from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
-from handoffd.execute.run import Run, adopt
-from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
-from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
+from handoffd.errors import HandoffdError, Refused, StoreError
+from handoffd.git.branches import HEADS, UNPUBLISHED, StoryBranch, branch_of, end_of
+from handoffd.git.clones import Clone, Clones
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook, cut_off
+from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook
 from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.journal.history import StoryEnd, taken_in_words
 from handoffd.journal.records import Part
@@ -43,7 +42,7 @@ from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
-from handoffd.track.reach import Reach, resolved
+from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
 from handoffd.track.track import TrackSupervisor
 from handoffd.track.workspace import set_up
@@ -198,7 +197,7 @@ class Landings:
             onto = await to_thread.run_sync(self._onto, story)
             known = self._services.outlooks.pop((self.project.root, story), None)
             try:
-                found = await self._looks.asked(partial(self._git.foreseen, story, onto, known), LIMIT_S + 10)
+                found = await self._looks.asked(partial(self._foreseen, story, onto, known), LIMIT_S + 10)
             except StoreError as error:
                 if error.code != NO_REPOSITORY:
                     raise
@@ -213,12 +212,25 @@ class Landings:
         own = track.state is not None and track.state.story == story
         if own and track.ledger.unlanded and found.would not in {"conflict", "landed"}:
             says += f"; not landed: {track.ledger.unlanded}"
-        to_type = command_for(self.project.root, "start", story) if aborted else self._to_type(story, found)
+        again = command_for(self.project.root, "start", story, "--go-on")
+        to_type = again if aborted else self._to_type(story, found)
         return Whereabouts(
             branch=found.branch, onto=found.onto, commits=found.commits, files=found.files,
             would="landed" if taken else found.would, conflicts=found.conflicts[:MOST_LISTED], says=says,
             command=None if taken else to_type, aborted=aborted,
         )  # fmt: skip
+
+    def _foreseen(self, story: str, onto: str | None, known: Outlook | None) -> Outlook | None:
+        """Return what a landing would do, and whether something of the clone would not be in it; blocks."""
+        found, clone = self._git.foreseen(story, onto, known), self._clones.of(story)
+        if found is None or clone is None:
+            return found
+        try:
+            unkept = self._branch(clone).unkept()
+        except StoreError as error:  # an agent may have removed what makes it a clone
+            unkept = f"its clone cannot be read: {error.message}"
+        place = clone.workspace.folder if unkept not in {None, UNPUBLISHED} else None
+        return replace(found, unkept=unkept, place=place)
 
     async def _in_folder(self, story: str, *, git: bool) -> Whereabouts | None:
         """Return that a story without a branch has worked in the project's folder; None if it has not."""
@@ -242,6 +254,10 @@ class Landings:
 
     def _to_type(self, story: str, found: Outlook) -> str | None:
         root = self.project.root
+        if found.place is not None:
+            return f"git -C {quote(found.place)} status"
+        if found.unkept is not None:
+            return command_for(root, "land", "--story", story)  # which publishes it, or says why not
         match found.would:
             case "landed" if story not in self._unlanded():  # else a person has merged it: `land` notes it
                 return command_for(root, "discard", story)
@@ -274,7 +290,7 @@ class Landings:
         end = await self._end_of(story)
         kept = end.kept if end is not None else None
         if kept is None and end is not None and end.kind == "aborted":
-            again = command_for(self.project.root, "start", story)
+            again = command_for(self.project.root, "start", story, "--go-on")
             return Refused(f"{story} was aborted", code=error.code, hint=again)
         if kept is None:
             where = await self._in_folder(story, git=error.code != NO_REPOSITORY)
@@ -561,38 +577,3 @@ def _not_green(evidence: TestEvidence) -> str | None:
     if evidence.timed_out:
         return f"the tests did not end within {evidence.seconds:.0f} s"
     return evidence.fault or green_problem(evidence)
-
-
-async def finish_landings(services: Services, limit_s: float = LIMIT_S) -> None:
-    """Finish the landings that an earlier daemon has begun; a project that does not answer keeps its own.
-
-    Of one that was cut off before its tests had passed, nothing stays.
-    """
-    state_dir = services.settings.state_dir
-    begun = await to_thread.run_sync(lambda: {*cut_off(state_dir), *roots_with(state_dir, APART)})
-    async with anyio.create_task_group() as tasks:
-        for root in begun:
-            tasks.start_soon(_finish, root, services, limit_s)
-
-
-async def _finish(root: str, services: Services, limit_s: float) -> None:
-    merge, why = None, None
-    try:
-        with suppress(NotFound):  # of a project that is gone, its clone goes, too
-            await resolved(root)  # a dead mount is given up after a few seconds
-        merge = await Reach(root, services.asking).asked(partial(_finished, root, services), limit_s)
-    except HandoffdError as error:
-        why = error.message
-    log.warning("a landing or a trial was cut off", project=root, finished=merge is not None, error=why)
-
-
-def _finished(root: str, services: Services) -> Merge | None:
-    """End the tests of a landing that was cut off, or move the branch if they had passed; trials end, too."""
-    state_dir, environment = services.settings.state_dir, services.environment
-    for clone in clones_in(state_dir):
-        if clone.root == root and clone.story.startswith(APART) and clone.setup is not None:
-            run = adopt(services.run_dir(clone.setup))
-            if isinstance(run, Run):
-                run.stop()
-    Clones(root, state_dir, environment).remove_all(APART, services.clock.now())
-    return Landing(root, state_dir, environment).finish()

@@ -12,12 +12,13 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shlex import join, quote
 
 import anyio
+import structlog
 from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,9 +27,11 @@ from handoffd.engine.events import TestEvidence
 from handoffd.engine.judging import green_problem
 from handoffd.engine.views import Tried, WorkspaceTrial
 from handoffd.engine.wording import command_for, first_few
-from handoffd.errors import HandoffdError, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.checks import OUTPUT, REPORT, RESULTS, read_bounded
-from handoffd.git.clones import APART, Clone, Clones
+from handoffd.execute.run import Run, adopt
+from handoffd.git.clones import APART, Clone, Clones, clones_in, roots_with
+from handoffd.git.landing import LIMIT_S, Landing, Merge, cut_off
 from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.inspection.installs import leading_back
 from handoffd.inspection.own_files import SETTINGS
@@ -36,8 +39,11 @@ from handoffd.project.project import Project
 from handoffd.track.ai_folder import take_along
 from handoffd.track.checks import Checks, end_run
 from handoffd.track.prompts import dispatch_id
+from handoffd.track.reach import Reach, resolved
 from handoffd.track.services import Services
 from handoffd.track.workspace import SETUP_FAILED, set_up
+
+log = structlog.get_logger(__name__)
 
 TESTS_S = 300.0
 """How long the tests may take in all clones of one trial together."""
@@ -306,3 +312,39 @@ async def placed(project: Project, wanted: str, trial: WorkspaceTrial) -> Worksp
     if (kind, link) != (place.kind, place.link):
         await project.files.place_stories(place.model_copy(update={"kind": kind, "link": link}))
     return replace(trial, kind=kind)
+
+
+# --- landings and trials that a crash has cut off ------------------------------------------------------
+async def finish_landings(services: Services, limit_s: float = LIMIT_S) -> None:
+    """Finish the landings that an earlier daemon has begun; a project that does not answer keeps its own.
+
+    Of one that was cut off before its tests had passed, nothing stays.
+    """
+    state_dir = services.settings.state_dir
+    begun = await to_thread.run_sync(lambda: {*cut_off(state_dir), *roots_with(state_dir, APART)})
+    async with anyio.create_task_group() as tasks:
+        for root in begun:
+            tasks.start_soon(_finish, root, services, limit_s)
+
+
+async def _finish(root: str, services: Services, limit_s: float) -> None:
+    merge, why = None, None
+    try:
+        with suppress(NotFound):  # of a project that is gone, its clone goes, too
+            await resolved(root)  # a dead mount is given up after a few seconds
+        merge = await Reach(root, services.asking).asked(partial(_finished, root, services), limit_s)
+    except HandoffdError as error:
+        why = error.message
+    log.warning("a landing or a trial was cut off", project=root, finished=merge is not None, error=why)
+
+
+def _finished(root: str, services: Services) -> Merge | None:
+    """End the tests of a landing that was cut off, or move the branch if they had passed; trials end, too."""
+    state_dir, environment = services.settings.state_dir, services.environment
+    for clone in clones_in(state_dir):
+        if clone.root == root and clone.story.startswith(APART) and clone.setup is not None:
+            run = adopt(services.run_dir(clone.setup))
+            if isinstance(run, Run):
+                run.stop()
+    Clones(root, state_dir, environment).remove_all(APART, services.clock.now())
+    return Landing(root, state_dir, environment).finish()

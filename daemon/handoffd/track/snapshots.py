@@ -35,7 +35,7 @@ from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import StoryBranch
+from handoffd.git.branches import StoryBranch, mend
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
     BEGUN,
@@ -231,7 +231,10 @@ class TrackSnapshots:
         """Undo what an attempt has changed of these; return the names, also what a crash has cut off."""
         with suppress(OSError, msgspec.DecodeError, StoreError):
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
-            repository = repository_at(track.works_in(self._key.project).folder)
+            where = track.works_in(self._key.project)
+            if where.kind == "clone":
+                mend(Path(where.folder))
+            repository = repository_at(where.folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
             changed = disobeyed(was, now)
             (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)

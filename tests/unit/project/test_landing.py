@@ -24,11 +24,11 @@ from handoffd.errors import Refused, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.landing import Landing
-from handoffd.git.worktree import Worktree
+from handoffd.git.worktree import LARGEST, Worktree
 from handoffd.journal.records import WHOLE
-from handoffd.project.landing import finish_landings
 from handoffd.project.project import Project
 from handoffd.project.status import view_of
+from handoffd.project.trial import finish_landings
 
 TESTED = """\
 workspace: clone
@@ -417,6 +417,29 @@ async def test_a_story_without_a_branch_says_that_its_files_are_in_the_folder(
         assert f"in {folder}, not committed by handoffd; the next story adds to it" == earlier.says
 
 
+async def test_a_story_that_is_not_all_on_its_branch_says_so(tmp_path: Path) -> None:
+    """What no commit can have, and commits that are in the clone alone, as a person is on the branch."""
+    async with done(tmp_path) as (here, project):
+        folder = Path(project.main.track.works_in(project.root).folder)
+        with (folder / "film").open("wb") as file:
+            file.truncate(LARGEST + 1)
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert where.says.endswith(
+            "; not all of the story: no commit takes film: too large, or a repository of its own"
+        )
+        error = await refused(here, project)
+        assert ("BRANCH_BEHIND", where.command) == (error.code, error.hint)
+
+        (folder / "film").unlink()
+        said(project, "update-ref", "refs/heads/handoffd/US-001", "handoffd/US-001~1")
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert where.says.endswith("; not all of the story: its commits are not in the project's repository")
+        assert f"handoffd land {project.root} --story US-001" == where.command
+        assert "main" == (await land(here, project)).onto
+
+
 async def test_an_aborted_story_says_what_there_is_of_it(tmp_path: Path) -> None:
     """With the command that takes it up again; it is not landed."""
     async with at_review(tmp_path) as (here, project):
@@ -427,7 +450,7 @@ async def test_an_aborted_story_says_what_there_is_of_it(tmp_path: Path) -> None
         commits = said(project, "rev-list", "--count", "main..handoffd/US-001")
         assert where.says.startswith(f"aborted; {commits} commit")
         assert where.says.endswith("that main does not have")
-        again = f"handoffd start {project.root} US-001"
+        again = f"handoffd start {project.root} US-001 --go-on"
         assert again == where.command
         error = await refused(here, project, story="US-001")
         assert ("NOT_DONE", "US-001 was aborted", again) == (error.code, error.message, error.hint)

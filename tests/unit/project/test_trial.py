@@ -21,9 +21,8 @@ from handoffd.engine.views import WorkspaceTrial
 from handoffd.errors import InvalidFile, Refused
 from handoffd.git.clones import Clones, clones_in
 from handoffd.inspection.own_files import settings_of
-from handoffd.project.landing import finish_landings
 from handoffd.project.project import Project
-from handoffd.project.trial import FOR_TRIAL, Trials, placed
+from handoffd.project.trial import FOR_TRIAL, Trials, finish_landings, placed
 
 RUN = 'echo run >> "$HOME/runs"; '
 

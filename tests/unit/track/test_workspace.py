@@ -479,16 +479,16 @@ async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path
         assert () == (await view_of(project, project.main._services.slots)).warnings
 
 
-async def test_a_clone_that_is_no_repository_any_more_stops_nothing(tmp_path: Path) -> None:
-    """The story goes on; people learn that its branch is behind."""
+async def test_a_clone_that_is_no_repository_any_more_becomes_one_again(tmp_path: Path) -> None:
+    """What its agent has done is committed, and the story goes on."""
     agent = f"""\
 if test "$HANDOFFD_STEP" = impl; then rm -rf .git; fi
 {WORKING}"""
     async with at_review(tmp_path, agent) as project:
         await finished(project)
         view = await view_of(project, project.main._services.slots)
-        assert any("the branch of the story is behind" in warning for warning in view.warnings)
-        assert ["US-001 bdd: pass"] == subjects(project)
+        assert not [warning for warning in view.warnings if "behind" in warning]
+        assert ["US-001 bdd: pass", "US-001 impl: pass", "US-001 update-memory: pass"] == subjects(project)
 
 
 async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) -> None:
