@@ -131,7 +131,10 @@ def _landing_in_words(landed: LandedView) -> str:
     if landed.already:
         return f"{landed.story} is on {landed.onto} already"
     tests = landed.tests
-    ran = f"; {counted(tests.passed, 'test passes', 'tests pass')} there" if tests is not None else ""
+    passed = (
+        counted(tests.passed, "test passes", "tests pass") if tests and tests.passed else "its tests pass"
+    )
+    ran = f"; {passed} there" if tests is not None else ""
     if landed.how == "command":
         said = f": {landed.told}" if landed.told else ""
         return f"stories.land_command has taken {landed.story}, for {landed.onto}{said}{ran}"

@@ -340,6 +340,8 @@ def _backlog(track: Json, width: int) -> str:
     stories, upcoming = track["backlog"], track.get("next_story")
     count = counted(len(stories), "story", "stories")
     by_itself = ", which starts by itself" if track.get("next_by_itself") else ""
+    if by_itself and track.get("needs_you") and not track.get("workspace"):
+        by_itself += f" once {plain(track['story'])} is over"
     if upcoming is None:
         first = "none of them can start" if len(stories) > 1 else f"{plain(stories[0])} cannot start"
     else:

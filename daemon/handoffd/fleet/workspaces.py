@@ -27,6 +27,7 @@ from handoffd.project.landing import stories_at_work
 from handoffd.protocol.state import Status
 from handoffd.track.reach import Reach
 from handoffd.track.services import Services
+from handoffd.track.snapshots import keep_snapshots
 
 _T = TypeVar("_T")
 
@@ -83,12 +84,16 @@ class Workspaces:
             return replace(view, kept=again)
         if not dry_run:
             try:
-                await self._asked(clone, partial(self._clones(clone).remove, clone))
+                await self._asked(clone, partial(self._remove, clone))
             except HandoffdError as error:
                 problems.append(f"the clone {view.folder} stays: {error.message}")
                 return replace(view, kept=error.message)
             self._services.clone_space.forget()
         return view
+
+    def _remove(self, clone: Clone) -> None:
+        keep_snapshots(clone, self._services)
+        self._clones(clone).remove(clone)
 
     async def _of_stories(self) -> list[Clone]:
         """Return the clones of stories; landings and trials look after their own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -234,7 +234,7 @@ class StoryBranch:
                 raise self._diverged(project)
             self._may_move(project)
             into = self._into(project, git)
-            self._bring(git, into, end, [one for one in (known, self._base, self._news()) if one])
+            self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
             # Again, by the project's objects: an agent may have made up what the clone's say.
             if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
                 raise self._diverged(project)
@@ -246,9 +246,14 @@ class StoryBranch:
     def discard(self, at: datetime) -> str:
         """Take the branch away from the project; return the ref that keeps what the story has done.
 
-        Raises StoreError, too, where a person has it checked out, or has added commits.
+        Raises StoreError, too, where a person has it checked out, or has added commits, and where the folder
+        has what no commit can have.
         """
         end = self.commit(b"What was there when it was discarded\n", None, at) if self._clone else ""
+        if self._clone and self.left_out:
+            why = f"no ref can keep {first_few(self.left_out)}: too large, or a repository of its own"
+            hint = f"cd {quote(self._worktree.folder)}  # move it away or remove it, then try again"
+            raise StoreError(why, code="BRANCH_BEHIND", hint=hint)
         with self._opened(self._worktree.limit_s) as (_, git):
             project = repository_at(self._root)
             known, into = end_of(project, self._ref), self._into(project, git)
@@ -258,12 +263,20 @@ class StoryBranch:
             if end != known:
                 if known and not _follows(git, known, end):
                     raise self._diverged(project)
-                self._bring(git, into, end, [one for one in (known, self._base, self._news()) if one])
+                self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
             into.move_ref(kept, end, "0" * len(end))
             if known:
                 into.delete_ref(self._ref, known)
             return kept
+
+    @disk_faults()
+    def bring_snapshots(self, commits: Sequence[str]) -> None:
+        """Copy commits that were made of a clone's files into the project's objects; no ref moves."""
+        with self._opened(self._worktree.limit_s) as (_, git):
+            known = end_of(repository_at(self._root), self._ref), self._base, self._news()
+            into = self._into(repository_at(self._root), git)
+            self._bring(git, into, [one for one in known if one], *commits)
 
     def note_step(self, step: str, commit: str) -> None:
         """Remember where a step that was accepted has ended; blocks."""
@@ -284,7 +297,7 @@ class StoryBranch:
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the folder's repository; a clone's borrows from the project again, and its HEAD is one."""
         if self._clone:
-            mend(Path(self._worktree.folder))
+            repair(Path(self._worktree.folder))
             clone, project = self._worktree.repository(), repository_at(self._root)
             lend(project, Path(clone.common))
             if not self._has_head(clone):
@@ -372,12 +385,12 @@ class StoryBranch:
         into.durable, into.lock = True, git.lock
         return into
 
-    def _bring(self, git: Git, into: Git, end: str, known: list[str]) -> None:
-        """Copy the commits up to `end` into the project's objects, after each object was checked."""
+    def _bring(self, git: Git, into: Git, known: list[str], *ends: str) -> None:
+        """Copy the commits up to `ends` into the project's objects, after each object was checked."""
         shadow = self._worktree.shadow
         for path in shadow.glob("brought-*"):
             path.unlink()
-        wanted = "".join(f"{one}\n" for one in (end, *(f"^{one}" for one in known)))
+        wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
         told = git.run("pack-objects", "--revs", "-q", str(shadow / "brought"), given=wanted.encode())
         pack = shadow / f"brought-{told.decode().strip()}.pack"
         try:
@@ -406,7 +419,7 @@ def end_of(repository: Repository, ref: str) -> str:
     return value
 
 
-def mend(clone: Path) -> None:
+def repair(clone: Path) -> None:
     """Make what git needs in a clone's folder `.git` where an agent has removed it. Raises OSError.
 
     Its commits are the project's and ours, and its HEAD is written with the next one.

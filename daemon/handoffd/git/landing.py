@@ -89,7 +89,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     unkept: str | None = None
     """What of the story's clone is not on its branch, in words; None: nothing, or it has none."""
     place: str | None = None
-    """The folder of that clone, if that has to be looked at."""
+    """The folder of that clone, if a person has to look there."""
     tips: tuple[str, str] = ("", "")
     """Where the story's branch and the other one ended: the same two are not merged on trial again."""
 

@@ -123,6 +123,16 @@ class Snapshots:
         self._note(made, durable=git.durable)
         return made
 
+    @disk_faults()
+    def adopt(self, made: Sequence[Snapshot]) -> None:
+        """Have the snapshots of a clone among these, whose objects are in this repository by now."""
+        with self._worktree.opened(LIMIT_S) as (repository, _):
+            for one in made:
+                ref = f"{_prefix(repository, one.label.story)}{as_part(one.name)}" if one.commit else ""
+                if one.commit:
+                    write_project_file(Path(repository.common), ref, f"{one.commit}\n", durable=True)
+                self._note(replace(one, ref=ref))
+
     def _name_of(self, label: Label) -> str:
         return name_of(label, of_this_life(self.all(label.story)) if label.result != BEGUN else ())
 

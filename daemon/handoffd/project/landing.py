@@ -44,6 +44,7 @@ from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
+from handoffd.track.snapshots import keep_snapshots
 from handoffd.track.track import TrackSupervisor
 from handoffd.track.workspace import set_up
 
@@ -183,6 +184,10 @@ class Landings:
         state_dir, environment = self._services.settings.state_dir, self._services.environment
         kept = StoryBranch(root, where, state_dir, environment).discard(self._services.clock.now())
         if clone is not None:
+            try:
+                keep_snapshots(clone, self._services)
+            except StoreError as error:  # what the story did is kept all the same
+                log.warning("snapshots not kept", project=root, story=story, error=error.message)
             self._clones.remove(clone)
             self._services.clone_space.forget()
         return kept

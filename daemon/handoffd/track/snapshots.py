@@ -35,7 +35,8 @@ from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import StoryBranch, mend
+from handoffd.git.branches import StoryBranch, repair
+from handoffd.git.clones import Clone
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
     BEGUN,
@@ -233,7 +234,7 @@ class TrackSnapshots:
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             where = track.works_in(self._key.project)
             if where.kind == "clone":
-                mend(Path(where.folder))
+                repair(Path(where.folder))
             repository = repository_at(where.folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
             changed = disobeyed(was, now)
@@ -334,7 +335,7 @@ class TrackSnapshots:
         `since_decided`: only since a person decided the step that the track is at; None where none has.
         Raises StoreError where nothing can be kept.
         """
-        folder = track.works_in(self._key.project).folder
+        folder = self._folder(track)
         state, snapshots = track.state, self._snapshots(track)
         if state is None:
             return None
@@ -356,8 +357,21 @@ class TrackSnapshots:
             return await self._looking.asked(found, LIMIT_S + 5)
 
     def _snapshots(self, track: Track) -> Snapshots:
+        return Snapshots(self._folder(track), self._services.settings.state_dir, self._services.environment)
+
+    def _folder(self, track: Track) -> str:
+        """Return where the story's snapshots are: the project has them once its clone is gone."""
         folder = track.works_in(self._key.project).folder
-        return Snapshots(folder, self._services.settings.state_dir, self._services.environment)
+        return folder if os.path.isdir(folder) else self._key.project
+
+
+def keep_snapshots(clone: Clone, services: Services) -> None:
+    """Keep the snapshots of a clone in the project's repository before it is removed. Raises StoreError."""
+    state_dir, environment = services.settings.state_dir, services.environment
+    made = Snapshots(clone.workspace.folder, state_dir, environment).all(clone.story)
+    if commits := [one.commit for one in made if one.commit is not None]:
+        StoryBranch(clone.root, clone.workspace, state_dir, environment).bring_snapshots(commits)
+        Snapshots(clone.root, state_dir, environment).adopt(made)
 
 
 # --- what a step has changed, as it is kept -----------------------------------------------------------

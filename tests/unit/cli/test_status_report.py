@@ -150,7 +150,9 @@ def test_a_problem_is_shown_once_with_its_local_time() -> None:
     assert ["line 2", f"since {moment(since.isoformat())}", "warning: line 3"] == lines[2:5]
 
 
-@pytest.mark.parametrize(("by_itself", "said"), [(True, "NIGHT, which starts by itself"), (False, "NIGHT")])
+@pytest.mark.parametrize(
+    ("by_itself", "said"), [(True, "NIGHT, which starts by itself once US-001 is over"), (False, "NIGHT")]
+)
 def test_a_next_story_that_starts_by_itself_is_marked(by_itself: bool, said: str) -> None:
     """A schedule's does, while others wait for a `continue`."""
     track = track_view(backlog=("US-2", "NIGHT"), next_story="NIGHT", next_by_itself=by_itself)

@@ -21,6 +21,8 @@ from handoffd.fleet.register import Register
 from handoffd.fleet.workspaces import Workspaces
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.labels import Label
+from handoffd.git.snapshots import Snapshots
 from handoffd.project.project import Project
 from handoffd.protocol.state import Status
 from handoffd.settings.model import RetentionSettings
@@ -117,6 +119,25 @@ async def test_one_goes_when_its_branch_is_merged(tmp_path: Path) -> None:
         assert ["refs/heads/handoffd/US-001", "refs/heads/main"] == said(
             Path(root), "for-each-ref", "--format=%(refname)"
         ).split()
+
+
+async def test_its_snapshots_stay_in_the_project_when_it_goes(tmp_path: Path) -> None:
+    """Also what was on no branch, with the refs that they had."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        clone = cloned(here, root)
+        folder, state_dir = Path(clone.workspace.folder), here.services.settings.state_dir
+        (folder / "draft.txt").write_text("of a failed attempt\n")
+        label = Label(story="US-001", step="impl", result="failing", at=NOW)
+        made = Snapshots(str(folder), state_dir, dict(os.environ)).take(label)
+        (folder / "draft.txt").unlink()
+        assert 0 == git(Path(root), "merge", "--quiet", clone.workspace.branch or "")
+        assert [str(folder)] == await swept(here, root)
+
+        assert not at(str(folder), ".git").exists()
+        assert made.commit == said(Path(root), "rev-parse", made.ref).strip()
+        assert "of a failed attempt\n" == said(Path(root), "show", f"{made.ref}:draft.txt")
+        assert [made] == [*Snapshots(root, state_dir, dict(os.environ)).all("US-001")]
 
 
 async def test_one_that_is_not_merged_goes_after_its_time(tmp_path: Path) -> None:

@@ -186,6 +186,9 @@ def test_what_a_commit_cannot_hold_is_named(folder: Path, one: StoryBranch) -> N
     assert [".gitattributes", ".gitignore", "below/one", "kept", "new"] == files(folder, made)
     one.publish()
     assert "no commit takes a.bad, large, app/: too large, or a repository of its own" == one.unkept()
+    with pytest.raises(StoreError, match=r"no ref can keep a\.bad, large, app/: too large"):
+        one.discard(AT)
+    assert NAME in said(folder, "branch")
 
 
 def test_a_file_that_cannot_be_read_is_named(project: Path, folder: Path, as_another: AsAnother) -> None:

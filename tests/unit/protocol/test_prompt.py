@@ -222,7 +222,14 @@ def test_the_sections_come_in_the_protocols_order() -> None:
     first, all_ = (re.findall(r"^## (.*)$", one, re.MULTILINE) for one in (_prompt(attempt=1), full))
     assert [READING, *WORK] == first
     claims = ("What earlier sessions said", "Agent team")
-    assert ["Warning: missing files", READING, "Instruction from a person", *EARLIER, *claims, *WORK] == all_
+    assert [
+        "Warning: missing files",
+        READING,
+        "Instruction for this attempt",
+        *EARLIER,
+        *claims,
+        *WORK,
+    ] == all_
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
