@@ -17,14 +17,16 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from handoffd.errors import StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.execute.proof import Kind, Sealed
 from handoffd.files.atomic import digest_of
+from handoffd.git.worktree import remove_tree
 
 MOST_FILES: Final = 20_000
 MOST_LOOKS: Final = 400_000
@@ -36,18 +38,28 @@ CHANGED_ONLY: Final = frozenset({"runner"})
 TEST_FILES: Final = (
     "**/test/**", "**/tests/**", "!**/build/**", "!**/target/**", "!**/vendor/**", "**/src/test/**",
     "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
-    "**/__tests__/**", "**/testdata/**",
+    "**/__tests__/**", "**/__mocks__/**", "**/testdata/**",
 )  # fmt: skip
 """As in .gitignore: folders of tests, but not what build tools make and fetch; then scaffold's patterns."""
 _SETS_UP: Final = re.compile(
     r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs"
-    r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?"
-    r"|(?:jest|vitest|vite|ava|karma|playwright|cypress|babel)\.(?:config|workspace|setup)\..*",
+    r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?|\.postcssrc(?:\..*)?"
+    r"|(?:jest|vitest|vite|ava|karma|playwright|cypress|babel|postcss)\.(?:config|workspace|setup)\..*",
     re.DOTALL,
 )
 """Names of files that only say how tests are run, or how their code is loaded."""
 _HOOKS: Final = re.compile(r"(?:site|user)customize(?:\..*)?|.*\.pth", re.DOTALL)
 """What Python runs at its start: files, compiled ones, and packages."""
+_PACKAGES: Final = frozenset({"node_modules", ".venv", "venv"})
+"""Where packages are installed: a link of this name says which runner is run."""
+_RUNNERS: Final = re.compile(
+    r"jest|vitest|mocha|ava|tap|chai|expect|jest-.*|@jest|@vitest"
+    r"|babel-jest|babel-(?:plugin|preset)-jest.*|pretty-format|ts-jest|vite|vite-node",
+    re.DOTALL,
+)
+"""Packages of node_modules."""
+_CACHES: Final = (".vite", ".vitest-cache", ".experimental-vitest-cache")
+"""Folders of node_modules in which runners keep tests as they have compiled them."""
 _SECRET: Final = re.compile(r"\.npmrc|\.yarnrc(?:\.yml)?|\.env(?:\..*)?|.*\.(?:pem|key|p12|pfx)", re.DOTALL)
 _SKIPPED: Final = frozenset(
     {
@@ -66,6 +78,8 @@ class Survey(Struct, frozen=True, kw_only=True):
     """The files by their path from the workspace; with a `problem`, there are too many to be known."""
 
     files: Mapping[str, Sealed]
+    caches: tuple[str, ...] = ()
+    """Folders of compiled files, in the place of which a runner may run something else."""
     problem: str | None = None
 
 
@@ -74,10 +88,11 @@ def survey(root: Path, patterns: Sequence[str], command: Sequence[str], within: 
 
     `patterns` are the test files, as in .gitignore; `command` is the test command, run in `within`.
     """
-    files = dict(islice(_Walk(root, patterns, command, within).found(), MOST_FILES + 1))
+    walk = _Walk(root, patterns, command, within)
+    files = dict(islice(walk.found(), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         return Survey(files={}, problem=f"there are more than {MOST_FILES:,} test files")
-    return Survey(files=files)
+    return Survey(files=files, caches=tuple(walk.caches))
 
 
 def differences(
@@ -123,11 +138,13 @@ class _Walk:
     """One look at a workspace."""
 
     def __init__(self, root: Path, patterns: Sequence[str], command: Sequence[str], within: str) -> None:
+        self.caches: list[str] = []
         self._root = root
         self._is_test = _spec(patterns)
         self._command = command
         by = _MADE_BY.get(os.path.basename(command[0]) if command else "", frozenset())
         self._named = frozenset(os.path.normpath(f"{within}{name}") for name in _named(command) | by)
+        self._above = {str(folder) for name in self._named for folder in PurePosixPath(name).parents}
 
     def found(self) -> Iterator[tuple[str, Sealed]]:
         """Yield the files, folder by folder."""
@@ -157,8 +174,14 @@ class _Walk:
             yield from self._sealed(path, "setting")
         elif name in _SECTIONS:
             yield from self._sections(path, name)
-        elif _HOOKS.fullmatch(name) or _HOOKS.fullmatch(os.path.basename(os.path.dirname(path))):
+        elif self._starts(path, name):
             yield from self._sealed(path, "hook")
+
+    def _starts(self, path: str, name: str) -> bool:
+        """Whether Python runs a file at its start, or a link may lead to what is run."""
+        folder = os.path.basename(os.path.dirname(path))
+        is_hook = _HOOKS.fullmatch(name) is not None or _HOOKS.fullmatch(folder) is not None
+        return is_hook or name in _PACKAGES or path in self._above
 
     def _sealed(self, path: str, kind: Kind) -> Iterator[tuple[str, Sealed]]:
         if (sealed := seal(self._root / path, kind)) is not None:
@@ -215,11 +238,14 @@ class _Walk:
 
     def _modules(self, folder: str) -> Iterator[tuple[str, Sealed]]:
         """Yield what npm puts on its PATH, and the runners themselves."""
+        self.caches += [f"{folder}{name}" for name in _CACHES if os.path.lexists(self._root / folder / name)]
         for one in _entries(self._root / folder / ".bin"):
             yield from self._sealed(f"{folder}.bin/{one.name}", "hook")
         for one in _entries(self._root / folder):
-            if re.fullmatch(r"jest|vitest|mocha|ava|tap|chai|expect|jest-.*|@jest|@vitest", one.name):
+            if _RUNNERS.fullmatch(one.name):
                 yield from self._all_below(f"{folder}{one.name}", (".js", ".cjs", ".mjs", ".json"))
+        for one in _entries(self._root / folder / ".pnpm"):  # where pnpm has them, and links to them above
+            yield from self._modules(f"{folder}.pnpm/{one.name}/node_modules/")
 
     def _all_below(self, path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Sealed]]:
         if os.path.islink(self._root / path) or not os.path.isdir(self._root / path):
@@ -273,7 +299,7 @@ def seal(path: Path, kind: Kind) -> Sealed | None:
 _MOST_MANIFEST: Final = 4 * 1024 * 1024
 _MOST_WORDS: Final = 500
 """Of a .pth, that may each be a module."""
-_OF_PACKAGE: Final = ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8")
+_OF_PACKAGE: Final = ("jest", "vitest", "mocha", "ava", "tap", "nyc", "c8", "babel", "postcss")
 _OF_PYPROJECT: Final = (
     ("tool", "pytest"), ("tool", "coverage"), ("tool", "tox"), ("tool", "hatch", "envs"), ("tool", "poe"),
     ("tool", "taskipy"), ("tool", "pdm", "scripts"), ("project", "entry-points", "pytest11"),
@@ -352,7 +378,7 @@ def lay_back(
     `contents` are the files' own before, by path. Raises OSError.
     """
     lost: list[str] = []
-    for path in paths:
+    for path in sorted(paths, key=before.__contains__):  # new ones first: a link laid back leads elsewhere
         was, content = before.get(path), contents.get(path)
         if was is not None and was.mode != "link" and (content is None or not _is(content, was)):
             lost.append(path)
@@ -445,13 +471,15 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def forget_compiled(root: Path, files: Mapping[str, Sealed]) -> None:
-    """Remove what Python has compiled of these files: it would be run instead of them; blocks."""
+def forget_compiled(root: Path, files: Mapping[str, Sealed], caches: Iterable[str]) -> None:
+    """Remove what was compiled of these files, and all caches: it would be run instead of them; blocks."""
     folders = {os.path.dirname(path) for path in files if path.endswith(".py")}
-    for folder in folders:
-        compiled = root / folder / "__pycache__"
-        if not _is_led_away(root, folder) and not compiled.is_symlink():
-            shutil.rmtree(compiled, ignore_errors=True)
+    for place in (*(f"{folder}/__pycache__".lstrip("/") for folder in folders), *caches):
+        if not _is_led_away(root, os.path.dirname(place)) and os.path.lexists(root / place):
+            shutil.rmtree(root / place, ignore_errors=True)
+            if os.path.lexists(root / place):  # one that may not be written
+                with suppress(StoreError):
+                    remove_tree(root / place)
 
 
 def _is_led_away(root: Path, folder: str) -> bool:

@@ -119,7 +119,7 @@ class TestFiles:
         seen = self._survey(self.top, red.patterns)
         if seen.problem is not None:
             return Change(problem=f"{CHANGED}: {seen.problem}")
-        forget_compiled(self.top, seen.files)
+        forget_compiled(self.top, seen.files, seen.caches)
         paths = self._differing(red.tests, seen)
         runner = [path for path in paths if _kind(path, red.tests, seen) in CHANGED_ONLY]
         problem = f"{CHANGED}: the test runner itself: {first_few(runner)}" if runner else None
@@ -158,7 +158,7 @@ class TestFiles:
             lacking = lay_back(into, paths, before, seen.files, contents, command)
         except OSError as error:
             raise StoreError(f"the test files of the red step cannot be laid back: {error}") from error
-        forget_compiled(into, {**before, **seen.files})
+        forget_compiled(into, {**before, **seen.files}, seen.caches)
         return f"{CHANGED}: {first_few(lacking)}, which cannot be laid back" if lacking else None
 
     def removed(self, copy: Path) -> None:

@@ -51,6 +51,7 @@ def seen(root: Path, command: tuple[str, ...] = COMMAND) -> dict[str, Sealed]:
         ("tests/test_cart.py", "test"),
         ("tests/fixtures/data.json", "test"),
         ("src/cart.test.ts", "test"),
+        ("__mocks__/supertest.js", "test"),
         ("shop/tests/checks.py", "test"),
         ("shop/src/test/java/build/Cart.java", "test"),
         ("shop/build/classes/java/test/Cart.class", None),
@@ -61,6 +62,7 @@ def seen(root: Path, command: tuple[str, ...] = COMMAND) -> dict[str, Sealed]:
         ("pytest.ini", "setting"),
         ("backend/tox.ini", "setting"),
         ("jest.config.mjs", "setting"),
+        ("postcss.config.cjs", "setting"),
         (".npmrc", "setting"),
         ("sitecustomize.py", "hook"),
         ("lib/sitecustomize/__init__.py", "hook"),
@@ -104,6 +106,7 @@ def test_a_file_decides_that_the_command_names(tmp_path: Path, command: tuple[st
             '{"scripts": {"test": "run unit", "unit": "true", "build": "tsc"}}',
         ),
         ("package.json", "{}", '{"version": "2"}', '{"jest": {"testMatch": ["x"]}}'),
+        ("package.json", "{}", '{"license": "MIT"}', '{"babel": {"plugins": ["./weak.js"]}}'),
         (
             "pyproject.toml",
             '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n',
@@ -189,8 +192,30 @@ def test_in_node_modules_the_runners_count_and_what_npm_would_run(tmp_path: Path
     (tmp_path / "node_modules/.bin/node").symlink_to("../evil/node.js")
     put(tmp_path, "node_modules/vitest/dist/run.js", "1\n")
     put(tmp_path, "node_modules/react/index.js", "1\n")
+    put(tmp_path, "node_modules/.pnpm/jest@30/node_modules/jest/index.js", "1\n")
+    (tmp_path / "node_modules/jest").symlink_to(".pnpm/jest@30/node_modules/jest")
     found = {path: one.kind for path, one in seen(tmp_path).items()}
-    assert {"node_modules/.bin/node": "hook", "node_modules/vitest/dist/run.js": "runner"} == found
+    runners = (".pnpm/jest@30/node_modules/jest/index.js", "jest", "vitest/dist/run.js")
+    expected = {"node_modules/.bin/node": "hook", **{f"node_modules/{one}": "runner" for one in runners}}
+    assert expected == found
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [("node_modules", ("npm", "test")), (".venv", ("pytest",)), ("env/bin", ("./env/bin/python", "-m", "x"))],
+)
+def test_a_link_to_what_is_installed_elsewhere_counts(
+    tmp_path: Path, path: str, command: tuple[str, ...]
+) -> None:
+    """Another place has other runners."""
+    place = tmp_path / path
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to("/opt/packages")
+    before = seen(tmp_path, command)
+    place.unlink()
+    place.symlink_to("elsewhere")
+    assert "hook" == before[path].kind
+    assert (path,) == differences(before, seen(tmp_path, command), ())
 
 
 def test_a_plugin_beside_the_code_counts(tmp_path: Path) -> None:
@@ -376,8 +401,37 @@ def test_what_python_compiled_is_forgotten_beside_tests_only(tmp_path: Path) -> 
     write(root, tests__test_a_dot_py="1", cart_dot_py="1")
     for folder in ("tests", "src"):
         put(root, f"{folder}/__pycache__/x.pyc", "")
-    forget_compiled(root, {**seen(root), "led/test_b.py": seen(root)["tests/test_a.py"]})
+    forget_compiled(root, {**seen(root), "led/test_b.py": seen(root)["tests/test_a.py"]}, ())
     (root / "led").symlink_to(elsewhere)
-    forget_compiled(root, {"led/test_b.py": seen(root)["tests/test_a.py"]})
+    forget_compiled(root, {"led/test_b.py": seen(root)["tests/test_a.py"]}, ())
     assert (False, True) == ((root / "tests/__pycache__").exists(), (root / "src/__pycache__").exists())
     assert (elsewhere / "__pycache__/x.pyc").exists()
+
+
+def test_what_vitest_compiled_is_forgotten(tmp_path: Path) -> None:
+    """Also in a package of a workspace; a link in its place goes, and what it leads to stays."""
+    root = tmp_path / "shop"
+    put(tmp_path, "elsewhere/x", "")
+    put(root, "node_modules/.vitest-cache/x", "forged")
+    put(root, "packages/cart/node_modules/react/index.js", "")
+    (root / "packages/cart/node_modules/.vite").symlink_to(tmp_path / "elsewhere")
+    found = survey(root, TEST_FILES, COMMAND)
+    assert ({}, 2) == (found.files, len(found.caches))
+    forget_compiled(root, found.files, found.caches)
+    assert ["react"] == [one.name for one in root.glob("**/node_modules/*")]
+    assert (tmp_path / "elsewhere/x").exists()
+
+
+def test_what_a_link_leads_to_is_not_touched_when_it_is_laid_back(tmp_path: Path) -> None:
+    """Where a step has put a folder in its place, new files of that are gone, and those elsewhere stay."""
+    root, elsewhere = tmp_path / "shop", tmp_path / "elsewhere"
+    put(elsewhere, "data", "kept")
+    write(root, tests__test_a_dot_py="1")
+    (root / "tests/fixtures").symlink_to(elsewhere)
+
+    def change() -> None:
+        (root / "tests/fixtures").unlink()
+        put(root, "tests/fixtures/data", "another")
+
+    assert () == laid_back(root, change)
+    assert (elsewhere, "kept") == ((root / "tests/fixtures").readlink(), (elsewhere / "data").read_text())
