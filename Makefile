@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+RUNNERS := $(VENV)/.runners/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Compiled modules are kept, whatever the caller's environment says: without them each of the hundreds of daemons
@@ -14,13 +15,16 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
+.PHONY: demo test runners verify test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
 
 test: lint $(READY)  ## Format, lint, types, import contracts, and the tests of a change
+	@$(MAKE) --silent runners || echo "The tests that need vitest and jest will be skipped."
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS) $(ARGS)
+
+runners: $(RUNNERS)  ## Real vitest and jest from npm, which stories of the tests are played with
 
 verify: $(READY)  ## Installations, and slices of the long harnesses; CI runs it after the tests
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(HARNESSES) $(ARGS)
@@ -116,6 +120,11 @@ $(READY): pyproject.toml
 	@echo "Installing handoffd and the tools of development into $(VENV) (once; minutes, and the download) ..."
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(RUNS)
+
+$(RUNNERS): $(wildcard tests/data/runners/*/*.json) | $(READY)
+	@echo "Installing vitest and jest into $(VENV)/.runners (once; seconds, and the download of 20 MB) ..."
+	@$(BIN)/python -m tests.support.javascript
+	@touch $@
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.support import javascript
 
 from handoffd.rehearsal.sample import create
 
@@ -162,9 +162,12 @@ def test_tests_in_a_language_that_is_not_written_are_skipped_with_a_word(tmp_pat
     assert "The story's tests are skipped: the rehearsal writes tests in Python, Go" in done.stderr
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_a_javascript_project_is_rehearsed_in_its_own_language(tmp_path: Path) -> None:
+def test_a_javascript_project_is_rehearsed_in_its_own_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Found, tried red and green, and measured by the daemon."""
+    javascript.laid_out()
+    monkeypatch.setenv("PATH", javascript.ENVIRONMENT["PATH"])
     project = folder_with(
         tmp_path / "web",
         package__json='{"scripts": {"test": "node --test"}}',

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from tests.support import golang
+from tests.support import golang, javascript
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, House, at, house, make_project
 from tests.support.repositories import git
@@ -26,7 +26,7 @@ STEPS = """\
 pipelines: {story: {first: scaffold}}
 steps:
   scaffold: {next_on_pass: impl, timeout_min: 2, tests: red, max_attempts: 1}
-  impl: {next_on_pass: update-memory, timeout_min: 2, tests: green, max_attempts: 1}
+  impl: {next_on_pass: update-memory, timeout_min: 2, tests: green, max_attempts: ATTEMPTS}
 """
 
 STUB = "def total(items):\n    return None\n"
@@ -111,7 +111,7 @@ IN_PYTHON = Language(
 )
 IN_JAVASCRIPT = Language(
     files=JAVASCRIPT, command=NODE, report="tap", red={"test/cart.test.js": JS_TESTS},
-    solved={"cart.js": JS_DONE},
+    solved={"cart.js": JS_DONE}, environment=javascript.ENVIRONMENT,
 )  # fmt: skip
 IN_GO = Language(
     files=GO, command=["go", "test", "-json", "-count=1", "./..."], report="gotest",
@@ -121,12 +121,16 @@ IN_GO = Language(
 
 
 class Played(Struct, frozen=True, kw_only=True):
-    """How a story ended: the step and status of its STATE, its last error, and the verdicts by step."""
+    """How a story ended: the step and status of its STATE, its last error, and the verdicts by step.
+
+    `attempts` are the verdicts of impl, in their order.
+    """
 
     step: object
     status: object
     error: str
     verdicts: dict[str, str]
+    attempts: tuple[str, ...]
 
 
 class Stage(Struct, frozen=True, kw_only=True):
@@ -141,6 +145,7 @@ class Stage(Struct, frozen=True, kw_only=True):
         language: Language = IN_PYTHON,
         *,
         repository: bool = True,
+        attempts: int = 1,
         red: str = "",
         prepare: str = "",
         sandbox: dict[str, object] | None = None,
@@ -150,7 +155,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
         At scaffold it writes the tests, and runs `red`; `prepare` runs in the project before the story.
         """
-        root, agent = _project(self.base, language, self.python, settings), self.base / "agent"
+        root, agent = _project(self, language, attempts, settings), self.base / "agent"
         if repository:
             for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "Begin")):
                 git(Path(root), *words)
@@ -199,10 +204,11 @@ def _run(script: str, root: str, environment: dict[str, str]) -> None:
         subprocess.run(["/bin/sh", "-ec", script], cwd=root, env=os.environ | environment, check=True)
 
 
-def _project(base: Path, language: Language, python: str, settings: dict[str, object]) -> str:
-    command = [word.replace("{python}", python) for word in language.command]
+def _project(stage: Stage, language: Language, attempts: int, settings: dict[str, object]) -> str:
+    command = [word.replace("{python}", stage.python) for word in language.command]
     test = {"command": command, "report": language.report}
-    root = make_project(base, rules=STEPS, settings=json.dumps({"test": test} | settings))
+    rules = STEPS.replace("ATTEMPTS", str(attempts))
+    root = make_project(stage.base, rules=rules, settings=json.dumps({"test": test} | settings))
     for name, text in language.files.items():
         at(root, name).parent.mkdir(parents=True, exist_ok=True)
         at(root, name).write_text(text)
@@ -225,4 +231,7 @@ async def _told(here: House, root: str) -> Played:
         status=state["status"],
         error=str(state["last_error"] or ""),
         verdicts={run.step: run.why or "" for run in runs},
+        attempts=tuple(
+            run.why or "" for run in sorted(runs, key=lambda run: run.attempt) if run.step == "impl"
+        ),
     )

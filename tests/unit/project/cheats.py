@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from tests.support import javascript
 from tests.unit.project.cheating import IN_JAVASCRIPT, IN_PYTHON, JAVASCRIPT, JS_TESTS, PYTHON
 
 MISSING = "tests that were red did not run and pass"
@@ -231,7 +232,7 @@ WITHOUT_NPM = replace(
     files={**JAVASCRIPT, "node_modules/vitest/index.js": 'module.exports = require("node:assert");\n'},
     red={"test/cart.test.js": JS_TESTS.replace("node:assert", "vitest")},
     command=["node", "--test", "--test-reporter=tap", "--test-reporter-destination={report}"],
-    environment={"PATH": "{root}/bin:/usr/local/bin:/usr/bin:/bin"},
+    environment={"PATH": f"{{root}}/bin:{javascript.ENVIRONMENT['PATH']}"},
 )
 NODE_ITSELF: dict[str, tuple[str, str]] = {
     "the runner itself": (

@@ -6,11 +6,11 @@ the exit code and the number of failures counted. docs/security.md lists them.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support import javascript
 from tests.support.sandboxes import is_possible
 from tests.unit.project import honest_work
 from tests.unit.project.cheating import (
@@ -61,6 +61,13 @@ def go_stage(stage: Stage, compiled: None) -> Stage:
 
 
 @pytest.fixture
+def node_stage(stage: Stage) -> Stage:
+    """Where a story is played in JavaScript."""
+    javascript.laid_out()
+    return stage
+
+
+@pytest.fixture
 def stage(tmp_path: Path, python: str) -> Stage:
     """Where a story is played."""
     return Stage(base=tmp_path, python=python)
@@ -90,21 +97,16 @@ async def test_what_is_planted_in_an_environment_of_the_workspace_is_found(stage
 
 
 # --- node, go, make -----------------------------------------------------------------------------------
-needs_node = pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node is not here")
-
-
-@needs_node
 @pytest.mark.parametrize("name", NODE)
-async def test_a_cheat_of_npm_test_does_not_pass(stage: Stage, name: str) -> None:
+async def test_a_cheat_of_npm_test_does_not_pass(node_stage: Stage, name: str) -> None:
     """The same families, under npm."""
-    await is_caught(stage, IN_JAVASCRIPT, NODE[name])
+    await is_caught(node_stage, IN_JAVASCRIPT, NODE[name])
 
 
-@needs_node
 @pytest.mark.parametrize("name", NODE_ITSELF)
-async def test_a_cheat_of_node_does_not_pass(stage: Stage, name: str) -> None:
+async def test_a_cheat_of_node_does_not_pass(node_stage: Stage, name: str) -> None:
     """Without npm, and with a folder of the workspace on PATH."""
-    await is_caught(stage, WITHOUT_NPM, NODE_ITSELF[name])
+    await is_caught(node_stage, WITHOUT_NPM, NODE_ITSELF[name])
 
 
 @pytest.mark.parametrize("name", GO)
@@ -149,11 +151,10 @@ async def test_honest_work_passes(stage: Stage, name: str) -> None:
     await passes(stage, honest_work.PYTEST[name])
 
 
-@needs_node
 @pytest.mark.parametrize("name", honest_work.NODE)
-async def test_honest_work_with_node_passes(stage: Stage, name: str) -> None:
+async def test_honest_work_with_node_passes(node_stage: Stage, name: str) -> None:
     """A package.json may change in all but what it says about its tests."""
-    await passes(stage, honest_work.NODE[name])
+    await passes(node_stage, honest_work.NODE[name])
 
 
 @pytest.mark.parametrize("name", honest_work.GO)

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support import golang
+from tests.support import golang, javascript
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal.assignment import Assignment
@@ -270,11 +270,12 @@ def failures(root: Path, plan: Plan | str, *command: str) -> tuple[bool, bool]:
     return red, fails()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.parametrize("kind", ["commonjs", "module"])
 @pytest.mark.parametrize("folder", ["", "test"])
-def test_node_runs_them(tmp_path: Path, kind: str, folder: str) -> None:
+def test_node_runs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, folder: str) -> None:
     """Red and green for real, in both forms of JavaScript."""
+    javascript.laid_out()
+    monkeypatch.setenv("PATH", javascript.ENVIRONMENT["PATH"])
     (tmp_path / folder).mkdir(exist_ok=True)
     plan = planned(tmp_path, {"package.json": package("node --test", type=kind)})
 
