@@ -297,7 +297,7 @@ class StoryBranch:
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the folder's repository; a clone's borrows from the project again, and its HEAD is one."""
         if self._clone:
-            repair(Path(self._worktree.folder))
+            self._worktree.repair()
             clone, project = self._worktree.repository(), repository_at(self._root)
             lend(project, Path(clone.common))
             if not self._has_head(clone):
@@ -417,18 +417,6 @@ def end_of(repository: Repository, ref: str) -> str:
         why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
         raise StoreError(why, code=FAILED)
     return value
-
-
-def repair(clone: Path) -> None:
-    """Make what git needs in a clone's folder `.git` where an agent has removed it. Raises OSError.
-
-    Its commits are the project's and ours, and its HEAD is written with the next one.
-    """
-    for name in (".git", ".git/objects", ".git/refs"):
-        if (clone / ".git").is_symlink():
-            return
-        with suppress(FileExistsError, NotADirectoryError):
-            (clone / name).mkdir()
 
 
 def lend(project: Repository, clone: Path) -> None:

@@ -71,6 +71,19 @@ class Worktree:
         """How long git may take: at first it reads all files."""
         return LIMIT_S if (self.shadow / "index").exists() else FIRST_LIMIT_S
 
+    def repair(self) -> None:
+        """Make what git needs in a clone's own folder `.git` where an agent has removed it. Raises OSError.
+
+        Its commits are the project's and ours, and its HEAD is written with the next one. A link stays.
+        """
+        if self._clone is None:
+            return
+        own = Path(self._clone, ".git")
+        for path in (own, own / "objects", own / "refs"):
+            if not own.is_symlink():
+                with suppress(FileExistsError, FileNotFoundError, NotADirectoryError):
+                    path.mkdir()
+
     def repository(self) -> Repository:
         """Return the repository of the folder. Raises StoreError: NO_REPOSITORY.
 

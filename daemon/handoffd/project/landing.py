@@ -215,7 +215,7 @@ class Landings:
         aborted, taken = end is not None and end.kind == "aborted", taken_in_words(end)
         says = taken or found.in_words(aborted=aborted)
         own = track.state is not None and track.state.story == story
-        if own and track.ledger.unlanded and found.would not in {"conflict", "landed"}:
+        if own and track.ledger.unlanded and not taken and found.would not in {"conflict", "landed"}:
             says += f"; not landed: {track.ledger.unlanded}"
         again = command_for(self.project.root, "start", story, "--go-on")
         to_type = again if aborted else self._to_type(story, found)

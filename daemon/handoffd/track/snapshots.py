@@ -35,7 +35,7 @@ from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import StoryBranch, repair
+from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
@@ -58,7 +58,7 @@ from handoffd.git.repository import (
     repository_at,
 )
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
-from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, shadow_of
+from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, Worktree, shadow_of
 from handoffd.protocol.rules import Rule, RuleBook, outside
 from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
@@ -234,7 +234,7 @@ class TrackSnapshots:
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             where = track.works_in(self._key.project)
             if where.kind == "clone":
-                repair(Path(where.folder))
+                Worktree(where.folder, self._services.settings.state_dir, self._services.environment).repair()
             repository = repository_at(where.folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
             changed = disobeyed(was, now)

@@ -78,12 +78,13 @@ def test_the_word_approve_approves_that_story_and_no_other_word_does(control: Co
 
         terminal.type("a")
         terminal.answer("type the word approve: ", "approve\n")
+        terminal.answer("the answer to the unclear points? ", "Both.\n")
         terminal.wait_for("to take it back until the next attempt begins: handoffd undo ")
         assert 0 == terminal.end()
 
     [(root, verb)] = control.supervision.given
     assert isinstance(verb, Approved)
-    assert ("/srv/shop", "US-001") == (root, verb.story)
+    assert ("/srv/shop", "US-001", "Both.") == (root, verb.story, verb.note)
 
 
 def test_a_rejection_has_a_reason_and_a_note(control: Controlled) -> None:
@@ -128,6 +129,7 @@ def test_a_gate_that_has_changed_is_shown_before_it_is_decided(control: Controll
         control.supervision.at_gate = {"step": "acceptance"}
         terminal.type("a")
         terminal.answer("type the word approve: ", "approve\n")
+        terminal.answer("the answer to the unclear points? ", "\n")
         terminal.wait_for("It has changed meanwhile. Nothing is decided.")
         terminal.wait_for("waits at acceptance")
         terminal.wait_for(HELP)
