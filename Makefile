@@ -22,7 +22,7 @@ demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no ter
 
 test: lint $(READY)  ## Format, lint, types, import contracts, and the tests of a change
 	@$(MAKE) --silent runners || echo "The tests that need vitest and jest will be skipped."
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(TESTS) $(ARGS)
 
 runners: $(RUNNERS)  ## Real vitest and jest from npm, which stories of the tests are played with
 
