@@ -93,6 +93,10 @@ class StoryBranch:
         worktree = self._worktree
         return (*worktree.left_out, *worktree.too_large, *worktree.inner)
 
+    @property
+    def _left_out_in_words(self) -> str:
+        return f"{first_few(self.left_out)}: too large, or a repository of its own"
+
     @disk_faults()
     def commit(self, message: bytes, author: str | None, at: datetime, *, only_papers: bool = False) -> str:
         """Have the branch hold what the folder holds now, and return the commit at its end.
@@ -201,7 +205,7 @@ class StoryBranch:
             if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree:
                 return "it has changes that are not committed"
             if self.left_out:
-                return f"no commit takes {first_few(self.left_out)}: too large, or a repository of its own"
+                return f"no commit takes {self._left_out_in_words}"
             return None
 
     @disk_faults()
@@ -251,9 +255,8 @@ class StoryBranch:
         """
         end = self.commit(b"What was there when it was discarded\n", None, at) if self._clone else ""
         if self._clone and self.left_out:
-            why = f"no ref can keep {first_few(self.left_out)}: too large, or a repository of its own"
             hint = f"cd {quote(self._worktree.folder)}  # move it away or remove it, then try again"
-            raise StoreError(why, code="BRANCH_BEHIND", hint=hint)
+            raise StoreError(f"no ref can keep {self._left_out_in_words}", code="BRANCH_BEHIND", hint=hint)
         with self._opened(self._worktree.limit_s) as (_, git):
             project = repository_at(self._root)
             known, into = end_of(project, self._ref), self._into(project, git)

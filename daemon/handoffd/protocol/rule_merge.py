@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rules import (
     DONE,
+    OUTPUTS,
     Complexity,
     DispatchMode,
     Enforcement,
@@ -195,7 +196,8 @@ _ENFORCEMENT = _choice(*get_args(Enforcement))
 _COMMAND = _text("a shell command", optional=True)
 
 _COMMANDS = OneOrSeveral(
-    _text("a shell command, or several by name", optional=True), Family("check", _COMMAND, most=MAX_CHECKS)
+    _text("a shell command, or several by name", optional=True),
+    Family("check", _COMMAND, {OUTPUTS: "it is the check that `outputs` asks for"}, most=MAX_CHECKS),
 )
 
 

