@@ -19,8 +19,8 @@ from handoffd.doctor.service import Service
 from handoffd.engine.wording import counted, first_few
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.sandbox import entry
+from handoffd.execute.sandbox.kernel import SETTING
 from handoffd.execute.sandbox.landlock import SCOPES_SINCE
-from handoffd.execute.sandbox.obstacles import SETTING
 from handoffd.execute.sandbox.plan import LANDLOCK, OFF, STRICT
 from handoffd.journal.database import Glance, glance
 from handoffd.settings.model import SandboxSettings

@@ -9,7 +9,7 @@ import pytest
 from tests.support.sandboxes import require_namespaces
 
 from handoffd.doctor.machine import SandboxFacts, check_sandbox, sandbox_facts
-from handoffd.execute.sandbox.obstacles import Found, explain, look, profile_command, remedy
+from handoffd.execute.sandbox.kernel import Found, explain, look, profile_command, remedy
 from handoffd.settings.model import SandboxSettings
 
 NO = 1  # EPERM

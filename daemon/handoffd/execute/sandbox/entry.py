@@ -29,7 +29,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 from handoffd.execute.runner import spawn, tree
-from handoffd.execute.sandbox import kernel, landlock, obstacles
+from handoffd.execute.sandbox import kernel, landlock
 from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, STRICT, Plan
 from handoffd.execute.sandbox.view import View
 
@@ -104,8 +104,8 @@ def start(plan: Plan, argv: Sequence[str], env: Mapping[str, str], cwd: str, std
 
 
 def _refusal(error: OSError) -> spawn.Refusal:
-    found = obstacles.look()
-    return spawn.Refusal(obstacles.explain(error, found))
+    found = kernel.look()
+    return spawn.Refusal(kernel.explain(error, found))
 
 
 def _fork(plan: Plan) -> int:

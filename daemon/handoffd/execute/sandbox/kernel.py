@@ -1,15 +1,21 @@
-"""The system calls of a sandbox, as functions that raise OSError.
+"""The system calls of a sandbox, as functions that raise OSError, and what keeps a machine from them.
 
 Loaded by the launcher once, before it forks: a run then pays for the calls alone. Their numbers are the same
-on every architecture; `clone3` behaves like `fork` as long as it gets no stack.
+on every architecture; `clone3` behaves like `fork` as long as it gets no stack. The words for what is missing
+are the same for a start that was refused and for `handoffd doctor`. Needs the standard library alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import struct
+import sys
+from typing import NamedTuple
+
+from handoffd.execute.runner import proc
 
 # With the interpreter's lock held: no other thread of a new process could give it back.
 _LIBC = ctypes.PyDLL(None, use_errno=True)
@@ -30,6 +36,15 @@ _SET_PDEATHSIG, _SET_NO_NEW_PRIVS, _CAPBSET_DROP, _SET_DUMPABLE, _CAP_AMBIENT = 
 _CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _MOST_CAPABILITIES = 64
+
+_SYSCTL = "/proc/sys/"
+_APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+_USER_CLONE = "kernel/unprivileged_userns_clone"
+_MOST_NAMESPACES = "user/max_user_namespaces"
+_FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS)
+
+SETTING = "sandbox: {level: landlock}"
+"""What a person writes who does without namespaces."""
 
 
 def _checked(result: int, what: str) -> int:
@@ -147,3 +162,74 @@ def add_rule(ruleset: int, rights: int, fd: int, place: str) -> None:
 def restrict_self(ruleset: int) -> None:
     """Put this process permanently under the ruleset; it must have given up privileges."""
     _syscall("Landlock", _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+
+
+# --- what keeps a machine from making a sandbox -------------------------------------------------------
+class Found(NamedTuple):
+    """What the machine says; None: it has no such setting."""
+
+    apparmor: int | None
+    """1: a profile must allow user namespaces (Ubuntu since 23.10)."""
+    clone: int | None
+    """0: only root makes user namespaces (Debian before 11, hardened kernels)."""
+    most: int | None
+    """How many user namespaces there may be."""
+    landlock: int
+    """The version of its interface; 0: none."""
+    root: bool
+    program: str
+    """What a profile would name: the interpreter of the launcher."""
+
+
+def look(sysctl: str = _SYSCTL) -> Found:
+    """Return what this machine says, without trying anything."""
+    return Found(
+        apparmor=_number(sysctl + _APPARMOR),
+        clone=_number(sysctl + _USER_CLONE),
+        most=_number(sysctl + _MOST_NAMESPACES),
+        landlock=landlock_version(),
+        root=os.geteuid() == 0,
+        program=os.path.realpath(sys.executable),
+    )
+
+
+def _number(path: str) -> int | None:
+    # As bytes: a codec that is loaded now may be out of sight by now.
+    text = proc.read(path)
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def explain(error: OSError, found: Found) -> str:
+    """Return one line: what could not be made, why, and what to type."""
+    name = errno.errorcode.get(error.errno or 0, str(error.errno))
+    what = error.filename if isinstance(error.filename, str) else "a sandbox"
+    why, command = remedy(error.errno, found)
+    return f"{name}: no sandbox: {what}: {error.strerror}{f'; {why}' if why else ''}; next: {command}"
+
+
+def remedy(number: int | None, found: Found) -> tuple[str, str]:
+    """Return what forbids a sandbox (empty if unknown), and the command that permits it."""
+    if number in _FORBIDDEN and not found.root:
+        if found.most == 0:
+            return "user.max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=10000"
+        if found.clone == 0:
+            why = "kernel.unprivileged_userns_clone is 0"
+            return why, "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+        if found.apparmor:
+            why = "AppArmor lets only programs with a profile make user namespaces"
+            return why, profile_command(found.program)
+    if number == errno.ENOSYS:
+        why = "the kernel is older than 5.12, or a container forbids the system call"
+        return why, f"write `{SETTING}` into the settings, or `sandbox: {{level: off}}`"
+    if number in _FORBIDDEN:
+        why = "a container without the right to make namespaces, or a service manager that forbids them"
+        return why, f"write `{SETTING}` into the settings, or `sandbox: {{level: off}}`"
+    return "", "handoffd doctor"
+
+
+def profile_command(program: str) -> str:
+    """Return the command that lets AppArmor give `program` its user namespaces, now and after a restart."""
+    rule = f"profile handoffd {program} flags=(unconfined) {{ userns, }}"
+    profile = f"abi <abi/4.0>,\\ninclude <tunables/global>\\n{rule}"
+    place = "/etc/apparmor.d/handoffd"
+    return f"printf '{profile}\\n' | sudo tee {place} && sudo apparmor_parser -r {place}"
