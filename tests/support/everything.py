@@ -172,6 +172,7 @@ def ledgers() -> Iterator[Ledger]:
     yield Ledger(automatic=True, paused_by="mei")
     yield Ledger(automatic=True, backlog=(Queued(story="US-2"),), beside=(Queued(story="US-3"),))
     yield Ledger(automatic=True, closed=True)
+    yield Ledger(automatic=True, to_land=("US-0",))
     yield Ledger(handed_out="d7")
     for step in ("review", LOST):
         yield Ledger(automatic=True, approval=Approval(step=step, by="mei", after="Fine."))
@@ -265,6 +266,7 @@ def verbs() -> Iterator[Event]:
         Landed(story="US-1", onto="main", commit="c0" * 20, how="command", told="pull/12"),
         LandingRefused(story="US-1", why="it conflicts in a.py", note="Merge main."),
         LandingRefused(story="US-1", why="changes are in the way"),
+        LandingRefused(story="US-0", why="changes are in the way", stays=True),
         StoryOpened(story="US-2", parallel=2),
         StoryClosed(story="US-3", done=True),
         TrackOpened(project="shop", entry=Queued(story="US-2")),

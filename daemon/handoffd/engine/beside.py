@@ -91,11 +91,15 @@ def _asks(track: Track) -> bool:
     )
 
 
-def may_land(track: Track) -> bool:
-    """Return whether the daemon may land the story of a track, which is done, by itself."""
+def may_land(track: Track, *, again: bool = False) -> bool:
+    """Return whether the daemon may land the story of a track, which is done, by itself.
+
+    `again`: also one that it could not land before.
+    """
     ledger = track.ledger
-    held = ledger.paused_by or ledger.held_edit or ledger.unseen or ledger.unlanded is not None
-    return to_land(track) is not None and ledger.automatic and not held
+    held = ledger.paused_by or ledger.held_edit or ledger.unseen
+    refused = ledger.unlanded is not None and not again
+    return to_land(track) is not None and ledger.automatic and not held and not refused
 
 
 def next_beside(

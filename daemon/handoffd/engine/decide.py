@@ -144,6 +144,7 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
         "level_chosen": same,
         "post_checked": same,
         "landed": same,
+        "landing_refused": same,  # of a story whose track is another's by now
         "discarded": same,
         "backlog_moved": same,
         "backlog_edited": same,
@@ -190,6 +191,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
         "level_chosen": _set(R),
         "post_checked": _set(R),
         "landed": _set(R),
+        "landing_refused": _set(R),
         "discarded": _set(R),
         "backlog_moved": _set(R),
         "backlog_edited": _set(R),

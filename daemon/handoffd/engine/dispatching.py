@@ -90,11 +90,13 @@ def take_turn(
     return replace(taken, why=why).because(*moved.grounds)
 
 
-def wants_turn(track: Track, *, auto_continue: bool = False, beside: bool = False) -> bool:
+def wants_turn(
+    track: Track, *, auto_continue: bool = False, beside: bool = False, landing: bool = False
+) -> bool:
     """Return whether `Advanced` could take the track anywhere by itself.
 
-    `beside`: the next story can have a track of its own. So a story that could not be landed keeps this one:
-    in no other could a person take it up again.
+    `beside`: the next story can have a track of its own. So a story that could not be landed keeps this one,
+    and so does one that the daemon is `landing`: in no other could it be taken up again.
     """
     state, ledger = track.state, track.ledger
     if state is None or not ledger.automatic:
@@ -102,9 +104,11 @@ def wants_turn(track: Track, *, auto_continue: bool = False, beside: bool = Fals
     if ledger.paused_by or ledger.closed or ledger.held_edit:
         return False
     if state.story is None or state.step == DONE:
-        upcoming = None if beside and is_unlanded(track) else unasked(ledger, auto_continue=auto_continue)
+        waits = beside and landing
+        keeps = waits or (beside and is_unlanded(track))
+        upcoming = None if keeps else unasked(ledger, auto_continue=auto_continue)
         goes_on = state.status in _RESTED and upcoming is not None
-        return goes_on or (state.step == DONE and next_parked(track) is not None)
+        return goes_on or (state.step == DONE and not waits and next_parked(track) is not None)
     return state.status in {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}
 
 

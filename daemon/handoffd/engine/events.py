@@ -64,24 +64,24 @@ class Started(Tagged, frozen=True, kw_only=True):
     tells_aside: bool = False
     """Whether the answer says which story is set aside; False: of a release that did so without a word."""
     heeds_begun: bool = False
-    """Whether a story set aside also shows that the bootstrap is over; False: of an older release."""
     heeds_words: bool = False
-    """Whether several words that name no story are taken for an unquoted text; False: of an older release."""
+    """Whether a story set aside shows that the bootstrap is over, and words that name none are a text."""
     keeps_place: bool = False
-    """Whether `force` also resumes a story set aside at its step; False: of a release that restarted it."""
     names_story: bool = False
-    """Whether the answer names the story and warns if nothing describes it; False: of an older release."""
+    """Whether `force` resumes a story set aside at its step, and the answer warns of one without a text."""
     beside: bool = False
     """Whether the story may have a track of its own while another one is in flight."""
     keeps_unlanded: bool = False
-    """Whether it leaves `main` to a story that could not be landed; False: of an older release, or alone."""
+    awaits_landing: bool = False
+    """Whether it leaves `main` to a story that could not be landed, or that the daemon lands just now."""
     by: str = "cli"
 
 
 class Continued(Tagged, frozen=True, kw_only=True):
-    """Start the next story of the backlog; `keeps_unlanded` as of a start."""
+    """Start the next story of the backlog; `keeps_unlanded` and `awaits_landing` as of a start."""
 
     keeps_unlanded: bool = False
+    awaits_landing: bool = False
     by: str = "cli"
 
 
@@ -570,6 +570,8 @@ class LandingRefused(Tagged, frozen=True, kw_only=True):
     why: str
     note: str | None = None
     remedy: str | None = None
+    stays: bool = False
+    """Whether it is still to be landed if its track is another's by now."""
 
 
 class TrackOpened(Tagged, frozen=True, kw_only=True):

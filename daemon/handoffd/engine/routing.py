@@ -440,13 +440,14 @@ def stopped(ledger: Ledger) -> bool:
 def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool, beside: bool = False) -> bool:
     """Return whether an entry starts without a command, once nothing is before it.
 
-    What a schedule has queued was due, and missed its time only because of the story before it. At level 1
+    What a schedule has queued was due, and missed its time only because of the story before it; and what a
+    person has asked for waits only until that is landed. At level 1
     people dispatch, and after a pause, an abort or an edit that is held it is they who go on; but `beside`
     others, only the project's own pause counts.
     """
     if not ledger.automatic or ledger.project_paused_by or (stopped(ledger) and not beside):
         return False
-    return auto_continue or entry.schedule is not None
+    return auto_continue or entry.schedule is not None or entry.asked
 
 
 def unasked(ledger: Ledger, *, auto_continue: bool, beside: bool = False) -> Queued | None:

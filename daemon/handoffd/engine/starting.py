@@ -101,6 +101,8 @@ def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) 
         if event.keeps_unlanded and anew and is_unlanded(situation.track):
             by_itself = event.beside or event.schedule is not None
             return _queue_beside(situation, entries) if by_itself else _not_landed(situation)
+        if event.awaits_landing and anew and event.story != situation.state.story:
+            return _queue_asked(situation, entries)
         if (waiting := _waiting_of(situation, event.schedule)) is not None:
             return _start_now(situation, event, waiting)
         return _start_one(situation, event, entries)
@@ -227,6 +229,14 @@ def _queue_beside(situation: Situation, entries: tuple[Queued, ...]) -> Decision
     verb = "starts" if len(entries) == 1 else "start"
     message = f"{names} {verb} beside {situation.state.story} when there is room (stories.parallel){why}"
     return accept(track, message)
+
+
+def _queue_asked(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
+    """Queue stories that start, as a person wants, once the daemon has landed the one before them."""
+    track = _queued(situation.track, tuple(replace(entry, asked=True) for entry in entries))
+    names, why = ", ".join(entry.story for entry in entries), _waiting_in_words(track, entries)
+    verb = "starts" if len(entries) == 1 else "start"
+    return accept(track, f"{names} {verb} when {situation.state.story} has landed{why}")
 
 
 def _waiting_in_words(track: Track, entries: Iterable[Queued]) -> str:
@@ -388,6 +398,8 @@ def go_on(situation: Situation, event: Continued) -> Decision:
         return refuse(situation, "PAUSED", message, command("resume"))
     if event.keeps_unlanded and is_unlanded(situation.track):
         return _not_landed(situation)
+    if event.awaits_landing and (upcoming := startable(ledger)) is not None:
+        return _queue_asked(situation, (upcoming,))
     anew = situation.at(situation.track.unpaused())  # a person asks for another story
     parked = next_parked(situation.track) if situation.done else None
     if parked is not None:

@@ -1,8 +1,8 @@
 """A track: one STATE.json plus what only the journal remembers of it.
 
 STATE.json is a public contract and is cleared at every step change; what must survive that is in the ledger.
-Both change only through `decide`, in one journal transaction. The values of the ledger are here, and what
-is read from it without a rule: which story may start, what outlives the story in flight.
+Both change only through `decide`, in one journal transaction. Here are the values of the ledger, and what is
+read from it without a rule.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Queued(Struct, frozen=True, kw_only=True):
     at: datetime | None = None
     """Who asked for it, and when; None: of a release that did not keep that."""
     schedule: str | None = None
-    """The schedule it came from; None: a person asked for it."""
+    asked: bool = False  # by a person, to start at once: without another word, as of a schedule
 
 
 class AgentSession(Struct, frozen=True, kw_only=True):

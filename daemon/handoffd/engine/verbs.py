@@ -366,6 +366,11 @@ def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
     """Have an agent make a story fit the branch that it will land on; after two tries a person has to."""
     state, ledger = situation.state, situation.ledger
     own = situation.done and state.story == event.story
+    if not event.stays and state.status is not Status.PASS:  # as an older release decided
+        if state.status is Status.RUNNING:
+            advice = way_on(situation.track, situation.rules)
+            return refuse(situation, "ALREADY_RUNNING", f"{state.step} runs", advice)
+        return refuse(situation, "STALE_FACT", f"{event.kind} changes nothing at {state.status}")
     if not own and event.story not in ledger.to_land:
         return refuse(situation, "STALE_FACT", f"{event.story} is at work again")
     if own and event.note is not None and ledger.resolves < MOST_RESOLVES:
@@ -375,7 +380,7 @@ def landing_refused(situation: Situation, event: LandingRefused) -> Decision:
         track = reopened.track.with_ledger(resolves=ledger.resolves + 1)
         return replace(reopened, track=track).because(ground("stories.land", "auto"))
     message = f"{event.story} could not be landed: {event.why}"
-    left = tuple(name for name in ledger.to_land if name != event.story)
+    left = tuple(name for name in ledger.to_land if name != event.story or event.stays)
     track = situation.track.with_ledger(to_land=left, unlanded=event.why if own else ledger.unlanded)
     action = event.remedy or command("land", "--story", event.story)
     told = notice(track, "needs_human", message, why="it is done, and its branch is kept", action=action)

@@ -228,6 +228,13 @@ class Landing:
         return replace(known, branch=branch, onto=ref.removeprefix(HEADS), tips=tips, by_hand=by_hand)
 
     @disk_faults()
+    def tips(self, story: str, onto: str | None) -> tuple[str, str]:
+        """Return where the story's branch and `onto` (None: what is checked out) end; reads refs alone."""
+        repository = self._worktree.repository()
+        ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder) or ""
+        return end_of(repository, f"{HEADS}{branch_of(repository, story)}"), end_of(repository, ref)
+
+    @disk_faults()
     def news(self, story: str, onto: str | None) -> News:
         """Return what `onto` (None: the branch that is checked out) has that the story's branch has not."""
         with self._worktree.opened(LIMIT_S) as (repository, git):

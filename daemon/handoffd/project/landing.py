@@ -14,38 +14,37 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from shlex import quote
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import structlog
 from anyio import to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
-from handoffd.engine.decision import to_land
+from handoffd.engine.beside import may_land
+from handoffd.engine.decision import is_unlanded
 from handoffd.engine.events import Discarded, Landed, LandingRefused, TestEvidence
 from handoffd.engine.judging import green_problem
 from handoffd.engine.track import Track, Workspace
-from handoffd.engine.views import MOST_LISTED, LandedView, LandingRequest, Whereabouts
-from handoffd.engine.wording import bringing_back, command_for, first_few, left_in_folder
+from handoffd.engine.views import LandedView, LandingRequest, Whereabouts
+from handoffd.engine.wording import bringing_back, command_for, first_few
 from handoffd.errors import HandoffdError, Refused, StoreError
-from handoffd.git.branches import HEADS, UNPUBLISHED, StoryBranch, branch_of, end_of
+from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge, Outlook
+from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, IN_THE_WAY, LIMIT_S, MOVED, Landing, Merge
 from handoffd.git.repository import NO_REPOSITORY, repository_at
-from handoffd.journal.history import StoryEnd, taken_in_words
-from handoffd.journal.records import Part
-from handoffd.project.files import ProjectFiles
 from handoffd.project.landing_command import LandingCommand
+from handoffd.project.whereabouts import StoryPlaces, Yard
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.reach import Reach
-from handoffd.track.services import Home, Services
+from handoffd.track.services import Services
 from handoffd.track.snapshots import keep_snapshots
-from handoffd.track.track import TrackSupervisor
 from handoffd.track.workspace import set_up
 
 log = structlog.get_logger(__name__)
@@ -55,8 +54,12 @@ _T = TypeVar("_T")
 ITSELF = "handoffd"
 """In the place of a person's name: the daemon lands by itself."""
 NOT_GREEN = "NOT_GREEN"
+RED_BRANCH = "RED_BRANCH"
+"""The branch to land on fails its own tests, whatever is landed."""
 _FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
 
+_FOR_PEOPLE = frozenset({IN_THE_WAY, BUSY, "NO_BRANCH", "BRANCH_BEHIND", "PROTECTED_BRANCH"})
+"""What a person puts right, often without a new commit."""
 _PASSING = frozenset({MOVED, TOO_SLOW, BUSY})
 AGAIN_S = 60.0
 """After this many seconds a landing is tried again that failed for a reason which passes by itself."""
@@ -66,26 +69,20 @@ MOST_TRIES = 3
 """How often a branch may move while it is merged and tested."""
 
 
-class Yard(Home, Protocol):
-    """The project whose stories are landed."""
+class GivenUp(Struct, frozen=True, kw_only=True):
+    """A landing that the daemon could not do, and how things were then."""
 
-    root: str
-    tracks: dict[str, TrackSupervisor]
+    code: str
+    why: str
+    hint: str | None
+    tips: tuple[str, str]
+    """Where the story's branch and the other one ended."""
+    again_s: float
+    """From when on, by the monotonic clock, the daemon tries again."""
 
-    @property
-    def files(self) -> ProjectFiles:
-        """What its own files say."""
-
-    @property
-    def lands_by_itself(self) -> bool:
-        """Whether the daemon lands stories that are done, as the settings say."""
-
-    @property
-    def main(self) -> TrackSupervisor:
-        """The track that each project has."""
-
-    def track_of(self, story: str | None) -> TrackSupervisor:
-        """Return the track that works on a story; `main` where none does."""
+    def is_like(self, error: HandoffdError) -> bool:
+        """Return whether another try has failed for the same reason, which people know by now."""
+        return self.code == error.code and (self.code in _FOR_PEOPLE or self.why == error.message)
 
 
 class Landings:
@@ -98,9 +95,7 @@ class Landings:
         self._clones = Clones(project.root, services.settings.state_dir, services.environment)
         self._command = LandingCommand(project.root, services)
         self._reach = Reach(project.root, services.asking)
-        self._looks = Reach(project.root, services.asking)
-        """Of its own: a look that goes on must not look like a folder that does not answer to a landing."""
-        self._looking = anyio.Lock()
+        self.places = StoryPlaces(project, self._git, services)
         self._request: LandingRequest | None = None
         """The one that goes on, or went on last and was not answered."""
         self._over = asyncio.Event()
@@ -108,6 +103,9 @@ class Landings:
         """When the next one may begin by itself, by the monotonic clock."""
         self._put_off: Counter[str] = Counter()
         """How often a story was not landed for a reason which passes by itself."""
+        self._given_up: dict[str, GivenUp] = {}
+        self._red: dict[str, TestEvidence] = {}
+        """The commit of a branch whose own tests fail, and how: only the last one that was met."""
         self._result: LandedView | HandoffdError | None = None
 
     async def land(self, request: LandingRequest, within_s: float | None) -> LandedView:
@@ -143,22 +141,48 @@ class Landings:
     def begin(self) -> None:
         """Land the next story that is done, where the settings want that and no other landing goes on."""
         waits = self._services.clock.monotonic() < self._not_before_s
-        if not waits and not self.goes_on and (ready := self._ready()):
+        if not waits and not self.goes_on and (ready := self._ready() or self._due()):
             self._not_before_s = 0.0
             self._ask(LandingRequest(story=ready[0], by=ITSELF))
 
     @property
     def tries_again(self) -> bool:
-        """Whether a landing has failed for a reason that passes, and was not tried again yet."""
-        return self._not_before_s > 0 and bool(self._ready())
+        """Whether a landing has failed, and is tried again when its reason has passed or a person acts."""
+        return (self._not_before_s > 0 and bool(self._ready())) or bool(self._given_up_for_now())
 
     def _ready(self) -> list[str | None]:
         """Return the stories that the daemon lands by itself as soon as it can."""
         tracks, desk = [one.track for one in self.project.tracks.values()], self.project.main.track.ledger
         ready = [one.state.story for one in tracks if one.state and self.project.lands_first(one)]
         if self.project.lands_by_itself and desk.automatic and not desk.project_paused_by:
-            ready += desk.to_land
+            ready += [story for story in desk.to_land if story not in self._given_up]
         return ready
+
+    def _given_up_for_now(self) -> list[str]:
+        """Return the stories that the daemon could not land, and lands once that has changed."""
+        tracks, desk = [one.track for one in self.project.tracks.values()], self.project.main.track.ledger
+        if not self.project.lands_by_itself or not desk.automatic or desk.project_paused_by:
+            return []
+        left = [one.state for one in tracks if is_unlanded(one) and may_land(one, again=True)]
+        own = [state.story for state in left if state is not None and state.story is not None]
+        return [*own, *(story for story in desk.to_land if story in self._given_up)]
+
+    def _due(self) -> list[str]:
+        """Return which of them the daemon tries again now; after a restart, all."""
+        now, known = self._services.clock.monotonic(), self._given_up
+        return [one for one in self._given_up_for_now() if one not in known or known[one].again_s <= now]
+
+    def refusal_of(self, story: str) -> str | None:
+        """Return why the daemon could not land a story; None where it could, or has not tried."""
+        track, known = self.project.track_of(story).track, self._given_up.get(story)
+        own = track.state is not None and track.state.story == story
+        if own and track.ledger.unlanded is None:
+            return None
+        return known.why if known is not None else track.ledger.unlanded if own else None
+
+    async def whereabouts(self, story: str) -> Whereabouts | None:
+        """Return where the work of a story is that is over, None where it is nowhere. Raises StoreError."""
+        return await self.places.of(story, self.refusal_of(story))
 
     async def discard(self, story: str, by: str) -> str:
         """Throw away what a story has done; return the ref that keeps it. Raises HandoffdError."""
@@ -192,86 +216,6 @@ class Landings:
             self._services.clone_space.forget()
         return kept
 
-    async def whereabouts(self, story: str) -> Whereabouts | None:
-        """Return where the work of a story is that is over; None where it is nowhere. Changes nothing.
-
-        Raises StoreError where git cannot say.
-        """
-        git, found = True, None
-        async with self._looking:  # several screens may ask at once
-            onto = await to_thread.run_sync(self._onto, story)
-            known = self._services.outlooks.pop((self.project.root, story), None)
-            try:
-                found = await self._looks.asked(partial(self._foreseen, story, onto, known), LIMIT_S + 10)
-            except StoreError as error:
-                if error.code != NO_REPOSITORY:
-                    raise
-                git = False
-        if found is None:
-            return await self._in_folder(story, git=git)
-        if found.would != "landed":  # a person is waited for
-            self._services.outlooks[self.project.root, story] = found
-        end, track = await self._end_of(story), self.project.track_of(story).track
-        aborted, taken = end is not None and end.kind == "aborted", taken_in_words(end)
-        says = taken or found.in_words(aborted=aborted)
-        own = track.state is not None and track.state.story == story
-        if own and track.ledger.unlanded and not taken and found.would not in {"conflict", "landed"}:
-            says += f"; not landed: {track.ledger.unlanded}"
-        again = command_for(self.project.root, "start", story, "--go-on")
-        to_type = again if aborted else self._to_type(story, found)
-        return Whereabouts(
-            branch=found.branch, onto=found.onto, commits=found.commits, files=found.files,
-            would="landed" if taken else found.would, conflicts=found.conflicts[:MOST_LISTED], says=says,
-            command=None if taken else to_type, aborted=aborted,
-        )  # fmt: skip
-
-    def _foreseen(self, story: str, onto: str | None, known: Outlook | None) -> Outlook | None:
-        """Return what a landing would do, and whether something of the clone would not be in it; blocks."""
-        found, clone = self._git.foreseen(story, onto, known), self._clones.of(story)
-        if found is None or clone is None:
-            return found
-        try:
-            unkept = self._branch(clone).unkept()
-        except StoreError as error:  # an agent may have removed what makes it a clone
-            unkept = f"its clone cannot be read: {error.message}"
-        place = clone.workspace.folder if unkept not in {None, UNPUBLISHED} else None
-        return replace(found, unkept=unkept, place=place)
-
-    async def _in_folder(self, story: str, *, git: bool) -> Whereabouts | None:
-        """Return that a story without a branch has worked in the project's folder; None if it has not."""
-        end, root, settings = await self._end_of(story), self.project.root, self.project.files.settings
-        track, clones = self.project.track_of(story).track, settings.workspace.kind == "clone"
-        own = track.state is not None and track.state.story == story  # of others, only the settings are known
-        committed = track.works_in(root).branch is not None if own else settings.commits != "none"
-        elsewhere = track.works_in(root).kind == "clone" if own else clones
-        if end is None or end.kind not in {"done", "aborted"} or committed or elsewhere:
-            return None
-        return Whereabouts(
-            branch=None, onto=None, commits=0, would="folder", files=0, conflicts=(),
-            says=left_in_folder(git=git, more=not clones),
-            command=f"git -C {quote(root)} status" if git else f"ls -lt {quote(root)}",
-            aborted=end.kind == "aborted",
-        )  # fmt: skip
-
-    async def _end_of(self, story: str) -> StoryEnd | None:
-        part = Part(project=self.project.root, story=story)
-        return next((one.end for one in await self._services.journal.past.stories(part, 1)), None)
-
-    def _to_type(self, story: str, found: Outlook) -> str | None:
-        root = self.project.root
-        if found.place is not None:
-            return f"git -C {quote(found.place)} status"
-        if found.unkept is not None:
-            return command_for(root, "land", "--story", story)  # which publishes it, or says why not
-        match found.would:
-            case "landed" if story not in self._unlanded():  # else a person has merged it: `land` notes it
-                return command_for(root, "discard", story)
-            case "conflict":
-                return found.by_hand
-            case "unknown":
-                return command_for(root, "land", "--story", story, "--onto", "BRANCH")
-        return command_for(root, "land", "--story", story)
-
     async def _carry_out(self) -> None:
         assert self._request is not None
         request, over = self._request, self._over
@@ -292,13 +236,13 @@ class Landings:
         """Return why there is nothing to land: it was discarded, aborted, or is in the project's folder."""
         if story is None or error.code not in {"NO_BRANCH", "NOT_DONE", NO_REPOSITORY}:
             return error
-        end = await self._end_of(story)
+        end = await self.places.end(story)
         kept = end.kept if end is not None else None
         if kept is None and end is not None and end.kind == "aborted":
             again = command_for(self.project.root, "start", story, "--go-on")
             return Refused(f"{story} was aborted", code=error.code, hint=again)
         if kept is None:
-            where = await self._in_folder(story, git=error.code != NO_REPOSITORY)
+            where = await self.places.in_folder(story, git=error.code != NO_REPOSITORY)
             if where is None:
                 return error
             why = f"{story} has nothing to land: it worked {where.says}"
@@ -309,8 +253,13 @@ class Landings:
     async def _refused(self, story: str, error: HandoffdError) -> None:
         """Report that the daemon could not land a story, and to an agent how it can help.
 
-        What passes by itself is tried again later, without a word, for a limited number of times.
+        What passes by itself is tried again later, without a word, for a limited number of times; and what
+        people have to change, when they have.
         """
+        known = self._given_up.get(story)
+        if known is not None and known.is_like(error) and self.refusal_of(story) is not None:
+            await self._give_up(story, error)
+            return
         self._put_off[story] += 1
         if error.code in _PASSING and self._put_off[story] <= MOST_PUT_OFF:
             log.warning("not landed yet", project=self.project.root, story=story, error=error.message)
@@ -320,10 +269,36 @@ class Landings:
         note = None
         if error.code in _FOR_AN_AGENT:
             with suppress(HandoffdError):
-                news = await self._asked(partial(self._git.news, story, self._onto(story)))
+                news = await self._asked(partial(self._git.news, story, self.places.onto(story)))
                 note = f"This story could not be landed: {error.message}.\n{news.to_take_in}"
-        refused = LandingRefused(story=story, why=error.message, note=note, remedy=error.hint)
-        await self.project.track_of(story).give(refused)
+        if self.refusal_of(story) != error.message:  # else it was reported before this daemon's life
+            refused = LandingRefused(story=story, why=error.message, note=note, remedy=error.hint, stays=True)
+            await self.project.track_of(story).give(refused)
+        await self._give_up(story, error)
+
+    async def _give_up(self, story: str, error: HandoffdError) -> None:
+        """Remember how things were when a landing failed, unless an agent has taken its story up again."""
+        self._given_up.pop(story, None)
+        if story in self.places.unlanded():
+            tips = await to_thread.run_sync(self._tips, story)
+            again_s = self._services.clock.monotonic() + AGAIN_S
+            self._given_up[story] = GivenUp(
+                code=error.code or "", why=error.message, hint=error.hint, tips=tips, again_s=again_s
+            )
+
+    def _tips(self, story: str) -> tuple[str, str]:
+        try:
+            return self._git.tips(story, self.places.onto(story))
+        except StoreError:
+            return "", ""
+
+    async def _must_have_changed(self, story: str) -> None:
+        """Raise Refused, as before, where nothing has changed since a landing failed."""
+        known = self._given_up.get(story)
+        if known is None or known.code in _FOR_PEOPLE:  # which is seen before any test is run
+            return
+        if await to_thread.run_sync(self._tips, story) == known.tips:
+            raise Refused(known.why, code=known.code, hint=known.hint)
 
     def _meant(self, request: LandingRequest) -> str:
         """Return the story to land: all of one that is done, or part of any. Raises Refused."""
@@ -342,19 +317,13 @@ class Landings:
         """Return the story to land. Raises Refused (NOT_DONE) for one that is not done."""
         tracks = [one.track for one in self.project.tracks.values()]
         ended = [one.state.story for one in tracks if one.state and one.state.step == DONE]
-        unlanded = self._unlanded()
+        unlanded = self.places.unlanded()
         if story is None and len(unlanded or ended) == 1:
             story = (unlanded or ended)[0]
         if story is not None and (story in ended or story in self.project.stories_done()):
             return story
         named = [name for name in unlanded if name is not None]
         raise self._unsaid(named, "are done") if named and story is None else self._not_done(story)
-
-    def _unlanded(self) -> list[str | None]:
-        """Return the stories that are done, and not noted as landed."""
-        tracks = [one.track for one in self.project.tracks.values()]
-        done = [one.state.story for one in tracks if one.state and to_land(one) is not None]
-        return [*done, *self.project.main.track.ledger.to_land]
 
     def _unsaid(self, stories: Sequence[str], are: str) -> Refused:
         """Return the refusal of a landing that could mean several stories."""
@@ -377,6 +346,8 @@ class Landings:
 
     async def _landed(self, request: LandingRequest, story: str) -> LandedView:
         settings = self.project.files.settings.stories
+        if request.by == ITSELF:
+            await self._must_have_changed(story)
         if settings.land == "branch" and request.by == ITSELF:
             return await self._left(story)
         if request.to is None:
@@ -390,7 +361,7 @@ class Landings:
                 if refused.code != MOVED:
                     raise
             log.info("branch moved while it was tested", project=self.project.root, branch=merge.onto)
-        branch = request.onto or self._onto(story) or "the branch"
+        branch = request.onto or self.places.onto(story) or "the branch"
         raise Refused(f"{branch} moved {MOST_TRIES} times while {story} was tested", code=MOVED)
 
     async def _left(self, story: str) -> LandedView:
@@ -435,6 +406,7 @@ class Landings:
         await self.project.track_of(view.story).give(told)
         self._services.clone_space.forget()  # its clone may go now
         del self._put_off[view.story]
+        self._given_up.pop(view.story, None)
         return view
 
     def _must_be_open(self, merge: Merge, story: str) -> None:
@@ -449,7 +421,7 @@ class Landings:
         """Raise Refused for a story that was taken up again, or paused, while it was tested."""
         if request.to is None:
             self._story(story)
-        if request.by == ITSELF and story not in self._ready():
+        if request.by == ITSELF and story not in {*self._ready(), *self._given_up_for_now()}:
             hint = command_for(self.project.root, "land", "--story", story)
             raise Refused(f"{story} is not landed for now", code="NOT_DONE", hint=hint)
 
@@ -464,32 +436,25 @@ class Landings:
         clone = self._clones.of(story)
         if clone is None:
             return
-        branch = self._branch(clone)
+        branch = self.places.branch(clone)
         branch.publish()
         if (unkept := branch.unkept()) is not None:
             why = f"{story} is not all on {clone.workspace.branch}: {unkept}"
             raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(clone.workspace.folder)} status")
-
-    def _onto(self, story: str) -> str | None:
-        track, clone = self.project.track_of(story).track, self._clones.of(story)
-        state, where = track.state, track.ledger.workspace
-        if clone is not None:
-            return clone.workspace.onto
-        return where.onto if where is not None and state is not None and state.story == story else None
 
     def _end_of_step(self, story: str, step: str | None) -> str | None:
         """Return the commit with which a step has ended, None for no step. Raises Refused."""
         clone = self._clones.of(story)
         if step is None:
             return None
-        commit = None if clone is None else self._branch(clone).end_of_step(step)
+        commit = None if clone is None else self.places.branch(clone).end_of_step(step)
         if commit is None:
             hint = f"git -C {quote(self.project.root)} log {quote(self._branch_of(story)[0])}"
             raise Refused(f"{story} has no commit of {step} in a clone", code="NO_STEP", hint=hint)
         return commit
 
     def _prepared(self, request: LandingRequest, story: str, up_to: str | None) -> Merge:
-        text, onto = self._text_of(story), request.onto or self._onto(story)
+        text, onto = self._text_of(story), request.onto or self.places.onto(story)
         title = f": {text.title}" if text is not None else ""
         part = f" up to {request.to}" if request.to is not None else ""
         by = " ".join(request.by.split())
@@ -504,10 +469,6 @@ class Landings:
         branch = branch_of(project, story)
         return branch, end_of(project, f"{HEADS}{branch}")
 
-    def _branch(self, clone: Clone) -> StoryBranch:
-        state_dir, environment = self._services.settings.state_dir, self._services.environment
-        return StoryBranch(self.project.root, clone.workspace, state_dir, environment)
-
     def _text_of(self, story: str) -> StoryText | None:
         return self.project.track_of(story).track.ledger.texts.get(story)
 
@@ -517,10 +478,32 @@ class Landings:
     # --- the tests -------------------------------------------------------------------------------
     async def _tested(self, merge: Merge, story: str) -> TestEvidence | None:
         """Run the project's tests on the files that the branch will have. Raises Refused where they fail."""
-        settings = self.project.files.settings
-        if settings.test.command is None:
+        if self.project.files.settings.test.command is None:
             return None
-        clone = await to_thread.run_sync(self._checkout, merge)
+        evidence = await self._tried(merge.commit, story)
+        if (problem := _not_green(evidence)) is None:
+            return evidence
+        if (red := await self._red_without(merge, story, evidence)) is not None:
+            why = f"{story} was not landed: {merge.onto} itself fails its tests: {red}"
+            hint = f"git -C {quote(self.project.root)} log {quote(merge.onto)}"
+            raise Refused(why, code=RED_BRANCH, hint=hint)
+        why = f"{story} was not landed: with {merge.onto}, {problem}"
+        raise Refused(why, code=NOT_GREEN, hint=self._way_back(story, f"with {merge.onto}, {problem}"))
+
+    async def _red_without(self, merge: Merge, story: str, evidence: TestEvidence) -> str | None:
+        """Return how the branch fails its tests as it is, if the story makes none of them fail besides."""
+        if merge.was not in self._red:
+            found = await self._tried(merge.was, story)
+            if _not_green(found) is None:
+                return None
+            self._red = {merge.was: found}
+        found = self._red[merge.was]
+        return _not_green(found) if {*evidence.failing} <= {*found.failing} else None
+
+    async def _tried(self, commit: str, story: str) -> TestEvidence:
+        """Run the project's tests on the files of a commit; what failed before the story does not count."""
+        settings = self.project.files.settings
+        clone = await to_thread.run_sync(self._checkout, commit)
         try:
             place = clone.workspace
             track = self.project.track_of(story)
@@ -530,14 +513,10 @@ class Landings:
             limit_s = (rule.check_timeout_min if rule is not None else 10) * 60
             name = f"{dispatch_id(self._services.clock)}.landing"
             clone = self._clones.note(replace(clone, setup=name))
-            evidence = await checks.trial(name, limit_s, story)
+            return await checks.trial(name, limit_s, story)
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._clones.remove, clone)
-        if (problem := _not_green(evidence)) is not None:
-            why = f"{story} was not landed: with {merge.onto}, {problem}"
-            raise Refused(why, code=NOT_GREEN, hint=self._way_back(story, f"with {merge.onto}, {problem}"))
-        return evidence
 
     def _way_back(self, story: str, note: str) -> str:
         """Return the command that has an agent make a story fit the branch as it is by now."""
@@ -552,10 +531,10 @@ class Landings:
         step = next((one for one in path if rules.steps[one].tests == "green"), path[0])
         return command_for(root, "reopen", step, "--note", note)
 
-    def _checkout(self, merge: Merge) -> Clone:
+    def _checkout(self, commit: str) -> Clone:
         """Make the clone that is tested: in a place of its own, as a set-up may have outlived its daemon."""
         settings, name = self.project.files.settings, dispatch_id(self._services.clock)
-        where = Workspace(folder="", kind="clone", branch=f"handoffd/@landing/{name}", base=merge.commit)
+        where = Workspace(folder="", kind="clone", branch=f"handoffd/@landing/{name}", base=commit)
         return self._clones.make(
             f"{FOR_LANDING}{name}", settings.workspace.link, where, self._services.clock.now()
         )

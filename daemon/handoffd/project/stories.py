@@ -53,7 +53,8 @@ from handoffd.git.clones import Clones
 from handoffd.git.landing import LIMIT_S
 from handoffd.git.repository import repository_at
 from handoffd.project.gate import hold_unanswered
-from handoffd.project.landing import Landings, Yard, stories_at_work
+from handoffd.project.landing import Landings, stories_at_work
+from handoffd.project.whereabouts import Yard
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.story import same_story
 from handoffd.track.reach import Reach
@@ -81,6 +82,9 @@ class Tracks(Protocol):
     @property
     def workable(self) -> bool:
         """Whether anything may be dispatched in it."""
+
+    def lands_first(self, track: Track) -> bool:
+        """Return whether the daemon lands the story of a track, which is done, before another one begins."""
 
     async def open_track(self, name: str, first: TrackOpened) -> None:
         """Begin a track with its first event."""
@@ -222,9 +226,11 @@ class Stories:
     def _leaving_room(self, verb: Started | Continued) -> Verb:
         """Return a start as what it is where the story may have a track of its own."""
         beside = self.beside
+        landing = beside and self._project.lands_first(self._desk.track)
         if isinstance(verb, Continued):
-            return replace(verb, keeps_unlanded=beside)
-        return replace(verb, beside=beside and self._desk.continues, keeps_unlanded=beside)
+            return replace(verb, keeps_unlanded=beside, awaits_landing=landing)
+        continues = beside and self._desk.continues
+        return replace(verb, beside=continues, keeps_unlanded=beside, awaits_landing=landing)
 
     async def _given_once(self, track: TrackSupervisor, verb: Verb, request: str) -> Result:
         """Let one of several tracks decide a verb, if it has not done so for the same request before.

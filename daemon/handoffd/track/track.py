@@ -324,7 +324,10 @@ class TrackSupervisor:
                 return
 
     def _may_go_on(self) -> bool:
-        wants = wants_turn(self.track, auto_continue=self.continues, beside=self._home.beside)
+        wants = wants_turn(
+            self.track, auto_continue=self.continues, beside=self._home.beside,
+            landing=self._home.lands_first(self.track),
+        )  # fmt: skip
         return wants and self._home.workable and self.committed.shown
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:

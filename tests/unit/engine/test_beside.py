@@ -17,6 +17,7 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import (
     Continued,
     Landed,
+    LandingRefused,
     Paused,
     Reopened,
     Resumed,
@@ -102,6 +103,66 @@ def test_a_person_lands_it_first_where_nothing_else_begins_by_itself(event: Star
     assert "handoffd land {project} --story US-1" == play.decision.result.next_command
     for taken in (Started(story="US-2", keeps_unlanded=True, force=True), Started(story="US-2")):
         Playbook(unlanded()).given(taken).expect(story="US-2", step="bdd")
+
+
+# --- a story that the daemon lands just now -------------------------------------------------------------
+def landing(*backlog: Queued, **ledger: object) -> Track:
+    """Return a track `main` whose story is done and is being landed."""
+    values = {"automatic": True, "workspace": BRANCH, "backlog": backlog, **ledger}
+    return track_at("done", Status.PASS, ledger=Ledger(**values))  # type: ignore[arg-type]
+
+
+def test_a_story_keeps_its_track_until_it_has_landed() -> None:
+    """It may come back from there to be resolved.
+
+    Neither a schedule nor what was set aside takes its place.
+    """
+    aside = Parked(state=state_at("impl", story="US-0"), ledger=Ledger(), give_back=True)
+    for desk in (landing(Queued(story="US-2", schedule="nightly")), landing(parked=(aside,))):
+        assert not wants_turn(desk, beside=True, landing=True)
+        assert wants_turn(desk, beside=True), "it has landed"
+        assert wants_turn(desk, landing=True), "there is no other track"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Started(story="US-2", keeps_unlanded=True, awaits_landing=True),
+        Continued(keeps_unlanded=True, awaits_landing=True),
+    ],
+)
+def test_a_start_waits_for_the_landing(event: Started | Continued) -> None:
+    """Then it begins by itself, whether or not the project goes on by itself, and beside a refused one."""
+    backlog = (Queued(story="US-2"),) if isinstance(event, Continued) else ()
+    play = Playbook(landing(*backlog)).given(event).expect(story="US-1", step="done", result="accepted")
+    assert "US-2 starts when US-1 has landed" in play.decision.result.message
+    assert not wants_turn(play.track, beside=True, landing=True)
+    landed = Playbook(play.track).given(Landed(story="US-1", onto="main", commit="0", how="merge"))
+    assert wants_turn(landed.track, beside=True)
+    landed.turn().expect(story="US-2", step="bdd")
+    refused = Playbook(play.track).given(LandingRefused(story="US-1", why="a.py", stays=True)).track
+    entry = next_beside(refused, (standing_of(refused),), THREE_AT_ONCE, auto_continue=False)
+    assert entry is not None
+    assert "US-2" == entry.story
+
+
+def test_a_forced_start_takes_the_place_of_a_landing() -> None:
+    """That is a person's choice."""
+    for story in ("US-2", "US-1"):
+        event = Started(story=story, force=True, keeps_unlanded=True, awaits_landing=True)
+        Playbook(landing()).given(event).expect(story=story, step="bdd")
+
+
+def test_a_story_behind_another_one_stays_to_be_landed_when_that_was_refused() -> None:
+    """An older release forgot it."""
+    desk, refused = at_impl(to_land=("US-0",)), LandingRefused(story="US-0", why="a.py")
+    for track in (desk, dispatched("impl").with_ledger(to_land=("US-0",))):
+        play = Playbook(track).given(replace(refused, stays=True)).expect(result="accepted", story="US-1")
+        assert ("US-0",) == play.ledger.to_land
+        assert ["US-0"] == [notice.story for notice in play.notices]
+    Playbook(desk).refused(refused, "STALE_FACT")
+    over = landing(to_land=("US-0",))
+    assert () == Playbook(over).given(refused).ledger.to_land
 
 
 # --- the standing of a track ----------------------------------------------------------------------------

@@ -35,7 +35,9 @@ workspace: clone
 test:
   command: [/bin/sh, -c, 'cat work.txt other.txt >> "$HOME/tested" 2>/dev/null; . "$HOME/verdict"']
 """
-FINE, RED = "exit 0\n", "echo it does not add up; exit 1\n"
+FINE = "exit 0\n"
+RED = "test ! -e work.txt || { echo it does not add up; exit 1; }\n"
+"""The files of the story fail, and not the project without them."""
 
 
 @asynccontextmanager
@@ -591,7 +593,9 @@ async def test_a_command_that_fails_waits_for_a_person_who_may_have_it_run_again
 
 async def test_merged_files_that_fail_their_tests_are_not_given_to_the_command(tmp_path: Path) -> None:
     """They go back to an agent, as in any landing by itself."""
-    in_landing = 'case "$PWD" in *landing*) echo "it does not add up"; exit 1;; esac\n'
+    in_landing = (
+        'case "$PWD" in *landing*) test ! -e work.txt || { echo "it does not add up"; exit 1; };; esac\n'
+    )
     async with done(tmp_path, taking(tmp_path), verdict=in_landing) as (_, project):
         await eventually(lambda: project.main.track.ledger.unlanded)
         assert 2 == project.main.track.ledger.resolves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -838,7 +838,9 @@ async def test_tests_that_fail_on_the_merged_files_send_a_story_back_to_an_agent
     (tmp_path / "hold").touch()
     async with landing_itself(tmp_path, "US-001") as (_, project):
         await eventually((tmp_path / "prompt-US-001-bdd").exists)
-        (tmp_path / "verdict").write_text("test ! -e other.txt || { echo it does not add up; exit 1; }\n")
+        (tmp_path / "verdict").write_text(
+            "test ! -e other.txt || test ! -e US-001.txt || { echo it does not add up; exit 1; }\n"
+        )
         commit(project, "other.txt", "mine\n")
         (tmp_path / "hold").unlink()
         await eventually((tmp_path / "resolved").exists)
@@ -944,6 +946,110 @@ async def test_a_landing_that_a_persons_git_keeps_is_tried_again_before_they_are
             await eventually(lambda: project.landings.goes_on or project.main.track.ledger.unlanded)
         assert "index.lock" in (project.main.track.ledger.unlanded or "")
         assert "US-001.txt" not in on_main(project)
+
+
+# --- landed after all ---------------------------------------------------------------------------------
+async def later(here: House, project: Project) -> None:
+    """Let the time pass after which a landing is tried again, and wait until that is over."""
+    await eventually(lambda: not project.landings.goes_on)
+    here.clock.ahead_s += AGAIN_S + 1
+    await project.poll()
+    await eventually(lambda: not project.landings.goes_on)
+
+
+def refusals(here: House) -> list[str]:
+    """Return the notices of landings that a person has to help."""
+    return [one.text for one in here.told.notices if "be landed" in one.text]
+
+
+async def test_a_story_lands_by_itself_when_the_person_has_cleared_the_way(tmp_path: Path) -> None:
+    """One notice asks them, whatever else they do in their checkout meanwhile; each screen says why."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (here, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        mine = at(project.root, "US-001.txt")
+        mine.write_text("mine\n")
+        (tmp_path / "hold").unlink()
+        await eventually(lambda: project.main.track.ledger.unlanded)
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert "not landed: changes of US-001.txt in your checkout of main are in the way" in where.says
+        mine.write_text("mine, and more\n")
+        await later(here, project)
+        assert project.landings.tries_again
+        await eventually(lambda: 1 == len(refusals(here)))
+        mine.unlink()
+        await later(here, project)
+        await eventually(lambda: "US-001.txt" in on_main(project))
+        assert not project.landings.tries_again
+
+
+async def test_a_branch_that_fails_its_own_tests_is_no_storys_fault(tmp_path: Path) -> None:
+    """No agent is paid for it, and no test runs again before it has moved; then the story lands."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (here, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        (tmp_path / "verdict").write_text(
+            "echo >> $HOME/tries; test ! -e other.txt || { echo red; exit 1; }\n"
+        )
+        commit(project, "other.txt", "mine\n")
+        (tmp_path / "hold").unlink()
+        await eventually(lambda: project.main.track.ledger.unlanded)
+        assert "main itself fails its tests" in (project.main.track.ledger.unlanded or "")
+        assert 0 == project.main.track.ledger.resolves
+        tries = (tmp_path / "tries").read_text()
+        await later(here, project)
+        assert tries == (tmp_path / "tries").read_text()
+        git(Path(project.root), "rm", "-q", "other.txt")
+        assert 0 == git(Path(project.root), "commit", "-qm", "green again")
+        await later(here, project)
+        await eventually(lambda: "US-001.txt" in on_main(project))
+        assert 1 == len(refusals(here))
+
+
+async def test_a_new_daemon_tries_again_and_reports_nothing_twice(tmp_path: Path) -> None:
+    """What has failed is known from the journal, and why: in a memory it would be lost."""
+    (tmp_path / "verdict").write_text("echo >> $HOME/tries; case $PWD in *landing*) exit 1;; esac\n")
+    root = in_git(tmp_path, AUTO)
+    at(root, ".ai/step-rules.yaml").write_text(NO_GATE)
+    async with house(tmp_path, RESOLVING, sandbox={"level": "off"}) as here:
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await given(project, Started(story="US-001"))
+            await eventually(lambda: project.main.track.ledger.unlanded)
+            await eventually(lambda: not project.landings.goes_on)
+        (tmp_path / "tries").unlink()
+        async with living(here, root, await here.journal.tracks((root,))) as project:
+            await eventually((tmp_path / "tries").exists)
+            await eventually(lambda: not project.landings.goes_on)
+            assert 1 == len(
+                [one for one in await here.journal.events(0, None, 500) if _is_unlanded(one.event)]
+            )
+            (tmp_path / "verdict").write_text("exit 0\n")
+            commit(project, "other.txt", "mine\n")
+            await later(here, project)
+            await eventually(lambda: "US-001.txt" in on_main(project))
+
+
+def _is_unlanded(event: Mapping[str, Any]) -> bool:
+    return event["kind"] == "landing_refused" and event["note"] is None
+
+
+async def test_a_start_while_the_last_story_lands_waits_for_that(tmp_path: Path) -> None:
+    """In its track no agent could resolve what conflicts; so the start is kept, and carried out then."""
+    (tmp_path / "hold").touch()
+    async with landing_itself(tmp_path, "US-001") as (_, project):
+        await eventually((tmp_path / "prompt-US-001-bdd").exists)
+        (tmp_path / "verdict").write_text(
+            'case $PWD in *landing*) touch "$HOME/lands"; while ! test -e "$HOME/go"; do sleep 0.02; done;; esac\n'
+        )
+        (tmp_path / "hold").unlink()
+        await eventually((tmp_path / "lands").exists)
+        told = await given(project, Started(story="US-002"))
+        assert "US-002 starts when US-001 has landed" in told.caller_instruction
+        assert "US-001" == main_state(project).story
+        (tmp_path / "go").touch()
+        await eventually(lambda: {"US-001.txt", "US-002.txt"} <= on_main(project))
 
 
 # --- the same files -----------------------------------------------------------------------------------
