@@ -1041,7 +1041,8 @@ async def test_a_start_while_the_last_story_lands_waits_for_that(tmp_path: Path)
     async with landing_itself(tmp_path, "US-001") as (_, project):
         await eventually((tmp_path / "prompt-US-001-bdd").exists)
         (tmp_path / "verdict").write_text(
-            'case $PWD in *landing*) touch "$HOME/lands"; while ! test -e "$HOME/go"; do sleep 0.02; done;; esac\n'
+            'case $PWD in *landing*) touch "$HOME/lands";\n'
+            'while ! test -e "$HOME/go"; do sleep 0.02; done;; esac\n'
         )
         (tmp_path / "hold").unlink()
         await eventually((tmp_path / "lands").exists)
