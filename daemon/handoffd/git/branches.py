@@ -24,7 +24,7 @@ from handoffd.errors import StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import read_project_file, write_project_file
-from handoffd.git.command import ATTRIBUTES, FAILED, Git
+from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import COMMIT, Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
@@ -32,6 +32,7 @@ from handoffd.git.worktree import (
     can_be_kept,
     disk_faults,
     files_below,
+    merged_tree,
     remove_tree,
     status_at,
 )
@@ -44,8 +45,6 @@ _HISTORY = ".ai/history.md"
 _END = "end"
 _STEPS = "steps.json"
 _TAKING = "taking"
-PAPERS = ("PROJECT_MEMORY.md", "**/.ai/history.md")
-"""Papers to which each story adds lines of its own: two that have done so do not conflict, both are kept."""
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
 _STASH = "refs/stash"
@@ -152,7 +151,7 @@ class StoryBranch:
             if tree != git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip():
                 return None
             # News first: lines that each story adds at an end stay in the order in which stories have landed.
-            merged, conflicts = merged_tree(git, self._worktree, news, parent)
+            merged, conflicts = merged_tree(git, news, parent)
             if conflicts:
                 return None
             told = git.run("commit-tree", merged, "-p", parent, "-p", news, given=message, at=at)
@@ -509,30 +508,6 @@ def _goes_on(git: Git, known: str, head: str) -> bool:
     with suppress(StoreError):
         return _follows(git, known, head) and git.is_so(*words)
     return False
-
-
-def merged_tree(git: Git, worktree: Worktree, one: str, other: str) -> tuple[str, list[str]]:
-    """Return the tree that a merge of two commits makes, and the paths in which they conflict."""
-    return _merged(git, worktree, one, other, "".join(f"{paper} merge=union\n" for paper in PAPERS))
-
-
-def in_conflict_by_hand(git: Git, worktree: Worktree, one: str, other: str) -> list[str]:
-    """Return the paths in which two commits conflict for a person's git: it does not unite papers."""
-    return _merged(git, worktree, one, other, "")[1]
-
-
-def _merged(git: Git, worktree: Worktree, one: str, other: str, attributes: str) -> tuple[str, list[str]]:
-    replace_text(worktree.shadow / ATTRIBUTES, attributes)
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
-    try:
-        told = git.run(*words, fine=(0, 1))
-    except StoreError as error:
-        if "usage:" not in error.message:
-            raise
-        why = "this git cannot merge without a checkout: 2.38 or a later one can"
-        raise StoreError(why, code=error.code, hint="git --version") from error
-    tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
-    return tree, paths
 
 
 def _follows(git: Git, earlier: str, later: str) -> bool:

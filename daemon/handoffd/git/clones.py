@@ -26,11 +26,12 @@ from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
-from handoffd.git.branches import HEADS, PAPERS, branch_of, end_of, lend, note_end
+from handoffd.git.branches import HEADS, branch_of, end_of, lend, note_end
 from handoffd.git.command import Git, setting
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
+    PAPERS,
     WORKSPACES,
     Worktree,
     disk_faults,
@@ -49,6 +50,8 @@ MAKE_LIMIT_S = 600.0
 _IDENTITY = (("user.name", "handoffd"), ("user.email", "handoffd@localhost"))
 """Who commits in a clone where neither its project nor a person's own settings say: an agent may have to."""
 _HOME = ("HOME", "XDG_CONFIG_HOME")
+_UNITED = tuple(f"**/{paper}" for paper in PAPERS)
+"""What an agent's own merge in a clone unites line by line, as git can: keeping what both sides have."""
 _CONFIG = """\
 [core]
 	filemode = true
@@ -275,7 +278,7 @@ def _lay_out(top: Path, project: Repository, branch: str, program: str, home: Ma
         told = setting(program, ("--file", own), key, {}) or setting(program, ("--global",), key, home)
         lines += f"[user]\n\t{key.split('.')[1]} = {_quoted(told or fallback)}\n"
     (git / "config").write_text(lines)
-    (git / "info/attributes").write_text("".join(f"{paper} merge=handoffd\n" for paper in PAPERS))
+    (git / "info/attributes").write_text("".join(f"{name} merge=handoffd\n" for name in _UNITED))
     lend(project, git)
     (git / "HEAD").write_text(f"ref: {HEADS}{branch}\n")
     if (shallow := read_project_file(Path(project.common), "shallow", _MOST_RULES)) is not None:
@@ -311,6 +314,10 @@ def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> 
     tip, head = end_of(project, ref), project.head()
     if before is not None and before.base is not None:
         return tip or before.base, before.base
+    here = _name_of(project.branch_at(project.folder)) or ""
+    if here.startswith("handoffd/"):
+        why = f"{here}, which is checked out in {project.top}, is a story's branch: none begins there"
+        raise StoreError(why, code=NO_CLONE, hint=f"git -C {quote(project.top)} switch -")
     if head is None:
         hint = f"git -C {quote(project.top)} commit --allow-empty -m 'Begin'"
         raise StoreError(f"{project.top} has no commit to begin at", code=NO_CLONE, hint=hint)

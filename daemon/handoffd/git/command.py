@@ -26,8 +26,6 @@ from handoffd.git.repository import COMMIT, Repository
 FAILED = "GIT_FAILED"
 TOO_SLOW = "GIT_TOO_SLOW"
 
-ATTRIBUTES = "attributes"
-"""The file in the shadow with attributes of ours; a repository's own go before them."""
 _MOST_OUTPUT = 64 * 1024 * 1024
 _END_S = 1.0
 """How long git may take to remove its unfinished files when it is asked to end."""
@@ -59,6 +57,11 @@ class Git:
         self._daemon = environment
         self._limit_s = limit_s
         self._until = time.monotonic() + limit_s
+
+    @property
+    def shadow(self) -> Path:
+        """Our folder beside the repository."""
+        return self._shadow
 
     @property
     def left_s(self) -> float:
@@ -96,7 +99,7 @@ class Git:
             "GIT_CONFIG_KEY_0": "core.excludesFile",
             "GIT_CONFIG_VALUE_0": self._ignoring(),
             "GIT_CONFIG_KEY_1": "core.attributesFile",
-            "GIT_CONFIG_VALUE_1": str(self._shadow / ATTRIBUTES),
+            "GIT_CONFIG_VALUE_1": os.devnull,
             **self._shallow(),
         }
 
@@ -259,7 +262,7 @@ def _signed(author: str | None) -> dict[str, str]:
 _SETTINGS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
     "-c", "core.bare=false", "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
-    "-c", "gc.auto=0",
+    "-c", "gc.auto=0", "-c", "core.splitIndex=false",
 )  # fmt: skip
 _DURABLE = ("-c", "core.fsync=all")
 """git's own default is that a commit is on the disk some seconds later."""

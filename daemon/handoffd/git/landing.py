@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -23,29 +22,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.views import Would
-from handoffd.engine.wording import conflicts_in_words, counted, first_few
+from handoffd.engine.wording import conflicts_in_words, counted
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of, in_conflict_by_hand, merged_tree
+from handoffd.git.branches import HEADS, branch_of, end_of
+from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
-from handoffd.git.command import FAILED, Git, left_in
-from handoffd.git.repository import Repository, unfinished_in
-from handoffd.git.worktree import Worktree, disk_faults, is_linked
+from handoffd.git.command import Git
+from handoffd.git.repository import Repository
+from handoffd.git.worktree import Worktree, disk_faults, in_conflict_by_hand, merged_tree
 
 LIMIT_S = 60.0
 CONFLICT = "CONFLICT"
-IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
-BUSY = "CHECKOUT_BUSY"
 MOVED = "BRANCH_MOVED"
 
 FOR_LANDING = f"{APART}landing-"
 """How the name begins of a clone in which merged files are tested."""
 
 _NOTE = "landing.json"
-_INDEX_LOCK, _INDEX_COPY = "index.lock", "handoffd.index"
-_GONE, _FILES = "000000", {"100644", "100755"}
-"""A git that moves a branch is done long before."""
+_ALONE = b"\nThe branch was rewritten since the story began: this is what the story has changed, alone.\n"
 _MOST_NAMED = 10
 _PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
 _MOST_PAPERS, _MOST_READ = 50, 256 * 1024
@@ -86,6 +82,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = ()
     by_hand: str | None = None
     """The command with which a person merges what conflicts, by what is checked out now."""
+    alone: bool = False
+    """Whether only the story's own changes land: the branch was rewritten since it began."""
     unkept: str | None = None
     """What of the story's clone is not on its branch, in words; None: nothing, or it has none."""
     place: str | None = None
@@ -105,6 +103,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
                 return f"all of it is on {onto}"
             case "forward":
                 return f"{commits}; landing brings {files} to {onto}"
+            case "merge" if self.alone:
+                return f"{commits}; landing brings {files} in one commit: {onto} was rewritten since it began"
             case "merge":
                 return f"{commits}; landing merges {files} into {onto}, which has moved on"
             case "conflict":
@@ -143,6 +143,7 @@ class Landing:
 
     def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
         self._root = root
+        self._state_dir, self._environment = state_dir, environment
         self._worktree = Worktree(root, state_dir, environment)
 
     @disk_faults()
@@ -153,18 +154,21 @@ class Landing:
         message: bytes,
         at: datetime,
         *,
+        base: str | None = None,
         up_to: str | None = None,
         moves: bool = True,
     ) -> Merge:
         """Make the commit that `onto` (None: the branch that is checked out) will end at.
 
-        `up_to` is a commit of the story's branch, in place of its end. `moves`: the branch will be moved, so
-        that a checkout of it must not be in the way.
+        `base` is the commit that the story began at: where `onto` is without it by now, a person has
+        rewritten that, and only what the story has changed since lands. `up_to` is a commit of the story's
+        branch, in place of its end. `moves`: the branch will be moved, so that a checkout of it must not be
+        in the way.
 
         Raises Refused: NO_BRANCH, CONFLICT, CHECKOUT_IN_THE_WAY, CHECKOUT_BUSY.
         """
+        self._finish_first()
         with self._worktree.opened(LIMIT_S) as (repository, git):
-            self._finish_first(repository, git)
             ref = f"{HEADS}{onto}" if onto is not None else repository.branch_at(repository.folder)
             branch = branch_of(repository, story)
             end, was = end_of(repository, f"{HEADS}{branch}"), end_of(repository, ref or "")
@@ -181,18 +185,23 @@ class Landing:
                 raise Refused(why, code="NO_BRANCH", hint=_branches(repository))
             end = up_to or end
             with self._advising(repository, git, ref, branch):
-                commit = self._merged(git, was, end, branch, message, at)
+                commit = self._merged(git, was, end, branch, message, at, base)
             files = _differing(git, was, commit)
             merge = Merge(ref=ref, was=was, commit=commit, files=files, branch=branch, end=end)
-            if moves and self._follows(repository, merge):
-                self._may_follow(repository, git, merge)
-            return merge
+        if moves:
+            with self._standing(merge) as (repository, _, checkout):
+                _must_not_be_rebased(repository, merge)
+                if checkout is not None:
+                    checkout.may_follow(merge.was, merge.commit)
+        return merge
 
     @disk_faults()
-    def foreseen(self, story: str, onto: str | None, known: Outlook | None = None) -> Outlook | None:
+    def foreseen(
+        self, story: str, onto: str | None, known: Outlook | None = None, base: str | None = None
+    ) -> Outlook | None:
         """Return what a landing would do; None where the story has no branch. Changes nothing.
 
-        `known`: what was found before, which holds while neither branch has moved.
+        `known`: what was found before, which holds while neither branch has moved. `base` as of `prepare`.
         """
         if known is not None and known == self._still(story, onto, known):
             return known
@@ -204,19 +213,23 @@ class Landing:
                 return None
             if ref is None or not was or ref == f"{HEADS}{branch}":
                 return Outlook(branch=branch, onto=None, commits=0, would="unknown")
-            commits = int(git.run("rev-list", "--count", end, f"^{was}"))
+            commits = int(git.run("rev-list", "--count", end, f"^{was}", *([f"^{base}"] if base else [])))
             found = Outlook(
                 branch=branch, onto=ref.removeprefix(HEADS), commits=commits, would="landed", tips=(end, was)
             )
             if not commits:
                 return found
-            if git.is_so("merge-base", "--is-ancestor", was, end):
+            alone = _is_rewritten(git, was, base)
+            if not alone and git.is_so("merge-base", "--is-ancestor", was, end):
                 return replace(found, would="forward", files=_differing(git, was, end))
-            tree, conflicts = merged_tree(git, self._worktree, was, end)
+            one, other = _alone(git, was, end, base) if alone and base else (was, end)
+            tree, conflicts = merged_tree(git, one, other)
             if conflicts:
                 found = replace(found, would="conflict", by_hand=self._merging(repository, branch, ref))
-                return replace(found, conflicts=self._in_conflict(git, was, end, conflicts))
-            return replace(found, would="merge", files=_differing(git, was, tree))
+                return replace(found, conflicts=_in_conflict(git, one, other, conflicts))
+            if tree == _tree_of(git, was):
+                return found
+            return replace(found, would="merge", files=_differing(git, was, tree), alone=alone)
 
     def _still(self, story: str, onto: str | None, known: Outlook) -> Outlook:
         """Return what is known, with the branches as they are now; reads refs alone."""
@@ -271,21 +284,22 @@ class Landing:
                 }
             return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
-    def _in_conflict(self, git: Git, was: str, end: str, paths: list[str]) -> tuple[str, ...]:
-        """Return the paths of a conflict, and behind them the paths in which only a merge by hand does."""
-        return tuple(dict.fromkeys((*paths, *in_conflict_by_hand(git, self._worktree, was, end))))
-
-    def _merged(self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime) -> str:
+    def _merged(
+        self, git: Git, was: str, end: str, branch: str, message: bytes, at: datetime, base: str | None
+    ) -> str:
         if git.is_so("merge-base", "--is-ancestor", end, was):
             return was
+        if base is not None and _is_rewritten(git, was, base):
+            tree = _must_fit(git, branch, *_alone(git, was, end, base, at))
+            if tree == _tree_of(git, was):
+                return was
+            made = git.run("commit-tree", tree, "-p", was, given=message + _ALONE, at=at)
+            return made.decode().strip()
         # One commit goes there as it is. Of several, some add tests that fail at first: who looks for
         # a fault with `git bisect --first-parent` must not meet these.
         if git.run("rev-list", "--parents", end, f"^{was}").split() == [end.encode(), was.encode()]:
             return end
-        tree, paths = merged_tree(git, self._worktree, was, end)
-        if paths:
-            why = f"{branch} conflicts in {conflicts_in_words(self._in_conflict(git, was, end, paths))}"
-            raise Refused(why, code=CONFLICT)
+        tree = _must_fit(git, branch, was, end)
         made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
         return made.decode().strip()
 
@@ -303,15 +317,10 @@ class Landing:
             yield
         except Refused as refused:
             refused.hint = self._merging(repository, branch, ref)
-            if repository.checkout_of(ref) is None and self._is_changed(repository, git):
+            here = Checkout(repository, git, self._worktree.shadow, ref)
+            if repository.checkout_of(ref) is None and here.is_changed():
                 refused.message += "; your checkout has changes: commit or stash them before you switch"
             raise
-
-    def _is_changed(self, repository: Repository, git: Git) -> bool:
-        """Return whether files that git knows are not as they were committed."""
-        index, head = self._index_copied(repository, self._worktree.shadow / "theirs"), repository.head()
-        git.run("update-index", "--refresh", index=index, fine=(0, 1))
-        return head is not None and git.run("diff-index", "--name-only", head, index=index) != b""
 
     @disk_faults()
     def land(self, merge: Merge) -> None:
@@ -319,186 +328,128 @@ class Landing:
 
         Raises Refused: MOVED, CHECKOUT_IN_THE_WAY, CHECKOUT_BUSY.
         """
-        with self._worktree.opened(LIMIT_S) as (repository, git):
+        with self._standing(merge) as (repository, git, checkout):
             note = self._worktree.shadow / _NOTE
-            follows = self._follows(repository, merge)
             if end_of(repository, merge.ref) != merge.was:
                 raise Refused(f"{merge.onto} was moved meanwhile", code=MOVED)
-            if follows:
-                self._may_follow(repository, git, merge)
+            _must_not_be_rebased(repository, merge)
+            if checkout is not None:
+                checkout.may_follow(merge.was, merge.commit)
                 replace_text(note, msgspec.json.encode(merge))
-                self._take_along(repository, git, merge)
+                self._take_along(checkout, merge)
             try:
                 with _moving():
                     git.move_ref(merge.ref, merge.commit, merge.was)
             except StoreError as error:
-                if follows:
-                    self._follow(repository, git, merge.commit, merge.was)
+                if checkout is not None:
+                    checkout.follow(merge.commit, merge.was)
                     note.unlink()
                 why = f"{merge.onto} was moved meanwhile: {error.message}"
                 raise Refused(why, code=MOVED) from error
             note.unlink(missing_ok=True)
 
+    def _take_along(self, checkout: Checkout, merge: Merge) -> None:
+        try:
+            with _moving():
+                checkout.follow(merge.was, merge.commit)
+        except StoreError as error:
+            if (busy := checkout.busy(error)) is None:  # the next landing, or the next daemon, goes on
+                raise
+            (self._worktree.shadow / _NOTE).unlink()
+            raise busy from error
+
     @disk_faults()
     def finish(self) -> Merge | None:
         """Finish a landing that was cut off; return it, if there was one."""
-        if not (self._worktree.shadow / _NOTE).exists():
-            return None
-        with self._worktree.opened(LIMIT_S) as (repository, git):
-            return self._finish(repository, git)
+        return self._finish()
 
-    def _finish(self, repository: Repository, git: Git) -> Merge | None:
+    def _finish(self) -> Merge | None:
         note = self._worktree.shadow / _NOTE
         try:
             merge = _MERGE.decode(note.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        self._let_go(repository, git, merge)
-        at = end_of(repository, merge.ref)
-        if self._follows(repository, merge) and at == merge.was:
-            with _moving():
-                self._follow(repository, git, merge.was, merge.commit, cut_off=True)
-            with _moving():
-                git.move_ref(merge.ref, merge.commit, merge.was)
-            at = merge.commit
-        elif self._follows(repository, merge) and self._is_ahead(repository, git, merge, at):
-            self._follow(repository, git, merge.commit, merge.was)
-        note.unlink()
-        return merge if at == merge.commit else None
+        with self._standing(merge) as (repository, git, checkout):
+            git.let_go(merge.ref, merge.commit)
+            if checkout is not None:
+                checkout.let_go(merge.commit)
+            at = end_of(repository, merge.ref)
+            if checkout is not None and at == merge.was:
+                with _moving():
+                    checkout.follow(merge.was, merge.commit, cut_off=True)
+                with _moving():
+                    git.move_ref(merge.ref, merge.commit, merge.was)
+                at = merge.commit
+            elif checkout is not None and checkout.is_ahead(merge.was, merge.commit, at):
+                checkout.follow(merge.commit, merge.was)
+            note.unlink()
+            return merge if at == merge.commit else None
 
-    def _finish_first(self, repository: Repository, git: Git) -> None:
+    def _finish_first(self) -> None:
         try:
-            self._finish(repository, git)
+            self._finish()
         except StoreError as error:
             why = f"a landing that was cut off waits for your checkout: {error}"
-            raise _busy(repository, error) or _in_the_way(repository, why) from error
-
-    # --- the checkout ----------------------------------------------------------------------------
-    def _follows(self, repository: Repository, merge: Merge) -> bool:
-        """Return whether the branch is what the project has checked out."""
-        return merge.commit != merge.was and repository.branch_at(repository.folder) == merge.ref
-
-    def _may_follow(self, repository: Repository, git: Git, merge: Merge) -> None:
-        if (what := unfinished_in(self._root)) is not None:
-            why = f"your checkout of {merge.onto} is in the middle of a {what}"
-            raise _in_the_way(repository, why, "status")
-        try:
-            self._try(repository, git, merge)
-        except StoreError as error:
-            if (busy := _busy(repository, error)) is not None:
-                raise busy from error
-            paths = _changed_in(repository, git, merge)
-            why = f"changes of {first_few(paths)} in your checkout of {merge.onto} are in the way: {error}"
-            stash = " ".join(map(quote, paths[:_MOST_NAMED]))
-            raise _in_the_way(repository, why, f"stash push --include-untracked -- {stash}") from error
-
-    def _take_along(self, repository: Repository, git: Git, merge: Merge) -> None:
-        try:
-            with _moving():
-                self._follow(repository, git, merge.was, merge.commit)
-        except StoreError as error:
-            if (busy := _busy(repository, error)) is None:  # the next landing, or the next daemon, goes on
-                raise
-            (self._worktree.shadow / _NOTE).unlink()
-            raise busy from error
-
-    def _is_ahead(self, repository: Repository, git: Git, merge: Merge, at: str) -> bool:
-        """Return whether the checkout has followed a branch that a person has moved elsewhere since.
-
-        A person who has committed all that was there has committed the story, too.
-        """
-        index = os.path.join(repository.folder, "index")
-        listed = ("-z", "--name-only")
-        ours = {*git.run("diff-tree", "-r", *listed, merge.was, merge.commit).split(b"\0")} - {b""}
-        unlike = {*git.run("diff-index", "--cached", *listed, merge.commit, index=index).split(b"\0")}
-        missing = {*git.run("diff-tree", "-r", *listed, at, merge.commit).split(b"\0")}
-        return not ours & unlike and bool(ours & missing)
-
-    def _try(self, repository: Repository, git: Git, merge: Merge) -> None:
-        """Raise StoreError where the checkout cannot follow. Changes nothing of it."""
-        lock = Path(repository.folder, _INDEX_LOCK)
-        if os.path.lexists(lock):
-            raise StoreError(f"{lock} is there", code=FAILED)
-        index = self._index_copied(repository, self._worktree.shadow / "theirs")
-        git.run("update-index", "--refresh", index=index, fine=(0, 1))
-        git.run("read-tree", "--dry-run", "-m", "-u", merge.was, merge.commit, index=index)
-
-    def _follow(
-        self, repository: Repository, git: Git, was: str, commit: str, *, cut_off: bool = False
-    ) -> None:
-        """Have the checkout go from one commit to another; `cut_off`: part of that may be done."""
-        with self._held(repository) as index:
-            git.run("update-index", "--refresh", index=index, fine=(0, 1))
-            if cut_off:
-                self._take_up(repository, git, was, commit, index)
-            git.run("read-tree", "-m", "-u", was, commit, index=index)
+            hint = f"git -C {quote(self._root)} status --short"
+            busy = "index.lock" in error.message
+            raise Refused(why, code=BUSY if busy else IN_THE_WAY, hint=hint) from error
 
     @contextmanager
-    def _held(self, repository: Repository) -> Iterator[str]:
-        """Lend a copy of the checkout's index, which takes its place in the end.
+    def _standing(self, merge: Merge) -> Iterator[tuple[Repository, Git, Checkout | None]]:
+        """Lend the project's repository, and the working tree that is on the branch, if one is.
 
-        Meanwhile the index is locked as git does it, but with a link that names us: a file that a killed git
-        has left could be a person's.
+        That is the project's own, or another one of the same repository.
         """
-        folder, lock = Path(repository.folder), Path(repository.folder, _INDEX_LOCK)
-        try:
-            lock.symlink_to(self._worktree.shadow / "lock")
-        except OSError as error:
-            raise StoreError(f"{lock}: {error.strerror}", code=FAILED) from error
-        copy = folder / _INDEX_COPY
-        try:
-            yield self._index_copied(repository, copy)
-            copy.replace(folder / "index")
-        finally:
-            copy.unlink(missing_ok=True)
-            lock.unlink(missing_ok=True)
-
-    def _index_copied(self, repository: Repository, copy: Path) -> str:
-        """Return the path of a copy of the index, as old as that: git reads files again that are as young."""
-        for left in (copy, Path(f"{copy}.lock")):
-            left.unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            shutil.copy2(Path(repository.folder, "index"), copy)
-        return str(copy)
-
-    def _let_go(self, repository: Repository, git: Git, merge: Merge) -> None:
-        """Remove the locks in a repository which a daemon and its git have left that were killed together."""
-        lock = Path(repository.folder, _INDEX_LOCK)
-        if lock.is_symlink() and lock.readlink() == self._worktree.shadow / "lock":
-            lock.unlink()
-        git.let_go(merge.ref, merge.commit)
-        if left_in(head := Path(repository.folder, "HEAD.lock")) in {"", merge.commit}:
-            head.unlink(missing_ok=True)
-
-    def _take_up(self, repository: Repository, git: Git, was: str, commit: str, index: str) -> None:
-        """Note in the index which files of a commit are there already, and remove those half written."""
-        listed = git.run("diff-tree", "-r", "-z", was, commit).decode(errors="surrogateescape").split("\0")
-        changes = ((*change.split(), path) for change, path in zip(listed[::2], listed[1::2], strict=False))
-        meant = {path: (mode, blob) for _, mode, _, blob, _, path in changes if mode != _GONE}
-        trial = self._index_copied(repository, self._worktree.shadow / "theirs")
-        _enter(git, meant, trial)
-        told = git.run("diff-files", "-z", "--name-only", index=trial)
-        unlike = {os.fsdecode(path) for path in told.split(b"\0")}
-        _enter(git, {path: entry for path, entry in meant.items() if path not in unlike}, index)
-        for path in unlike & meant.keys():
-            mode, blob = meant[path]
-            file = Path(repository.top, path)
-            if mode in _FILES and _is_half_of(file, repository.top, git.run("cat-file", "blob", blob)):
-                file.unlink()
+        with self._worktree.opened(LIMIT_S) as (repository, git), ExitStack() as others:
+            checkout, ref = None, merge.ref
+            top = repository.checkout_of(ref) if merge.commit != merge.was else None
+            if top == repository.top:
+                checkout = Checkout(repository, git, self._worktree.shadow, ref)
+            elif top is not None:
+                other = Worktree(top, self._state_dir, self._environment)
+                there, its = others.enter_context(other.opened(LIMIT_S))
+                checkout = Checkout(there, its, other.shadow, ref)
+            yield repository, git, checkout
 
 
-def _enter(git: Git, entries: Mapping[str, tuple[str, str]], index: str) -> None:
-    """Write modes and blobs of files into an index, and look at the files."""
-    lines = "".join(f"{mode} {blob}\t{path}\0" for path, (mode, blob) in entries.items())
-    git.run("update-index", "-z", "--index-info", given=os.fsencode(lines), index=index)
-    git.run("update-index", "--refresh", index=index, fine=(0, 1))
+def _is_rewritten(git: Git, was: str, base: str | None) -> bool:
+    """Return whether a person has taken the commit that a story began at out of a branch."""
+    return base is not None and not git.is_so("merge-base", "--is-ancestor", base, was)
 
 
-def _is_half_of(file: Path, top: str, content: bytes) -> bool:
-    """Return whether a file holds the beginning of a content, and no more."""
-    if is_linked(str(file.parent), top) or not file.is_file() or file.is_symlink():
-        return False
-    return file.stat().st_size < len(content) and content.startswith(file.read_bytes())
+def _alone(git: Git, was: str, end: str, base: str, at: datetime | None = None) -> tuple[str, str]:
+    """Return two commits to merge in place of two ends, which have met in `base` and nowhere since."""
+
+    def made(commit: str, *parents: str) -> str:
+        return git.run("commit-tree", f"{commit}^{{tree}}", *parents, at=at).decode().strip()
+
+    met = made(base)
+    return made(was, "-p", met), made(end, "-p", met)
+
+
+def _tree_of(git: Git, commit: str) -> str:
+    return git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+
+
+def _must_fit(git: Git, branch: str, one: str, other: str) -> str:
+    """Return the tree of a merge. Raises Refused (CONFLICT)."""
+    tree, paths = merged_tree(git, one, other)
+    if paths:
+        why = f"{branch} conflicts in {conflicts_in_words(_in_conflict(git, one, other, paths))}"
+        raise Refused(why, code=CONFLICT)
+    return tree
+
+
+def _in_conflict(git: Git, one: str, other: str, paths: list[str]) -> tuple[str, ...]:
+    """Return the paths of a conflict, and behind them the paths in which only a merge by hand does."""
+    return tuple(dict.fromkeys((*paths, *in_conflict_by_hand(git, one, other))))
+
+
+def _must_not_be_rebased(repository: Repository, merge: Merge) -> None:
+    """Raise Refused where a rebase is not over that a person would end, or abort, by moving the branch."""
+    if (top := repository.rebase_of(merge.ref)) is not None:
+        why, hint = f"{merge.onto} is being rebased in {top}", f"git -C {quote(top)} status"
+        raise Refused(why, code=IN_THE_WAY, hint=hint)
 
 
 def _differing(git: Git, one: str, other: str) -> int:
@@ -534,27 +485,6 @@ def cut_off(state_dir: Path) -> tuple[str, ...]:
 
 def _paths(listed: bytes) -> set[str]:
     return {os.fsdecode(path) for path in listed.split(b"\0") if path}
-
-
-def _in_the_way(repository: Repository, why: str, look: str = "status --short") -> Refused:
-    return Refused(why, code=IN_THE_WAY, hint=f"git -C {quote(repository.top)} {look}")
-
-
-def _busy(repository: Repository, error: StoreError) -> Refused | None:
-    """Return the refusal while another git works in the checkout; None where an error is another one."""
-    if "index.lock" not in error.message:
-        return None
-    hint = f"git -C {quote(repository.top)} status --short"
-    return Refused(f"another git works in your checkout: {error}", code=BUSY, hint=hint)
-
-
-def _changed_in(repository: Repository, git: Git, merge: Merge) -> list[str]:
-    """Return the files of a merge that a person has changed, or has made beside git."""
-    index = os.path.join(repository.folder, "index")
-    theirs = git.run("ls-files", "-z", "--modified", "--deleted", "--others", "--deduplicate", index=index)
-    theirs += git.run("diff-index", "-z", "--cached", "--name-only", merge.was, index=index)
-    ours = {*git.run("diff-tree", "-r", "-z", "--name-only", merge.was, merge.commit).split(b"\0")}
-    return sorted({os.fsdecode(path) for path in theirs.split(b"\0") if path and path in ours})
 
 
 def _branches(repository: Repository) -> str:

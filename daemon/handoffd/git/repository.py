@@ -36,6 +36,7 @@ _UNFINISHED: Mapping[str, str] = {
 }
 """What is in git's folder while something is not finished. In a rebase there may be the others as well."""
 
+_REBASED = ("rebase-merge/head-name", "rebase-apply/head-name")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LONGEST = 4096 + len("gitdir: \n")
 
@@ -86,11 +87,21 @@ class Repository(Struct, frozen=True, kw_only=True):
         """Return the top folder of a working tree that is on a branch; None: no one's is."""
         if self.branch_at(self.folder) == ref:
             return self.top
-        trees = {folder: _line_in(os.path.join(folder, "gitdir")) for folder in self.linked()}
-        if os.path.basename(self.common) == ".git":  # else it is a bare one
-            trees[self.common] = self.common
-        on = (os.path.dirname(git) for folder, git in trees.items() if self.branch_at(folder) == ref)
+        on = (top for folder, top in self._trees() if self.branch_at(folder) == ref)
         return next((top for top in on if os.path.isdir(top)), None)
+
+    def rebase_of(self, ref: str) -> str | None:
+        """Return the top folder of a working tree in which a branch is being rebased; None: in none."""
+        on = (top for folder, top in self._trees() if is_rebased_in(folder, ref))
+        return next((top for top in on if os.path.isdir(top)), None)
+
+    def _trees(self) -> Iterator[tuple[str, str]]:
+        """Yield where git keeps HEAD and the index of each working tree, and its top folder."""
+        yield self.folder, self.top
+        if os.path.basename(self.common) == ".git":  # else it is a bare one
+            yield self.common, os.path.dirname(self.common)
+        for folder in self.linked():
+            yield folder, os.path.dirname(_line_in(os.path.join(folder, "gitdir")))
 
     def linked(self) -> list[str]:
         """Return the folders where git keeps HEAD and the index of linked worktrees."""
@@ -102,6 +113,11 @@ class Repository(Struct, frozen=True, kw_only=True):
             return ""
         loose = _line_in(os.path.join(self.common, ref))
         return loose or _packed(os.path.join(self.common, "packed-refs"), ref)
+
+
+def is_rebased_in(folder: str, ref: str) -> bool:
+    """Return whether git moves a branch once the rebase is over that goes on in a working tree."""
+    return any(_line_in(os.path.join(folder, name)) == ref for name in _REBASED)
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -31,9 +31,10 @@ from handoffd.engine.views import LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import bringing_back, command_for, first_few
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
+from handoffd.git.checkout import BUSY, IN_THE_WAY
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.command import TOO_SLOW
-from handoffd.git.landing import BUSY, CONFLICT, FOR_LANDING, IN_THE_WAY, LIMIT_S, MOVED, Landing, Merge
+from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge
 from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.project.landing_command import LandingCommand
 from handoffd.project.whereabouts import StoryPlaces, Yard
@@ -461,7 +462,8 @@ class Landings:
         message = f"Land {story}{part}{title}\n\nStory: {story}\nBy: {by}\n".encode(errors="replace")
         moves = self.project.files.settings.stories.land != "command"
         now = self._services.clock.now()
-        return self._git.prepare(story, onto, message, now, up_to=up_to, moves=moves)
+        base = self.places.base(story, onto)
+        return self._git.prepare(story, onto, message, now, base=base, up_to=up_to, moves=moves)
 
     def _branch_of(self, story: str) -> tuple[str, str]:
         """Return the branch of a story, and where it ends; blocks. Raises StoreError."""

@@ -76,6 +76,13 @@ class StoryPlaces:
             return clone.workspace.onto
         return where.onto if where is not None and state is not None and state.story == story else None
 
+    def base(self, story: str, onto: str | None) -> str | None:
+        """Return the commit that a story began at, if it lands on the branch that it began on. Blocks."""
+        track, clone = self._project.track_of(story).track, self._clones.of(story)
+        own = track.state is not None and track.state.story == story
+        where = clone.workspace if clone is not None else track.ledger.workspace if own else None
+        return where.base if where is not None and where.onto == onto else None
+
     def unlanded(self) -> list[str | None]:
         """Return the stories that are done, and not noted as landed."""
         tracks = [one.track for one in self._project.tracks.values()]
@@ -123,7 +130,8 @@ class StoryPlaces:
 
     def _foreseen(self, story: str, onto: str | None, known: Outlook | None) -> Outlook | None:
         """Return what a landing would do, and whether something of the clone would not be in it; blocks."""
-        found, clone = self._git.foreseen(story, onto, known), self._clones.of(story)
+        base, clone = self.base(story, onto), self._clones.of(story)
+        found = self._git.foreseen(story, onto, known, base)
         if found is None or clone is None:
             return found
         try:

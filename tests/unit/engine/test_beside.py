@@ -135,7 +135,7 @@ def test_a_start_waits_for_the_landing(event: Started | Continued) -> None:
     """Then it begins by itself, whether or not the project goes on by itself, and beside a refused one."""
     backlog = (Queued(story="US-2"),) if isinstance(event, Continued) else ()
     play = Playbook(landing(*backlog)).given(event).expect(story="US-1", step="done", result="accepted")
-    assert "US-2 starts when US-1 has landed" in play.decision.result.message
+    assert "US-2 starts when US-1 has landed" in play.decision.why
     assert not wants_turn(play.track, beside=True, landing=True)
     landed = Playbook(play.track).given(Landed(story="US-1", onto="main", commit="0", how="merge"))
     assert wants_turn(landed.track, beside=True)

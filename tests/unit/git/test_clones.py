@@ -347,6 +347,16 @@ def test_an_empty_repository_has_nothing_to_begin_at(tmp_path: Path, make: Make)
     )  # fmt: skip
 
 
+def test_no_story_begins_at_a_storys_branch(project: Path, make: Make) -> None:
+    """A person looks at one: the next story would land there, and have half of it in its own."""
+    assert 0 == git(project, "switch", "--quiet", "--create", "handoffd/US-9")
+    with pytest.raises(StoreError, match="handoffd/US-9, which is checked out") as caught:
+        make()
+    assert ("NO_CLONE", f"git -C {project} switch -") == (caught.value.code, caught.value.hint)
+    assert 0 == git(project, "switch", "--quiet", "-")
+    make()
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_branch_called_handoffd_is_in_the_way(project: Path, make: Make, packed: bool) -> None:
     """git can have no branch below another; the hint renames it."""

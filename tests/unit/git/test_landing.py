@@ -200,6 +200,23 @@ def test_stories_that_add_to_the_same_paper_do_not_conflict(root: Path, landing:
     assert "# Shop\n- US-2 is done\n- US-3 is done\n" == (root / paper).read_text()
 
 
+def test_lines_that_a_story_has_moved_in_a_paper_are_moved_once(root: Path, landing: Landing) -> None:
+    """Each takes its own from what is next to what is done, as it is asked; also below a new heading."""
+    (root / "PROJECT_MEMORY.md").write_text("# Shop\n\n## NEXT\n- US-2 b\n- US-3 c\n- US-4 d\n")
+    commit(root, "plans")
+    branch(
+        root, "US-2", **{"PROJECT_MEMORY.md": "# Shop\n\n## NEXT\n- US-3 c\n- US-4 d\n\n## DONE\n- US-2 b\n"}
+    )
+    branch(
+        root, "US-3", **{"PROJECT_MEMORY.md": "# Shop\n\n## NEXT\n- US-2 b\n- US-4 d\n\n## DONE\n- US-3 c\n"}
+    )
+    landed(landing, "US-2")
+    landed(landing, "US-3")
+
+    done = "\n## DONE\n- US-2 b\n\n- US-3 c\n"
+    assert f"# Shop\n\n## NEXT\n- US-4 d\n{done}" == (root / "PROJECT_MEMORY.md").read_text()
+
+
 def test_papers_that_only_a_merge_by_hand_conflicts_in_are_named(root: Path, landing: Landing) -> None:
     """As git itself finds them; where the story could be landed, they do not conflict."""
     paper = "PROJECT_MEMORY.md"
@@ -303,7 +320,139 @@ def test_a_detached_head_is_no_branch(root: Path, landing: Landing) -> None:
     assert ("NO_BRANCH", again) == (refused.code, refused.hint)
 
 
+def test_a_commit_that_a_person_has_taken_out_does_not_come_back(root: Path, landing: Landing) -> None:
+    """The story began at it; only what it has changed since lands, in one commit."""
+    begun = said(root, "rev-parse", "main").strip()
+    (root / "secret").write_text("a key\n")
+    commit(root, "a mistake")
+    base = said(root, "rev-parse", "main").strip()
+    branch(root, "US-2", other="changed\n", more="more\n")
+    for onto in ("gone", "amended"):
+        git(root, "reset", "--quiet", "--hard", begun)
+        if onto == "amended":
+            (root / "kept").write_text("kept on\n")
+            commit(root, "no mistake")
+        found = landing.foreseen("US-2", "main", base=base)
+        assert found is not None
+        assert found.in_words(aborted=False) == (
+            "1 commit; landing brings 2 files in one commit: main was rewritten since it began"
+        )
+        merge = landing.prepare("US-2", "main", MESSAGE, AT, base=base)
+        landing.land(merge)
+        assert not (root / "secret").exists()
+        assert ("changed\n", "more\n") == ((root / "other").read_text(), (root / "more").read_text())
+        assert base not in said(root, "rev-list", "main").split()
+        found = landing.foreseen("US-2", "main", base=base)
+        assert found is not None
+        assert "landed" == found.would
+        assert merge.commit == landing.prepare("US-2", "main", MESSAGE, AT, base=base).commit
+
+
+def test_a_conflict_with_a_rewritten_branch_is_one_of_the_storys_own_changes(
+    root: Path, landing: Landing
+) -> None:
+    """What a person took out is not one."""
+    (root / "secret").write_text("a key\n")
+    commit(root, "a mistake")
+    base = said(root, "rev-parse", "main").strip()
+    branch(root, "US-2", other="changed\n")
+    git(root, "reset", "--quiet", "--hard", "HEAD~1")
+    (root / "other").write_text("mine\n")
+    commit(root, "mine")
+    with pytest.raises(Refused, match=r"handoffd/US-2 conflicts in other$"):
+        landing.prepare("US-2", "main", MESSAGE, AT, base=base)
+
+
 # --- the checkout -------------------------------------------------------------------------------------
+def test_another_working_tree_that_is_on_the_branch_follows(root: Path, landing: Landing) -> None:
+    """Else its next commit would undo the story; where it cannot follow, nothing moves."""
+    assert 0 == git(root, "switch", "--quiet", "--create", "feature")
+    linked = root.parent / "a linked one"
+    assert 0 == git(root, "worktree", "add", "--quiet", str(linked), "main")
+    (linked / "kept").write_text("half done\n")
+    was = said(root, "rev-parse", "main")
+    refused = refusal(landing, onto="main")
+    assert ("CHECKOUT_IN_THE_WAY", was) == (refused.code, said(root, "rev-parse", "main"))
+    assert refused.hint == f"git -C '{linked}' stash push -- kept"
+    assert 0 == git(linked, "checkout", "--quiet", "kept")
+
+    landed(landing, onto="main")
+    assert ("", "new\n") == (said(linked, "status", "--porcelain"), (linked / "new").read_text())
+    assert "" == said(root, "status", "--porcelain")
+    assert not (root / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["new", "new/deep.txt"])
+@pytest.mark.parametrize("rules", [".gitignore", ".git/info/exclude", "none"])
+def test_a_file_that_git_does_not_know_is_not_written_over(
+    root: Path, landing: Landing, name: str, rules: str
+) -> None:
+    """An ignored one least of all: git would do so, and no snapshot has it either."""
+    (root / rules).write_text("/new\n")
+    (root / "other").write_text("more\n")
+    commit(root, "rules")
+    assert 0 == git(root, "switch", "--quiet", "--create", "handoffd/US-2", "main")
+    (root / rules).write_text("")
+    (root / "new").write_text("new\n")
+    commit(root, "US-2")
+    assert 0 == git(root, "switch", "--quiet", "main")
+    (root / rules).write_text("/new\n")
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("my secret\n")
+    was = said(root, "rev-parse", "main")
+    refused = refusal(landing, "US-2")
+
+    assert ("CHECKOUT_IN_THE_WAY", was) == (refused.code, said(root, "rev-parse", "main"))
+    assert f"your checkout of main has {name}, which git does not know" in refused.message
+    assert "my secret\n" == (root / name).read_text()
+    assert refused.hint == f"git -C {root} stash push --all -- {name}"
+    assert 0 == git(root, *refused.hint.split()[3:])
+    landed(landing, "US-2")
+
+
+def test_a_file_in_place_of_a_folder_is_named(root: Path, landing: Landing) -> None:
+    """The command to type must never be a `git stash` of everything."""
+    assert 0 == git(root, "switch", "--quiet", "--create", "handoffd/US-2", "main")
+    (root / "docs").mkdir()
+    (root / "docs/US-2.md").write_text("a plan\n")
+    commit(root, "US-2")
+    assert 0 == git(root, "switch", "--quiet", "main")
+    (root / "docs").write_text("mine\n")
+    assert refusal(landing, "US-2").hint == f"git -C {root} stash push --all -- docs"
+    assert "mine\n" == (root / "docs").read_text()
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_file_that_git_shall_not_look_at_is_in_the_way(root: Path, landing: Landing, flag: str) -> None:
+    """No list of changes has it: git marks it where it lists its flags."""
+    assert 0 == git(root, "update-index", flag, "kept")
+    (root / "kept").write_text("mine\n")
+    refused = refusal(landing)
+    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} ls-files -v") == (refused.code, refused.hint)
+    assert "kept" in refused.message
+    assert "mine\n" == (root / "kept").read_text()
+
+
+def test_a_split_index_follows_as_a_whole(root: Path, landing: Landing) -> None:
+    """What it is based on is a file beside it."""
+    assert 0 == git(root, "update-index", "--split-index")
+    landed(landing)
+    assert ("", "changed\n") == (said(root, "status", "--porcelain"), (root / "kept").read_text())
+
+
+def test_a_branch_that_a_person_rebases_stays(root: Path, landing: Landing) -> None:
+    """The end of a rebase, or its abort, would move it back."""
+    (root / "other").write_text("more\n")
+    commit(root, "second")
+    stop = ("-c", "sequence.editor=sed -i s/^pick/edit/")
+    assert 0 == git(root, *stop, "rebase", "--interactive", "HEAD~1")
+    refused = refusal(landing, onto="main")
+    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} status") == (refused.code, refused.hint)
+    assert f"main is being rebased in {root}" == refused.message
+    assert 0 == git(root, "rebase", "--continue")
+    landed(landing, onto="main")
+
+
 def test_changes_of_a_person_stay(root: Path, landing: Landing) -> None:
     """In files that the story has not changed: in the index, beside it, and in new files."""
     (root / "other").write_text("half done\n")
@@ -316,17 +465,15 @@ def test_changes_of_a_person_stay(root: Path, landing: Landing) -> None:
     assert "half done\n" == (root / "other").read_text()
 
 
-@pytest.mark.parametrize("name", ["kept", "new"])
-def test_a_change_in_the_way_is_not_written_over(root: Path, landing: Landing, name: str) -> None:
-    """Of a file that the story has changed, or a new one of the same name; nothing moves."""
-    (root / name).write_text("half done\n")
+def test_a_change_in_the_way_is_not_written_over(root: Path, landing: Landing) -> None:
+    """Of a file that the story has changed; nothing moves."""
+    (root / "kept").write_text("half done\n")
     was = said(root, "rev-parse", "main")
 
     refused = refusal(landing)
-    stash = f"git -C {root} stash push --include-untracked -- {name}"
-    assert ("CHECKOUT_IN_THE_WAY", stash) == (refused.code, refused.hint)
-    assert f"changes of {name} in your checkout of main are in the way" in refused.message
-    assert ("half done\n", was) == ((root / name).read_text(), said(root, "rev-parse", "main"))
+    assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} stash push -- kept") == (refused.code, refused.hint)
+    assert "changes of kept in your checkout of main are in the way" in refused.message
+    assert ("half done\n", was) == ((root / "kept").read_text(), said(root, "rev-parse", "main"))
 
 
 def test_an_edit_after_the_tests_is_not_written_over(root: Path, landing: Landing) -> None:

@@ -29,9 +29,9 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 from handoffd.execute.runner import spawn, tree
-from handoffd.execute.sandbox import kernel, landlock
+from handoffd.execute.sandbox import kernel
 from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, STRICT, Plan
-from handoffd.execute.sandbox.view import View
+from handoffd.execute.sandbox.view import SCOPES_SINCE, View, restrict
 
 _MESSAGE_BYTES = 4096
 _STARTED, _REFUSED, _NO_PROGRAM = b"+", b"-", b"!"
@@ -78,7 +78,7 @@ def strength(plan: Plan, version: int) -> str:
     """Return the level that holds a run with this plan, on a kernel with this version of Landlock."""
     if plan.level == LANDLOCK:
         return LANDLOCK
-    return STRICT if plan.level != NAMESPACES and version >= landlock.SCOPES_SINCE else NAMESPACES
+    return STRICT if plan.level != NAMESPACES and version >= SCOPES_SINCE else NAMESPACES
 
 
 def start(plan: Plan, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, output: int) -> Kept:
@@ -183,7 +183,7 @@ def _enter(plan: Plan, line: socket.socket, program: Program) -> None:
         View(plan).make()
     kernel.give_up_privileges()
     if plan.level != NAMESPACES:
-        landlock.restrict(plan, kernel.landlock_version())
+        restrict(plan, kernel.landlock_version())
     kernel.die_with_parent()  # a change of privileges may have cancelled the first
     if _is_alone(line):
         os._exit(1)
