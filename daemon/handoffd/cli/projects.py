@@ -273,7 +273,7 @@ def look_into(place: Place, initialised: Json, workspace: str | None, *, tests: 
     if green is False and found is not None and found["tests"]:
         found["remedy"] = "have the tests pass in the project's own folder first"
         found["command"] = command_for(initialised["project"], "init", "--workspace", "auto")
-    initialised["kept_by_git"] = _kept_by_git(place, initialised["project"])
+    initialised |= _of_git(place, initialised["project"])
     initialised["post_checks"] = _post_checks(place, initialised["project"])
     initialised["sandbox"] = _sandbox(place)
 
@@ -358,14 +358,23 @@ def _post_checks(place: Place, project: str) -> list[Json]:
     return [_plain_finding(to_builtins(one)) for one in judged_post_checks(place, project)]
 
 
-def _kept_by_git(place: Place, project: str) -> Json | None:
-    """Return how to take out of git what handoffd rewrites; None where git keeps nothing of that."""
+def _of_git(place: Place, project: str) -> Json:
+    """Return how to take out of git what handoffd rewrites, and what the daemon's commits are without.
+
+    Each is None where there is nothing of that.
+    """
     from msgspec import to_builtins
 
-    from handoffd.doctor.projects import git_facts, rewritten
+    from handoffd.doctor.projects import git_facts, rewritten, unlike_yours
 
-    names = git_facts([project], place.environ).kept.get(project)
-    return None if names is None else _plain_finding(to_builtins(rewritten(project, names, ignored=True)))
+    facts = git_facts([project], place.environ)
+    kept, skipped = facts.kept.get(project), facts.skipped.get(project)
+    take_out = to_builtins(rewritten(project, kept, ignored=True)) if kept else None
+    unlike = to_builtins(unlike_yours(project, skipped)) if skipped else None
+    return {
+        "kept_by_git": _plain_finding(take_out) if take_out else None,
+        "skipped_by_git": _plain_finding(unlike) if unlike else None,
+    }
 
 
 def _sandbox(place: Place) -> Json:

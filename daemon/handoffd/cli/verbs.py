@@ -105,7 +105,8 @@ def _initialised(answer: Json) -> list[str]:
         lines.append(f"  wrote gates: {plain(answer['gates'])} into .ai/handoffd.yaml")
     lines += [*_tests_of(answer), *_found_text("tried", answer.get("tried"))]
     lines += [line for one in answer.get("post_checks", ()) for line in _found_text("post_check", one)]
-    lines += [*_place_of(answer), *_found_text("git", answer.get("kept_by_git"))]
+    lines += _place_of(answer)
+    lines += [line for key in _OF_GIT for line in _found_text("git", answer.get(key))]
     lines += _found_text("sandbox", answer.get("sandbox"))
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
@@ -113,6 +114,9 @@ def _initialised(answer: Json) -> list[str]:
     lines += [f"  {plain(by_name(warning, answer))}" for warning in answer["warnings"]]
     lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
     return lines
+
+
+_OF_GIT = ("kept_by_git", "skipped_by_git")
 
 
 def _tests_of(answer: Json) -> Iterator[str]:

@@ -92,12 +92,14 @@ _NAMED = 3
 class GitFacts(Struct, frozen=True, kw_only=True):
     """`version` is None when git is not found or silent; `loose` are roots outside of repositories.
 
-    `kept` has the files, by root, that git keeps and handoffd rewrites.
+    `kept` has the files, by root, that git keeps and handoffd rewrites; `skipped` what applies to a person's
+    commits there and not to the daemon's.
     """
 
     version: str | None
     loose: Sequence[str] = ()
     kept: Mapping[str, Sequence[str]] = {}
+    skipped: Mapping[str, Sequence[str]] = {}
 
 
 def git_facts(roots: Sequence[str], environ: Mapping[str, str]) -> GitFacts:
@@ -105,10 +107,12 @@ def git_facts(roots: Sequence[str], environ: Mapping[str, str]) -> GitFacts:
     there = [root for root in roots if os.path.isdir(root)]
     loose = tuple(root for root in there if repository_of(root) is None)
     kept = {root: _kept_by_git(root, environ) for root in there if root not in loose}
+    skipped = {root: _skipped(root, environ) for root in there if root not in loose}
     return GitFacts(
         version=_said(("--version",), environ),
         loose=loose,
         kept={root: names for root, names in kept.items() if names},
+        skipped={root: names for root, names in skipped.items() if names},
     )
 
 
@@ -118,7 +122,8 @@ def check_git(facts: GitFacts) -> tuple[Finding, ...]:
         why = "what an agent has changed can then be neither looked at nor taken back"
         return (warning(GIT, "git is not found", why, "sudo apt install git"),)
     found = (*_loose(facts.loose), *starmap(rewritten, islice(facts.kept.items(), _NAMED)))
-    return found or (fine(GIT, facts.version),)
+    noted = tuple(starmap(unlike_yours, islice(facts.skipped.items(), _NAMED)))
+    return (*(found or (fine(GIT, facts.version),)), *noted)
 
 
 def _loose(roots: Sequence[str]) -> Iterator[Finding]:
@@ -134,6 +139,26 @@ def rewritten(root: str, names: Sequence[str], *, ignored: bool = False) -> Find
     why = "handoffd rewrites that all the time, so that git status is never clean"
     untrack = shlex.join(["git", "-C", root, "rm", "-r", "--quiet", "--cached", *names])
     return warning(GIT, what, why, untrack if ignored else f"{command_for(root, 'init')} && {untrack}")
+
+
+def unlike_yours(root: str, names: Sequence[str]) -> Finding:
+    """Return what of a person's commits the daemon's are without: it runs no program that a project names."""
+    return fine(GIT, f"{root}: commits and merges by handoffd are without {first_few(names, _NAMED)}")
+
+
+_HOOKS = (
+    "applypatch-msg", "commit-msg", "post-commit", "post-merge", "pre-commit", "pre-merge-commit",
+    "prepare-commit-msg", "reference-transaction",
+)  # fmt: skip
+
+
+def _skipped(root: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the signature and the hooks that a commit of a person's has there."""
+    signs = _said(("-C", root, "config", "--type=bool", "--get", "commit.gpgSign"), environ) == "true"
+    folder = _said(("-C", root, "rev-parse", "--git-path", "hooks"), environ) or ""
+    hooks = [os.path.join(root, folder, name) for name in _HOOKS] if folder else []
+    names = [os.path.basename(path) for path in hooks if os.access(path, os.X_OK)]
+    return (*(["a signature (commit.gpgSign)"] if signs else []), *(f"the hook {name}" for name in names))
 
 
 def _kept_by_git(root: str, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +48,8 @@ _TAKING = "taking"
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
 _STASH = "refs/stash"
+_MEANT = "meant"
+"""The index of a commit that has not all of the folder."""
 _LOCKS = ("index.lock", "HEAD.lock")
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
@@ -97,11 +99,20 @@ class StoryBranch:
         return f"{first_few(self.left_out)}: too large, or a repository of its own"
 
     @disk_faults()
-    def commit(self, message: bytes, author: str | None, at: datetime, *, only_papers: bool = False) -> str:
+    def commit(
+        self,
+        message: bytes,
+        author: str | None,
+        at: datetime,
+        *,
+        only_papers: bool = False,
+        changed: Collection[bytes] | None = None,
+    ) -> str:
         """Have the branch hold what the folder holds now, and return the commit at its end.
 
         There is no new one where nothing has changed since. `author` is `NAME <ADDRESS>`. `only_papers`:
-        raise StoreError where other files differ from the last commit of ours.
+        raise StoreError where other files differ from the last commit of ours. `changed`: take these paths
+        alone, of a folder in which a person has files of their own; None: all.
         """
         with self._opened(self._worktree.limit_s) as (repository, git):
             git.durable = True
@@ -109,6 +120,8 @@ class StoryBranch:
             if self._clone and parent is not None and repository.head() != parent:
                 self._stand_on(repository, parent)
             tree = self._with_history(repository, git, self._worktree.tree(repository, git))
+            if changed is not None and parent is not None:
+                tree = self._with_changes(repository, git, parent, tree, changed)
             if only_papers:
                 self._must_be_papers(repository, git, tree)
             known = parent and git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip()
@@ -124,6 +137,22 @@ class StoryBranch:
                 self._may_move(repository)
                 self._move(git, end_of(repository, self._ref), made)
             return made
+
+    def _with_changes(
+        self, repository: Repository, git: Git, parent: str, tree: str, changed: Collection[bytes]
+    ) -> str:
+        """Return the tree of a commit with some of the paths as another tree has them."""
+        history = os.fsencode(f"{repository.within}{_HISTORY}")
+        told = git.run("diff-tree", "-r", "-z", "--no-renames", parent, tree).split(b"\0")
+        entries = [(raw.split(), path) for raw, path in zip(told[::2], told[1::2], strict=False)]
+        lines = [
+            b"%s %s\t%s\0" % (mode, blob, path)
+            for (_, mode, _, blob, _), path in entries
+            if path in changed or path == history
+        ]
+        git.run("read-tree", parent, index=_MEANT)
+        git.run("update-index", "-z", "--index-info", given=b"".join(lines), index=_MEANT)
+        return git.run("write-tree", index=_MEANT).decode().strip()
 
     def _must_be_papers(self, repository: Repository, git: Git, tree: str) -> None:
         last = _line(self._worktree.shadow / _END) or self._base

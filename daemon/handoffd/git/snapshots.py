@@ -215,19 +215,38 @@ class Snapshots:
         with self._worktree.opened(self._worktree.limit_s) as (repository, git):
             git.durable = durable
             now = self._worktree.tree(repository, git)
-            mine = None if len(since) == 1 else _by_attempts(git, since, now)[0]
-            paths = [
-                one.path
-                for one in _changes(git, since[0].commit or "", now)
-                if (mine is None or one.path in mine)
-                and not is_anothers(repository, one.path)
-                and not one.of_inner
-            ]
+            paths = self._changed_since(repository, git, since, now)
             was, beside = since[0].beside, self._worktree.beside(repository, git)
             others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]
             others = [] if was is None else others
             within = repository.within
             return Measured(tree=now, within=within, paths=tuple(paths), beside=tuple(sorted(others)))
+
+    @disk_faults()
+    def changed_by(self, label: Label) -> frozenset[bytes] | None:
+        """Return the paths that the step has changed which a label ends, and whose files are kept by now.
+
+        None where they were not kept, or not all since the step was entered. Raises StoreError like `take`.
+        """
+        life = of_this_life(self.all(label.story))
+        last = life[-1] if life and replace(life[-1].label, at=label.at) == label else None
+        since = since_entered(life[:-1], label.step)
+        if last is None or last.commit is None or not since:
+            return None
+        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+            return frozenset(self._changed_since(repository, git, since, last.commit))
+
+    def _changed_since(
+        self, repository: Repository, git: Git, since: Sequence[Snapshot], now: str
+    ) -> list[bytes]:
+        mine = None if len(since) == 1 else _by_attempts(git, since, now)[0]
+        return [
+            one.path
+            for one in _changes(git, since[0].commit or "", now)
+            if (mine is None or one.path in mine)
+            and not is_anothers(repository, one.path)
+            and not one.of_inner
+        ]
 
     @disk_faults()
     def put_back(self, kept: Label, found: Measured, wanted: Collection[bytes], left_ns: int) -> PutBack:

@@ -9,7 +9,7 @@ up: `status` warns, and the next one has it all.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from handoffd.git.clones import NO_CLONE, Clone, Clones
 from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.landing import lacking
 from handoffd.git.repository import repository_at
+from handoffd.git.snapshots import Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
@@ -332,7 +333,10 @@ class TrackWorkspace:
         branch, author = self._branch(where), self._files.settings.commit_author
         if message is not None:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
-            branch.commit(message, author, label.at, only_papers=papers and self._writes_papers(label.step))
+            branch.commit(
+                message, author, label.at, only_papers=papers and self._writes_papers(label.step),
+                changed=self._changed(where, label),
+            )  # fmt: skip
         end = branch.publish()
         if end is not None:
             branch.note_step(label.step, end)
@@ -340,6 +344,16 @@ class TrackWorkspace:
             self._bring_home(label.story)
         left_out = branch.left_out if message is not None else ()
         return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None
+
+    def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | None:
+        """Return what a step has changed in the project's own folder, beside a person's files; None: all."""
+        if where.kind == "clone" or self._files.settings.commits != "step":
+            return None
+        services = self._services
+        with suppress(StoreError):
+            kept = Snapshots(where.folder, services.settings.state_dir, services.environment)
+            return kept.changed_by(label)
+        return None
 
     def _bring_home(self, story: str) -> None:
         clone = self._clones.of(story)

@@ -282,6 +282,17 @@ def test_init_has_the_command_that_takes_run_time_files_out_of_git(
     assert None is handoffd("init", str(root), "--no-tests", "--json").json["kept_by_git"]
 
 
+def test_init_names_what_the_daemons_commits_are_without(handoffd: Commands, tmp_path: Path) -> None:
+    """A person who signs theirs would look for that."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    for words in (("init", "--quiet"), ("config", "commit.gpgSign", "true")):
+        git(root, *words)
+    said = handoffd("init", str(root), "--no-tests")
+    unlike = "commits and merges by handoffd are without a signature (commit.gpgSign)"
+    assert f"  git: {root}: {unlike}" in said.lines
+
+
 @pytest.mark.parametrize(
     ("makefile", "words", "command"),
     [(None, (), None), ("test:\n\ttouch ran\n", ("--no-tests",), ["make", "test"])],

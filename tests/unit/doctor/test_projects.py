@@ -145,6 +145,24 @@ def test_files_that_git_keeps_and_handoffd_rewrites(tmp_path: Path) -> None:
     assert (shop / ".ai/STATE.json").exists()
 
 
+def test_what_a_persons_commits_have_and_the_daemons_not(tmp_path: Path) -> None:
+    """A signature, and hooks that would run; a sample is none."""
+    shop = tmp_path / "shop"
+    for words in (("init", "--quiet", str(shop)), ("-C", str(shop), "config", "commit.gpgSign", "true")):
+        subprocess.run(["git", *words], check=True)
+    hook = shop / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    assert ("a signature (commit.gpgSign)",) == git_facts([str(shop)], os.environ).skipped[str(shop)]
+    hook.chmod(0o755)
+
+    fine, noted = check_git(git_facts([str(shop)], os.environ))
+    assert fine.what.startswith("git version ")
+    unlike = "a signature (commit.gpgSign), the hook pre-commit"
+    assert f"{shop}: commits and merges by handoffd are without {unlike}" == noted.what
+    assert "ok" == noted.severity
+
+
 def test_a_machine_without_git(tmp_path: Path) -> None:
     """A program of that name that fails does not count."""
     assert None is git_facts([], {"PATH": str(tmp_path)}).version

@@ -503,6 +503,30 @@ async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) 
         }
 
 
+async def test_in_the_root_a_commit_has_what_the_step_has_changed(tmp_path: Path) -> None:
+    """And not what a person has there that no commit has: a draft, a key, half of a change."""
+    root = in_git(tmp_path, "commit: step\n")
+    at(root, "tracked.txt").write_text("one\n")
+    git(Path(root), "add", "tracked.txt")
+    assert 0 == git(Path(root), "commit", "--quiet", "-m", "tracked")
+    mine = {"draft.md": "half done\n", ".env": "KEY=1\n", "tracked.txt": "two\n"}
+    for name, text in mine.items():
+        at(root, name).write_text(text)
+    async with house(tmp_path, WORKING) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        at(root, "mine-too.md").write_text("at the review\n")
+        await project.main.give(Approved(story="US-001"))
+        await finished(project)
+
+        files = set(said(project, "ls-tree", "-r", "--name-only", "handoffd/US-001").split())
+        assert {"work.txt", "tracked.txt"} <= files
+        assert not files & {"draft.md", ".env"}
+        assert "one" == said(project, "show", "handoffd/US-001:tracked.txt").strip()
+        assert mine == {name: at(root, name).read_text() for name in mine}
+
+
 async def test_without_either_nothing_is_committed(tmp_path: Path) -> None:
     """As in every release before."""
     async with at_review(tmp_path, settings="snapshots: true\n") as project:
