@@ -121,10 +121,16 @@ class News(Struct, frozen=True, kw_only=True):
     """Where it ends."""
     subjects: tuple[str, ...]
     """The first lines of the latest of its commits, the newest first."""
+    stories: tuple[str, ...] = ()
+    """The stories that these have landed, by their trailers."""
 
     @property
     def to_take_in(self) -> str:
         """What an agent has to do so that its story goes with them."""
+        if not self.subjects:
+            return (
+                f"Your branch has all of {self.onto}, up to {self.commit[:12]}: have all tests pass with it."
+            )
         listed = "".join(f"\n- {subject}" for subject in self.subjects)
         return (
             f"{self.onto} has moved on since this story began:{listed}\n"
@@ -256,9 +262,17 @@ class Landing:
             if ref is None or not commit:
                 raise StoreError(f"{onto or 'what is checked out'} is not a branch", code="NO_BRANCH")
             own = end_of(repository, f"{HEADS}{branch_of(repository, story)}")
-            words = ("log", "--first-parent", "--format=%s", f"--max-count={_MOST_NAMED}", commit, f"^{own}")
-            told = git.run(*words).decode(errors="replace")
-            return News(onto=ref.removeprefix(HEADS), commit=commit, subjects=tuple(told.splitlines()))
+            shown = "--format=%s%x00%(trailers:key=Story,valueonly,separator=%x20)"
+            words = ("log", "--first-parent", shown, f"--max-count={_MOST_NAMED}", commit, f"^{own}")
+            told = git.run(*words).decode(errors="replace").splitlines()
+            subjects, stories = (
+                [line.split("\0")[0] for line in told],
+                [line.split("\0")[-1] for line in told],
+            )
+            return News(
+                onto=ref.removeprefix(HEADS), commit=commit, subjects=tuple(subjects),
+                stories=tuple(dict.fromkeys(name for names in stories for name in names.split())),
+            )  # fmt: skip
 
     @disk_faults()
     def code_of(self, story: str, base: str, onto: str | None) -> frozenset[str]:

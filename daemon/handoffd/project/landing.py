@@ -62,6 +62,8 @@ _FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
 _FOR_PEOPLE = frozenset({IN_THE_WAY, BUSY, "NO_BRANCH", "BRANCH_BEHIND", "PROTECTED_BRANCH"})
 """What a person puts right, often without a new commit."""
 _PASSING = frozenset({MOVED, TOO_SLOW, BUSY})
+_MOST_TEXTS, _TEXT = 3, 2000
+"""Of how many other stories an agent gets the texts, and how many characters of each."""
 AGAIN_S = 60.0
 """After this many seconds a landing is tried again that failed for a reason which passes by itself."""
 MOST_PUT_OFF = 10
@@ -272,10 +274,20 @@ class Landings:
             with suppress(HandoffdError):
                 news = await self._asked(partial(self._git.news, story, self.places.onto(story)))
                 note = f"This story could not be landed: {error.message}.\n{news.to_take_in}"
+                note += self._asked_for(news.stories)
         if self.refusal_of(story) != error.message:  # else it was reported before this daemon's life
             refused = LandingRefused(story=story, why=error.message, note=note, remedy=error.hint, stays=True)
             await self.project.track_of(story).give(refused)
         await self._give_up(story, error)
+
+    def _asked_for(self, stories: Sequence[str]) -> str:
+        """Return what stories that have landed meanwhile were asked to bring: that has to stay."""
+        texts = self.project.main.track.ledger.texts
+        known = [(name, texts[name].text or texts[name].title) for name in stories if name in texts]
+        return "".join(
+            f"\n\n{name}, which has landed, was asked to bring this, and still has to:\n{text[:_TEXT]}"
+            for name, text in known[:_MOST_TEXTS]
+        )
 
     async def _give_up(self, story: str, error: HandoffdError) -> None:
         """Remember how things were when a landing failed, unless an agent has taken its story up again."""

@@ -53,6 +53,7 @@ from handoffd.project.manual import Manual, may_be_handed_in, may_be_taken
 from handoffd.project.project import Project
 from handoffd.project.status import backlog_of, peek_of, snapshots_of, story_of, view_of
 from handoffd.protocol.state import State, Status, plain
+from handoffd.protocol.story_text import story_text
 
 SIDE_BY_SIDE = "workspace: clone\nstories: {parallel: 3}\n"
 AT_ONCE = f"""\
@@ -778,16 +779,20 @@ async def test_a_story_that_is_done_is_landed_though_a_person_starts_another_one
 
 
 async def test_a_story_that_conflicts_goes_back_to_an_agent_who_merges_what_landed(tmp_path: Path) -> None:
-    """Its prompt says what to merge, and what landed meanwhile; both stories are landed in the end."""
+    """Its prompt says what to merge, what landed meanwhile and what that was asked to bring; both land."""
     for name in ("contested", "resolves"):
         (tmp_path / name).touch()
-    async with landing_itself(tmp_path, "US-001", "US-002") as (_, project):
+    async with landing_itself(tmp_path) as (_, project):
+        for name in ("US-001", "US-002"):
+            await given(project, Started(story=name, described=story_text(f"Sell {name} in boxes.")))
         await eventually(lambda: {"US-001.txt", "US-002.txt"} <= on_main(project))
         (later,) = (tmp_path / "resolved").read_text().split()
         first = {"US-001": "US-002", "US-002": "US-001"}[later]
         prompt = (tmp_path / f"prompt-{later}-impl").read_text()
         assert f"handoffd/{later} conflicts in contested.txt" in prompt
         assert f"- Land {first}" in prompt or f"- {first}" in prompt
+        assert f"{first}, which has landed, was asked to bring this" in prompt
+        assert f"Sell {first} in boxes." in prompt
         assert {first, later} <= {*said(project, "show", "main:contested.txt").split()}
 
 
