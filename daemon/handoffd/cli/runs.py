@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -180,7 +181,8 @@ def _measured(found: dict[str, Any]) -> Iterator[str]:
         yield f"measured: nothing, no check was run{before}"
     if check:
         ended = "did not end in time" if check["timed_out"] else "passed" if check["passed"] else "failed"
-        yield f"post_check: {plain(check['fault'] or ended)}"
+        code = f" (exit code {check['code']})" if check.get("code") is not None else ""
+        yield f"post_check: {plain(check['fault'] or ended)}{code}"
     yield from (f"post_check: {plain(checks_in_words([one]))}" for one in named)
     if changed:
         strays = (
@@ -383,17 +385,21 @@ def claims(place: Place, /, project: str | None, as_json: bool, **asked: str | N
     if as_json:
         print_json(found)
     elif found["rows"]:
-        print_lines(claims_report(found, screen_width()))
+        print_lines(claims_report(found, screen_width(), project))
     else:
         click.echo("No run has ended since then.")
 
 
-def claims_report(found: Json, width: int | None = None) -> list[str]:
-    """Return the lines for an answer of `GET /v1/claims`, at most `width` columns wide (None: any)."""
+def claims_report(found: Json, width: int | None = None, project: str | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/claims`, at most `width` columns wide (None: any).
+
+    `project`: as it was asked for; None: of all.
+    """
     rows = [_claims_row(row) for row in (*found["rows"], {**found["total"], "executor": "all"})]
     lines = fitting(_CLAIMS_HEAD, rows, _CLAIMS_SPARE, width)
     if found["total"]["measured"] > found["total"]["met"]:
-        lines += ["", f"each that was not met: handoffd report --since {found['since'][:10]}"]
+        of = f" {quote(project)}" if project is not None else ""
+        lines += ["", f"each that was not met: handoffd report{of} --since {found['since']}"]
     return lines
 
 

@@ -77,7 +77,10 @@ def _group(run: Ran, by: ClaimsBy | None) -> tuple[str | None, str | None]:
 
 
 def _about(run: Ran, claim: Claimed, measured: Measured | None) -> Iterator[About]:
-    return (about for about, _, _ in against(run, claim, measured))
+    """Yield what of a claim to pass is not so; a report says the one thing that shows it best."""
+    yield from (about for about, _, _ in against(run, claim, measured))
+    if run.result in _REFUTED and measured is not None:
+        yield "outcome"
 
 
 def _counted(false: set[About], measured: Measured | None) -> Iterable[str]:

@@ -223,7 +223,9 @@ def test_claims_are_a_table(control: Controlled, handoffd: Commands) -> None:
     row["false"] = {"tests": 1, "outcome": 0, "files": 2}
     lines = claims_report({**said, "rows": [row], "total": {**row, "step": None}}, 80)
     assert ["claude", "impl", "9", "8", "7", "5", "71", "%", "tests", "1,", "files", "2"] == lines[1].split()
-    assert f"each that was not met: handoffd report --since {said['since'][:10]}" == lines[-1]
+    assert f"each that was not met: handoffd report --since {said['since']}" == lines[-1]
+    of_one = claims_report({**said, "rows": [row], "total": {**row, "step": None}}, 80, "my shop")
+    assert f"each that was not met: handoffd report 'my shop' --since {said['since']}" == of_one[-1]
     wrong = handoffd("claims", "--since", "soon")
     assert (1, True) == (wrong.code, "next: handoffd claims --since 7d" in wrong.err)
 
