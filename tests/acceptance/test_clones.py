@@ -283,7 +283,7 @@ def test_a_landing_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
 
         assert 0 == git(project, "reset", "--quiet", "--keep", "HEAD~1")
         (tmp_path / "red").touch()
-        assert "NOT_GREEN" == refused(daemon, project)
+        assert "RED_BRANCH" == refused(daemon, project), "these fail without the story, too"
         assert ["US-001"] == [one["story"] for one in workspaces(daemon)]
 
         (tmp_path / "red").unlink()

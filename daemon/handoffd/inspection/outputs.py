@@ -406,7 +406,7 @@ def _text(path: Path) -> str | None:
 
 
 def _matching(root: Path, patterns: Sequence[str]) -> list[str]:
-    """Return the files that patterns take in, sorted; a check has its limit of time, however many there are."""
+    """Return the files that patterns take in, sorted; a check has a limit of time, however many there are."""
     if not any(set(name) & set("*?[!") for name in patterns):
         return [name for name in patterns if (root / name).is_file()]
     takes_in = GitIgnoreSpec.from_lines(patterns).match_file
