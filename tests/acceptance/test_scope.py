@@ -247,6 +247,68 @@ def test_repositories_inside_are_named(tmp_path: Path, mode: str) -> None:
         assert "hidden\n" == (project / "docs/inner/file").read_text()
 
 
+DISGUISED = f"""\
+cat > /dev/null
+mkdir -p src docs/.ai lib/.ai
+echo done > src/a.txt
+echo '{{}}' > docs/.ai/STATE.json
+echo more >> docs/tracked.md
+echo evil > lib/.ai/evil.py
+{HAND_OVER}"""
+"""Has a folder look like another project."""
+
+IN_DISGUISE = ["docs/.ai/STATE.json", "docs/tracked.md", "lib/.ai/evil.py"]
+
+
+@pytest.mark.parametrize("mode", ["fail", "revert"])
+@KINDS
+def test_a_folder_that_looks_like_a_project_hides_nothing(tmp_path: Path, kind: str, mode: str) -> None:
+    """Only the project's own `.ai` is handoffd's; what is elsewhere is measured, and put back."""
+    project = made(tmp_path, mode, kind)
+    with running(tmp_path, agent(tmp_path, DISGUISED)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        if mode == "fail" or kind == "plain":
+            daemon.wait_at(project, "bdd", "needs_human")
+            assert IN_DISGUISE == sorted(wrote(daemon, project)["outside"])
+        else:
+            daemon.wait_at(project, "done", "pass")
+            assert IN_DISGUISE == sorted(wrote(daemon, project)["reverted"])
+            place = place_of(daemon, project, kind)
+            assert not (place / "docs/.ai/STATE.json").exists()
+            assert "tracked.md\n" == (place / "docs/tracked.md").read_text()
+
+
+def test_a_clone_lands_what_was_tested(tmp_path: Path) -> None:
+    """Also where a folder looks like a project."""
+    project = made(tmp_path, "warn", "clone")
+    with running(tmp_path, agent(tmp_path, DISGUISED)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        changed = said(project, "diff", "--name-only", "main", "handoffd/US-001").splitlines()
+        assert [*IN_DISGUISE, "src/a.txt"] == changed
+
+
+NEIGHBOURLY = f"""\
+cat > /dev/null
+mkdir -p src
+echo done > src/a.txt
+echo done > docs/neighbour/file
+{HAND_OVER}"""
+
+
+def test_another_project_of_the_daemon_is_left_alone(tmp_path: Path) -> None:
+    """It is known before the story begins: what changes there is its own story's."""
+    project = made(tmp_path, "fail", "root")
+    neighbour = project_at(project / "docs/neighbour")
+    settings = agent(tmp_path, NEIGHBOURLY) | {"projects": [str(neighbour)], "sandbox": {"level": "off"}}
+    with running(tmp_path, settings) as daemon:
+        daemon.view(neighbour)
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        assert ["src/a.txt"] == wrote(daemon, project)["files"]
+        assert (neighbour / "file").exists()
+
+
 BEYOND_PAPERS = f"""\
 cat > /dev/null
 echo "$HANDOFFD_STEP" >> PROJECT_MEMORY.md

@@ -58,7 +58,8 @@ _LENDS_PYTHON = frozenset({"hatch", "pdm", "pipenv", "poetry", "rye", "uv"})
 _STARTS_MODULES = re.compile(r"(?:python|pypy)[\d.]*|coverage(?:-?3)?")
 # File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
 _TICK_NS = 20_000_000
-_KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
+_OWN = ".ai"
+_KEPT_BY_TOOLS = frozenset({_OWN, ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
 
 
 class CheckContext(Struct, frozen=True, kw_only=True):
@@ -287,7 +288,7 @@ class Stamp(Struct, frozen=True, array_like=True):
 def stamps_below(root: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
     """Return what each file below a folder is; of the ones that are as in `known`, nothing is read.
 
-    Skips what `.gitignore` in that folder names, and the folders of handoffd, version control and package
+    Skips what `.gitignore` in that folder names, its `.ai`, and the folders of version control and package
     managers. Raises StoreError where there is too much of it.
     """
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a project without a repository needs it)
@@ -299,7 +300,7 @@ def stamps_below(root: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
     while folders:
         for one in _entries(root, folders.pop()):
             path = os.path.relpath(one.path, root)
-            if one.name in _KEPT_BY_TOOLS or ignored(path):
+            if path == _OWN or (one.name in _KEPT_BY_TOOLS and one.name != _OWN) or ignored(path):
                 continue
             if one.is_dir(follow_symlinks=False):
                 folders.append(path)

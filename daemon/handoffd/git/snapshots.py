@@ -1,8 +1,8 @@
 """Snapshots of a project's files: commits on no branch, which leave a person's index and branches alone.
 
 Which commits are snapshots is on a list of our own, beside our index of the repository: what its refs say is
-an agent's to write, and only keeps git from removing the commits. Ignored files and `.ai` are not part of a
-snapshot. All calls block: give them to a thread.
+an agent's to write, and only keeps git from removing the commits. Ignored files and the project's
+`.ai` are not part of a snapshot. All calls block: give them to a thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from handoffd.git.worktree import (
     can_be_kept,
     disk_faults,
     filtered,
-    is_anothers,
     status_at,
 )
 
@@ -163,10 +162,11 @@ class Snapshots:
             now, to = self._worktree.tree(repository, git), since[0].commit or ""
             git.run("update-index", "-q", "--refresh", fine=(0, 1))  # a file may have been touched only
             done, theirs = _done_and_theirs(git, since, now)
+            is_ours = self._worktree.ours(repository)
             changes = [
                 one
                 for one in _changes(git, now, to)
-                if one.path in done and not is_anothers(repository, one.path) and not one.of_inner
+                if one.path in done and is_ours(one.path) and not one.of_inner
             ]
             self._may_change(repository, git, changes, set() if over else theirs)
             before = self._kept(repository, git, kept, now)
@@ -240,12 +240,11 @@ class Snapshots:
         self, repository: Repository, git: Git, since: Sequence[Snapshot], now: str
     ) -> list[bytes]:
         mine = None if len(since) == 1 else _by_attempts(git, since, now)[0]
+        is_ours = self._worktree.ours(repository)
         return [
             one.path
             for one in _changes(git, since[0].commit or "", now)
-            if (mine is None or one.path in mine)
-            and not is_anothers(repository, one.path)
-            and not one.of_inner
+            if (mine is None or one.path in mine) and is_ours(one.path) and not one.of_inner
         ]
 
     @disk_faults()
@@ -321,11 +320,11 @@ class Snapshots:
             for one in _changes(git, before.commit, after.commit):
                 if after.label.step not in steps.setdefault(one.path, []):
                     steps[one.path].append(after.label.step)
-        within = os.fsencode(repository.within)
+        within, is_ours = os.fsencode(repository.within), self._worktree.ours(repository)
         files = tuple(
             one._replace(path=one.path.removeprefix(within), steps=tuple(steps.get(one.path, ())))
             for one in _sizes(git, made[0].commit or "", made[-1].commit or "")
-            if not is_anothers(repository, one.path)
+            if is_ours(one.path)
         )
         return Comparison(since=made[0], until=made[-1], files=files)
 

@@ -1,7 +1,8 @@
 """The files of a folder as a tree of git, by an index of our own beside its repository; and trees merged.
 
-Ignored files and `.ai` are not part of it, nor are repositories inside of this one. The index that people and
-agents work with is neither read nor changed. All calls block: give them to a thread.
+Ignored files and the project's `.ai` are not part of it, nor are repositories and other projects inside of
+this one. The index that people and agents work with is neither read nor changed. All calls block: give them
+to a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -37,6 +38,7 @@ LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 
 _HEAD = "head"
+_OTHERS = "others"
 _MOST_LEFT_OUT = 64
 _MOST_BESIDE = 50
 _GITLINK = b"160000 "
@@ -62,6 +64,8 @@ class Worktree:
         self._environment = environment
         self._state_dir = state_dir
         self._clone = top_of_clone(folder, state_dir)
+        self._is_inner = False
+        """Whether it is a repository inside of a project: all of it is that project's."""
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
         self.too_large: Sequence[str] = ()
@@ -194,7 +198,8 @@ class Worktree:
         gone: list[bytes] = []
         large: list[str] = []
         top = os.fsencode(repository.top)
-        paths = [path for path in listed.split(b"\0") if path and not is_anothers(repository, path)]
+        is_ours = self.ours(repository)
+        paths = [path for path in listed.split(b"\0") if path and is_ours(path)]
         self.inner = [os.fsdecode(path) for path in paths if path.endswith(b"/")]
         for path in paths:
             if path.endswith(b"/"):
@@ -210,15 +215,55 @@ class Worktree:
         self.too_large = large
         return here, gone
 
+    # --- whose a file is -------------------------------------------------------------------------
+    def ours(self, repository: Repository) -> Callable[[bytes], bool]:
+        """Return what tells whether a path is the project's: not handoffd's own, nor another project's.
+
+        Which folders are other projects was noted before the agents of a story began (`note_others`), and not
+        seen on the disk: an agent could make any folder look like one, and nothing in it would count.
+        """
+        within = os.fsencode(repository.within)
+        others = () if self._is_inner else (within + b".ai/", *self._others(repository))
+        own = b"" if self._is_inner else within + b".ai"
+
+        def is_ours(path: bytes) -> bool:
+            return path.startswith(within) and path != own and not path.startswith(others)
+
+        return is_ours
+
+    def _others(self, repository: Repository) -> Iterator[bytes]:
+        """Yield the paths of other projects from the top of the repository, each with a `/` at its end.
+
+        In a clone there are none: only its story's agents work there, also where another project's files are.
+        """
+        with suppress(FileNotFoundError):
+            for root in (self.shadow / _OTHERS).read_bytes().split(b"\0") if self._clone is None else ():
+                if root:
+                    yield os.path.relpath(root, os.fsencode(repository.top)) + b"/"
+
+    @disk_faults()
+    def note_others(self, roots: Collection[str], *, anew: bool) -> None:
+        """Note which other projects are below this one, unless that is known; `anew`: in any case."""
+        place = self.shadow / _OTHERS
+        if place.exists() and not anew:
+            return
+        below = sorted(root for root in roots if root.startswith(f"{self.folder.rstrip('/')}/"))
+        noted = b"\0".join(map(os.fsencode, below))
+        with self.locked(LIMIT_S):
+            if (place.read_bytes() if place.exists() else b"") != noted:
+                (self.shadow / "index").unlink(missing_ok=True)  # it has files that are another's by now
+            replace_text(place, noted, durable=False)
+
     # --- what the tree lacks ----------------------------------------------------------------------
     def beside(self, repository: Repository, git: Git) -> dict[str, str]:
         """Return what the last tree is without, by path, and what tells the state of each from others.
 
         These are files that it could not take, and repositories inside of this one, submodules included.
         """
-        top = os.fsencode(repository.top)
+        top, is_ours = os.fsencode(repository.top), self.ours(repository)
         files = islice((*self.too_large, *self.left_out), _MOST_BESIDE)
-        inner = islice((*self.inner, *self._submodules(repository, git)), _MOST_BESIDE)
+        modules = (path for path in self._submodules(repository, git) if is_ours(os.fsencode(path)))
+        inner = islice((*self.inner, *modules), _MOST_BESIDE)
         return {path: _stamp(top, path) for path in files} | {
             path: self._state_of(top, path) for path in inner
         }
@@ -235,6 +280,7 @@ class Worktree:
         if not os.path.lexists(os.path.join(folder, ".git")):
             return ""
         own = Worktree(folder, self._state_dir, self._environment)
+        own._is_inner = True
         try:
             with own.opened(own.limit_s) as (repository, git):
                 return f"{repository.head()} {own.tree(repository, git)}"
@@ -433,19 +479,6 @@ def _added(update: partial[bytes], paths: Sequence[bytes]) -> list[bytes]:
             raise
         return left_out
     return []
-
-
-def is_anothers(repository: Repository, path: bytes) -> bool:
-    """Return whether a path is handoffd's, or another project's of the same repository."""
-    within = os.fsencode(repository.within)
-    if not path.startswith(within) or b"/.ai/" in b"/" + path + b"/":
-        return True
-    folder = os.path.dirname(path)
-    while len(folder) > len(within):
-        if os.path.lexists(os.path.join(os.fsencode(repository.top), folder, b".ai/STATE.json")):
-            return True
-        folder = os.path.dirname(folder)
-    return False
 
 
 def status_at(top: bytes, path: bytes) -> os.stat_result | None:

@@ -102,6 +102,7 @@ class TrackSnapshots:
         if label.result in {BEGUN, STARTED}:
             before = decision.track  # where the attempt begins: a story may have got its place just now
             await self._note_obeyed(before)
+            await self._note_others(before, anew=label.result == BEGUN)
             if self._unkept or not self._files.settings.snapshots:
                 await self._stamp(before)
         if label.result == STARTED and now - self._made_at < AT_ONCE_S and not self._takes_in(before):
@@ -156,6 +157,7 @@ class TrackSnapshots:
             undone = self._obey_again(track, run_dir)  # first: lists of ignored files are among it
             return _with_obeyed(self._found(track, rule, run_dir), undone, run_dir)
 
+        await self._note_others(track, anew=False)  # one that began under an earlier release
         try:
             return await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
         except StoreError as error:
@@ -218,6 +220,16 @@ class TrackSnapshots:
         )  # fmt: skip
         _note(run_dir, replace(undoing, wrote=wrote, done=True))
         return wrote
+
+    async def _note_others(self, track: Track, *, anew: bool) -> None:
+        """Note which projects are below this one, whose files are not the story's; `anew` where it begins."""
+        if (where := track.works_in(self._key.project)).kind == "clone":
+            return
+        services = self._services
+        worktree = Worktree(where.folder, services.settings.state_dir, services.environment)
+        with suppress(StoreError):
+            roots = [one.root for one in await services.journal.projects()]
+            await self._making.asked(partial(worktree.note_others, roots, anew=anew), LIMIT_S)
 
     # --- what git obeys ---------------------------------------------------------------------------
     async def _note_obeyed(self, track: Track) -> None:

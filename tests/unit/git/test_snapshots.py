@@ -19,7 +19,7 @@ from handoffd.git import command
 from handoffd.git import worktree as module
 from handoffd.git.labels import BEGUN, KEPT, STARTED, Label, Snapshot, of_this_life
 from handoffd.git.snapshots import Snapshots
-from handoffd.git.worktree import LARGEST, shadow_of
+from handoffd.git.worktree import LARGEST, Worktree, shadow_of
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -845,8 +845,10 @@ def test_a_file_that_was_touched_only_is_no_obstacle(root: Path, here: Snapshots
     assert "kept\n" == (root / "kept").read_text()
 
 
-def test_a_nested_project_is_left_alone(root: Path, here: Snapshots) -> None:
+def test_a_nested_project_is_left_alone(tmp_path: Path, root: Path, here: Snapshots) -> None:
     """Its files and its STATE.json are another story's."""
+    projects = [str(root), str(root / "below"), str(tmp_path / "elsewhere")]
+    Worktree(str(root), tmp_path / "state", dict(os.environ)).note_others(projects, anew=True)
     (root / "below/.ai").mkdir()
     (root / "below/.ai/STATE.json").write_text("1")
     before = here.take(label(0, result=BEGUN))
@@ -858,6 +860,36 @@ def test_a_nested_project_is_left_alone(root: Path, here: Snapshots) -> None:
     assert "below/.ai/STATE.json" not in names(root, left)
     _, changed = here.restore((before, left), label(2, result=KEPT))
     assert (("work",), "another story's") == (changed, (root / "below/one").read_text())
+
+
+def test_a_folder_is_no_project_because_it_looks_like_one(root: Path, here: Snapshots) -> None:
+    """An agent could make any folder look so; all of it is kept and brought back."""
+    before = here.take(label(0, result=BEGUN))
+    (root / "below/.ai").mkdir()
+    (root / "below/.ai/STATE.json").write_text("{}")
+    (root / "below/one").write_text("changed\n")
+    left = here.take(label(1))
+
+    assert {"below/.ai/STATE.json", "below/one"} < {*names(root, left)}
+    _, changed = here.restore((before, left), label(2, result=KEPT))
+    assert ("below/.ai/STATE.json", "below/one") == changed
+    assert "one\n" == (root / "below/one").read_text()
+
+
+def test_a_project_that_is_new_below_leaves_the_snapshots(
+    tmp_path: Path, root: Path, here: Snapshots
+) -> None:
+    """A story that begins later does not have what was taken in before; a list that is known is kept."""
+    (root / "below/two").write_text("two\n")
+    here.take(label(0, result=BEGUN))
+    worktree = Worktree(str(root), tmp_path / "state", dict(os.environ))
+    worktree.note_others([], anew=False)
+    worktree.note_others([str(root / "below")], anew=False)
+    assert "below/two" in names(root, here.take(label(1)))
+
+    worktree.note_others([str(root / "below")], anew=True)
+
+    assert "below/two" not in names(root, here.take(label(2)))
 
 
 def test_a_first_attempt_that_begins_again_keeps_the_beginning(root: Path, here: Snapshots) -> None:
